@@ -9,7 +9,7 @@ from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import Entry
-from ..model.sources import GroupBy, Usb, UsbGroup
+from ..model.sources import GroupBy, Usb
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
 
@@ -32,17 +32,17 @@ Members = Sequence[tuple[int, _Usb]]
 """What a device is made of: USB devices, each with the place of its stick in the list."""
 
 
-def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     """Devices of several USB devices, named after the first that they need, or else by their number."""
     problems, tree = Problems(entry), SysTree(host)
     present = _present(tree)
-    candidates = [_nearest(group, device) for device in present]
-    for stick in group.sticks:
+    candidates = [_nearest(entry, device) for device in present]
+    for stick in entry.usb:
         if not stick.optional and not any(_meets(stick, device) for device in present):
             problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
-    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
-    ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
-    finders = [NodeFinder(entry, stick, host, tree, {_LISTING}) for stick in group.sticks]
+    groups = _together(entry, present) if entry.group_by is GroupBy.ALL else list(_dealt(entry, present))
+    ids = [names.device_id(entry.name, identity) for identity in _identities(entry, groups, numbering)]
+    finders = [NodeFinder(entry, stick, host, tree, {_LISTING}) for stick in entry.usb]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
@@ -59,12 +59,12 @@ def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Number
     )
 
 
-def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
+def _dealt(entry: Entry, present: Sequence[_Usb]) -> Iterator[Members]:
     """One device of each stick, again and again, while none that is required is lacking; each is used once."""
     left = list(present)
     while True:
         members: list[tuple[int, _Usb]] = []
-        for place, stick in enumerate(group.sticks):
+        for place, stick in enumerate(entry.usb):
             hit = next((each for each in left if _meets(stick, each)), None)
             if hit is not None:
                 members.append((place, hit))
@@ -76,10 +76,10 @@ def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
         yield members
 
 
-def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
+def _together(entry: Entry, present: Sequence[_Usb]) -> list[Members]:
     """Everything that matches a stick, as one device; none while one that is required is lacking."""
     members: dict[str, tuple[int, _Usb]] = {}  # by port
-    for place, stick in enumerate(group.sticks):
+    for place, stick in enumerate(entry.usb):
         hits = [each for each in present if _meets(stick, each)]
         if not hits and not stick.optional:
             return []
@@ -88,10 +88,10 @@ def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
     return [tuple(members.values())] if members else []
 
 
-def _identities(group: UsbGroup, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
+def _identities(entry: Entry, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
     """What each device is named after. It stays while optional members come and go."""
-    naming = next((place for place, stick in enumerate(group.sticks) if not stick.optional), None)
-    if group.group_by is GroupBy.ALL:
+    naming = next((place for place, stick in enumerate(entry.usb) if not stick.optional), None)
+    if entry.group_by is GroupBy.ALL:
         return ["all" for _ in groups]
     if naming is None:
         return [str(number) for number, _ in enumerate(groups)]
@@ -121,9 +121,9 @@ def _meets(source: Usb, device: _Usb) -> bool:
     return all(check.ok for check in _checks(source, device))
 
 
-def _nearest(group: UsbGroup, device: _Usb) -> Candidate:
+def _nearest(entry: Entry, device: _Usb) -> Candidate:
     """The device with the conditions of the stick that it meets, or meets most of."""
-    tried = [_checks(stick, device) for stick in group.sticks]
+    tried = [_checks(stick, device) for stick in entry.usb]
     best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
     return Candidate(posixpath.join(_LISTING, device.port), best)
 

@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import assert_never
 
 from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
-from ..model.sources import GlobSource, Sysfs, UsbGroup
 from ..model.template import Template
-from ..model.virtual import VirtualDevices
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these
@@ -112,19 +109,10 @@ def _places(entry: Entry) -> Iterator[_Place]:
 
 def _inside(entry: Entry) -> Iterator[_Place]:
     """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
-    match entry.source:
-        case Sysfs(container_path=path):
-            yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
-        case UsbGroup(sticks=sticks):
-            for stick in sticks:
-                yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
-        case VirtualDevices(node=node):
-            if node is not None:
-                yield _Place("node.containerPath", _Use.PATH, node.inside)
-        case GlobSource():
-            pass
-        case _:
-            assert_never(entry.source)
+    for part in entry.by_attributes:
+        yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
+    if entry.virtual and entry.virtual.node:
+        yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
@@ -174,20 +162,12 @@ def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
 
 def _is_list(entry: Entry, attribute: str) -> bool:
     """Whether discovery joined the names of several children in it."""
-    if isinstance(entry.source, UsbGroup):
-        return any(attribute in stick.children for stick in entry.source.sticks)
-    return isinstance(entry.source, Sysfs) and attribute in entry.source.children
+    return any(attribute in part.children for part in entry.by_attributes)
 
 
 def _is_chosen(entry: Entry, name: str) -> bool:
     """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
-    match entry.source:
-        case Sysfs() | UsbGroup():
-            return name != "path"
-        case VirtualDevices() | GlobSource():
-            return False
-        case _:
-            assert_never(entry.source)
+    return bool(entry.by_attributes) and name != "path"
 
 
 def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str, str]:
