@@ -14,19 +14,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import (
-    STRING,
-    Flag,
-    Flaw,
-    Section,
-    Text,
-    Whole,
-    between,
-    described,
-    one_or_many,
-    refuse,
-    refuse_all,
-)
+from ..model.scalars import STRING, Flag, Text, Whole, between, one_or_many
+from ..model.section import Flaw, Section, described, refuse, refuse_all
 from ..planning.partitions import place
 from .loader import Text as FileText
 from .loader import read_file, read_text

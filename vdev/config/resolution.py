@@ -13,7 +13,7 @@ from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
-from ..model.scalars import Section
+from ..model.section import Section
 from ..model.sources import needed
 from ..model.telemetry import EntryTelemetry
 from ..model.template import Template, TemplateError, parse

@@ -27,9 +27,7 @@ from .scalars import (
     PathPattern,
     PathTemplate,
     Permissions,
-    Placed,
     ResourceTemplate,
-    Section,
     TemplateText,
     Text,
     Word,
@@ -40,6 +38,7 @@ from .scalars import (
     one_or_many,
     without_problem,
 )
+from .section import Placed, Section
 from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
 from .telemetry import EntryTelemetry, Measured, PhysicsModel, SmiTool
 from .template import Template, parse

@@ -29,20 +29,17 @@ from .scalars import (
     PathPattern,
     PathText,
     Permissions,
-    Plain,
-    Section,
     Shorthand,
     Text,
     Word,
     choice,
-    described,
     matching,
     not_empty,
     one_of,
     one_or_many,
-    refuse,
     without_problem,
 )
+from .section import Plain, Section, described, refuse
 
 
 class PathType(StrEnum):
