@@ -382,10 +382,10 @@ class Entry(Placed):
     @property
     def attribute_names(self) -> frozenset[str]:
         """The attributes that the devices may have, for templates."""
-        if self.glob:
-            return frozenset({"base", "target", "match", "below"})
         if self.virtual is not None:
             return self.virtual.attribute_names
+        if self.glob:
+            return frozenset({"base", "target", "match", "below"})
         return frozenset[str]().union(*(each.attribute_names for each in self.by_attributes))
 
     @property
