@@ -31,7 +31,6 @@ class Intervals:
 
     # Before another attempt.
     retry_host_files: float = 5.0  # files on the host that containers need and that could not be created
-    retry_host_files_most: float = 30.0  # a CDI file that another program keeps deleting or changing
     retry_label: float = 1.0  # at the start, if the API server does not answer
     api_pause_first: float = 1.0  # a request that the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
@@ -64,7 +63,6 @@ class Intervals:
     steady: float = 10.0  # for which a stream must be open before the next pause is the shortest again
 
     # Time for the agent that serves, before a standby agent takes over.
-    directory_anew: float = 10.0  # to lock the kubelet's directory again after it was recreated
 
     # For a device that disappeared.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

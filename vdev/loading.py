@@ -33,10 +33,10 @@ def _refuse_others(paths: Sequence[Path | str], problems: Sequence[object]) -> N
 
 
 def _other_plugin(path: Path) -> Problem | None:
-    from .importers import recognised  # only needed for errors
+    from .importers import recognized  # only needed for errors
 
     try:
-        form = recognised(config.text_of(path), str(path))
+        form = recognized(config.text_of(path), str(path))
     except ConfigError:
         return None
     if form is None:

@@ -26,7 +26,6 @@ from .planning import allocation, cdi, repartition
 from .planning.allocation import ContainerEdits, cdi_documents, container_edits
 from .planning.inventory import arrange
 from .planning.plan import ObservedState, desired_state
-from .planning.preferred import allocator_for
 from .planning.repartition import RepartitionState
 from .planning.resources import EMPTY, Inventory, Resource
 
@@ -208,4 +207,4 @@ def healthy(resource: Resource) -> list[str]:
 
 def preferred(resource: Resource, size: int) -> list[str]:
     """Return the ids that the preferred allocation chooses if all healthy devices are free; none if too few are."""
-    return list(allocator_for(resource).prefer(healthy(resource), (), size))
+    return list(resource.allocator.prefer(healthy(resource), (), size))

@@ -115,4 +115,4 @@ def test_a_fleet_needs_nodes(tmp_path, capsys):
     file = tmp_path / "f.yaml"
     file.write_text(HEAD.partition("fleet")[0])
     assert 2 == main(["fleet", str(file), "--dry-run"])
-    assert "there is no section fleet that says which nodes there are" in capsys.readouterr().err
+    assert "there is no section fleet, which lists the nodes" in capsys.readouterr().err
