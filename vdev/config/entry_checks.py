@@ -84,8 +84,8 @@ def _globs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 def _usbs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     several = len(model.usb) > 1
-    for number, stick in enumerate(model.usb):
-        if not any((stick.vendor, stick.product, stick.serial, stick.port, stick.class_)):
+    for number, selector in enumerate(model.usb):
+        if not any((selector.vendor, selector.product, selector.serial, selector.port, selector.class_)):
             hint = "give at least one of vendor, product, serial, port and class"
             report.error((*path, number) if several else path, "every USB device would match", hint)
 
@@ -154,9 +154,9 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
             yield (*path, "glob", number, key), glob.container_path or glob.path
-    for number, stick in enumerate(model.usb if len(model.usb) > 1 else ()):
-        if stick.container_path and not stick.container_path.endswith("/"):
-            yield (*path, "usb", number, "containerPath"), stick.container_path
+    for number, selector in enumerate(model.usb if len(model.usb) > 1 else ()):
+        if selector.container_path and not selector.container_path.endswith("/"):
+            yield (*path, "usb", number, "containerPath"), selector.container_path
     node = model.virtual.node if model.virtual else None
     if node and "container_path" in node.model_fields_set:
         yield (*path, "virtual", "node", "containerPath"), node.inside.source

@@ -139,8 +139,8 @@ def _container_paths(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str
     items = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob)]
     several = len(entry.usb) > 1
     items += [
-        ((*path, "usb", number) if several else (*path, "usb"), stick.container_path)
-        for number, stick in enumerate(entry.usb)
+        ((*path, "usb", number) if several else (*path, "usb"), selector.container_path)
+        for number, selector in enumerate(entry.usb)
     ]
     if entry.sysfs:
         items.append(((*path, "sysfs"), entry.sysfs.container_path))

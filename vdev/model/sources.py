@@ -377,10 +377,10 @@ class Usb(Section):
 
 def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> tuple[Usb, ...]:
     """Validate the value in one of the two forms, so that the errors are of that form alone."""
-    return _STICKS.validate_python(value) if isinstance(value, (list, tuple)) else (Usb.model_validate(value),)
+    return _SELECTORS.validate_python(value) if isinstance(value, (list, tuple)) else (Usb.model_validate(value),)
 
 
-_STICKS: TypeAdapter[tuple[Usb, ...]] = TypeAdapter(Annotated[tuple[Usb, ...], not_empty()])
+_SELECTORS: TypeAdapter[tuple[Usb, ...]] = TypeAdapter(Annotated[tuple[Usb, ...], not_empty()])
 Usbs = Annotated[tuple[Usb, ...], WrapValidator(_usbs), ItemInJson()]
 """One USB device, or a list of those that form a device together."""
 
