@@ -21,22 +21,17 @@ from ..model.scalars import (
     Duration,
     FilePath,
     Flag,
-    Placed,
-    Plain,
-    Section,
     Shorthand,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
     index_range,
     matching,
     one_or_many,
-    refuse,
-    refuse_items,
 )
+from ..model.section import Placed, Plain, Section, described, refuse, refuse_items
 from .effects import (
     Answer,
     ApiFaults,
