@@ -91,7 +91,7 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed turns in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
-        self.writers: Writers | None = None
+        self.writers = Writers(may=self._may_write, timing=options.timing)
         self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
         self.telemetry = FleetTelemetry(options.timing.clock)
         self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
@@ -155,15 +155,14 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, as far as the API server has told."""
-        is_idle = not self._due.names and not self._trouble
-        return is_idle and self.writers is not None and not self.writers.at_work
+        return self.has_begun and not self._due.names and not self._trouble and not self.writers.at_work
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: the node, what is to be done, and why that fails."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
-        return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
+        return [*failed, *turning, *self.writers.at_work]
 
     @property
     def writes(self) -> int:
@@ -176,13 +175,12 @@ class Fleet:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
                 await until()
-                if self.writers is not None:
-                    self.writers.stop()
+                self.writers.stop()
                 work.cancel()  # not awaited: a turn may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
+            self.writers.start(group)
             tasks: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
@@ -279,11 +277,12 @@ class Fleet:
                 self.cluster.forget(name)
                 self._came.pop(name, None)
             return
+        is_new = member is None
         if member is None:
             member = self.members[name] = self._member(name)
-            member.adopt(self._spec, delays, rules.sources, rules.since)
-            rules.meet(member.engine)
         member.adopt(self._spec, delays, rules.sources, rules.since)
+        if is_new:
+            rules.meet(member.engine)
         again = await self._take(name, member)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
@@ -331,8 +330,8 @@ class Fleet:
             member.slices.look()
 
     def _wake(self, name: str, member: Member | None) -> None:
-        for applier in member.writers if member and self.writers else ():
-            self.writers.wake(name, applier)  # type: ignore[union-attr]
+        for writer in member.writers if member else ():
+            self.writers.wake(name, writer)
 
     def _may_write(self, name: str) -> bool:
         member = self.members.get(name)
@@ -357,9 +356,8 @@ class Fleet:
             if not seen.has_kubelet and not await self._take_back(name, member):
                 return
             await self.maker.release(seen)
-        for applier in member.writers:
-            if self.writers:
-                self.writers.drop(applier)
+        for writer in member.writers:
+            self.writers.drop(writer)
         self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name
@@ -369,7 +367,7 @@ class Fleet:
         member.leave()
         again = await self._take(name, member)
         self._wake(name, member)
-        if any(applier.has_news for applier in member.writers):
+        if any(writer.has_news for writer in member.writers):
             self._due.add_later(name, 1.0)
             return False
         if again is not None:
