@@ -9,7 +9,6 @@ are made again.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -19,7 +18,6 @@ import structlog
 
 from ..agent.steps import Steps
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Interrupted, Interruption
 from ..deviceplugin.rpc import ObserveRpc
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
@@ -50,7 +48,7 @@ class DriverState(StrEnum):
 
 
 class DraDriver:
-    """One driver. `run` serves until `stop`; everything else may be called at any time.
+    """One driver. `run` serves until it is cancelled; everything else may be called at any time.
 
     `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
     state, the problems or the prepared claims may have changed. `renew` is passed to `Claims`.
@@ -87,8 +85,6 @@ class DraDriver:
         self._tidied = False
         self._trouble = ""
         self._look = asyncio.Event()
-        self._restoring = Interruption()
-        self._stopping = False
         self._stopped = False
 
     # --- for the agent: state ----------------------------------------------------------------------------------------
@@ -145,29 +141,20 @@ class DraDriver:
         self._recheck = True
         self._look.set()
 
-    def stop(self) -> None:
-        """Let `run` end. The kubelet forgets the driver; prepared claims stay."""
-        self._stopping = True
-        self._restoring.interrupt()
-        self._look.set()
-
     async def run(self) -> None:
-        """Serve until `stop`; it may be called again after a failure."""
+        """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
         self._stopped = False
         self._servicer.open()
+        step = f"writing the status of claims of {self.name}"
         try:
             async with asyncio.TaskGroup() as group:
-                step = f"writing the status of claims of {self.name}"
-                writing = group.create_task(self._steps.repeat(step, self._status.work), name=step)
-                while not self._stopping:
+                group.create_task(self._steps.repeat(step, self._status.work), name=step)
+                while True:
                     self._look.clear()
-                    with contextlib.suppress(Interrupted):
-                        async with self._restoring:
-                            await self._restore()
+                    await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
-                writing.cancel()
-                self._steps.forget(step)
         finally:
+            self._steps.forget(step)
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
