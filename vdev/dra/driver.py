@@ -82,7 +82,6 @@ class DraDriver:
         )
         self._serves = False
         self._recheck = True  # the files of claims must be checked
-        self._tidied = False
         self._trouble = ""
         self._look = asyncio.Event()
         self._stopped = False
@@ -197,10 +196,8 @@ class DraDriver:
         registry = self.places.registry
         if not is_directory(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
-        if not self._tidied:
-            self._tidied = True
-            for path in self.places.remove_leftovers():
-                log.info("removed the socket of a process that is gone", socket=str(path))
+        for path in self.places.remove_leftovers():
+            log.info("removed the socket of a process that is gone", socket=str(path))
         for socket in self._sockets:
             if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
                 raise SocketError(
