@@ -250,13 +250,13 @@ class Fleet:
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
-        if seen.has_kubelet:
+        if seen.has_kubelet:  # the agent on the node has the Node from now on
             self.maker.refused.pop(name, None)
             if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
                 await self.maker.hand_over(seen)
         elif wanted is not None:
             await self.maker.make(wanted, seen)
-        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
+        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):  # it left the file
             await self.maker.remove(seen)
             self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
@@ -283,19 +283,18 @@ class Fleet:
         member.adopt(self._spec, delays, rules.sources, rules.since)
         if is_new:
             rules.meet(member.engine)
-        again = await self._take(name, member)
+        await self._apply(name, member)
+
+    async def _apply(self, name: str, member: Member) -> bool:
+        """Plan for the node as pods and claims are now, and let writers write; returns whether a later turn is due."""
+        pods = self.cluster.pods_of(name)
+        again = await member.turn(pods, self.cluster.allocated(name), rejects=self._spec.fleet.reject_pods)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
-        self._wake(name, member)
-
-    async def _take(self, name: str, member: Member) -> float | None:
-        """The member's turn, with the devices that pods and claims have now."""
-        member.allocated = self.cluster.allocated(name)
-        member.rejects = self._spec.fleet.reject_pods
-        again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, self.cluster.pods_of(name).wishes)
-        return again
+            self.telemetry.note(name, member.plan, pods.wishes)
+        self._wake(name, member)
+        return again is not None
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
@@ -365,15 +364,12 @@ class Fleet:
     async def _take_back(self, name: str, member: Member) -> bool:
         """Remove from the node all devices that nobody holds; returns whether nothing is left."""
         member.leave()
-        again = await self._take(name, member)
-        self._wake(name, member)
+        is_due_again = await self._apply(name, member)
         if any(writer.has_news for writer in member.writers):
             self._due.add_later(name, 1.0)
             return False
-        if again is not None:
-            self._due.add_later(name, again - self.clock.now())
-            return False
-        return not member.has_anything  # if a pod or a claim holds a device, its end leads to another turn
+        # If a pod or a claim holds a device, its end leads to another turn.
+        return not is_due_again and not member.has_anything
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:
