@@ -1,7 +1,6 @@
-"""pytest's plugin: the fixtures `kubelet`, `vdev_agent` and `vdev_config`, for plain tests and async ones.
+"""The pytest plugin: the fixtures `kubelet`, `vdev_agent` and `vdev_config`, for plain and async tests.
 
-pytest imports this module wherever vdev is installed, so it imports nothing itself; `vdev.testing` has what the
-fixtures are.
+pytest always imports this module if vdev is installed, so it imports the rest of vdev only when a fixture is used.
 """
 
 from collections.abc import Generator, Iterator
@@ -18,23 +17,23 @@ version: v1
 devices:
   - {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
 """
-"""What `vdev_agent` serves where a test says nothing else."""
+"""The default configuration of `vdev_agent`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     config.addinivalue_line(
         "markers",
-        "kubelet(**options): options of vdev.sim.Kubelet for the fixture; allow=[CODE, …]: findings that fail no test",
+        "kubelet(**options): options of vdev.sim.Kubelet for the fixture; allow=[CODE, …]: findings that are ignored",
     )
     config.addinivalue_line(
-        "markers", "vdev_config(configuration): what vdev_agent serves: a text, a pathlib.Path or a mapping"
+        "markers", "vdev_config(configuration): the configuration of vdev_agent: a text, a pathlib.Path or a mapping"
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a test that failed what the agent calls wrong, what happened on its node, and the end of the log."""
+    """Add the agent's errors, the kubelet's journal and the end of the agent's log to the report of a failed test."""
     report = yield
     if report.failed:
         fixtures = getattr(item, "funcargs", {})
@@ -50,7 +49,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def vdev_loop() -> "Iterator[LoopThread]":
-    """The thread in which the kubelets and agents of all tests run."""
+    """The thread for the kubelets and agents of all tests."""
     from .testing import LoopThread
 
     with LoopThread() as thread:
@@ -59,10 +58,10 @@ def vdev_loop() -> "Iterator[LoopThread]":
 
 @pytest.fixture
 def kubelet(request: pytest.FixtureRequest, vdev_loop: "LoopThread") -> "Iterator[BlockingKubelet]":
-    """A kubelet without plugins, in a directory of its own.
+    """A kubelet without plugins, in a temporary directory.
 
-    In a plain test its methods block, in an async one they are awaited. An error among its findings fails the test at
-    its end, but for those that `@pytest.mark.kubelet(allow=[…])` names.
+    In a plain test, its methods block; in an async test, they are awaited. A finding that is an error fails the test at
+    its end, unless `@pytest.mark.kubelet(allow=[…])` names its code.
     """
     from .testing import BlockingKubelet
 
@@ -76,9 +75,9 @@ def kubelet(request: pytest.FixtureRequest, vdev_loop: "LoopThread") -> "Iterato
 
 @pytest.fixture
 def vdev_config(request: pytest.FixtureRequest) -> "Configuration":
-    """What `vdev_agent` serves: what `@pytest.mark.vdev_config(…)` says, else two devices of acme.dev/npu.
+    """The configuration of `vdev_agent`, from `@pytest.mark.vdev_config(…)`; by default two devices of acme.dev/npu.
 
-    A fixture of this name in your own files takes its place.
+    Define a fixture of this name to change it for all tests.
     """
     marker = request.node.get_closest_marker("vdev_config")
     configuration: Configuration = CONFIGURATION if marker is None else marker.args[0]
@@ -89,7 +88,7 @@ def vdev_config(request: pytest.FixtureRequest) -> "Configuration":
 def vdev_agent(
     kubelet: "BlockingKubelet", vdev_config: "Configuration", vdev_loop: "LoopThread"
 ) -> "Iterator[BlockingAgent]":
-    """`vdev run` on the kubelet of the test, which shows everything that it serves by the time the test begins."""
+    """`vdev run` on the kubelet of the test. The node has its devices when the test starts."""
     from .errors import VdevError
     from .testing import BlockingAgent
 
@@ -99,12 +98,12 @@ def vdev_agent(
             yield running
     except VdevError as error:
         problem = str(error)
-    if problem:  # outside of the handler, so that pytest does not show it twice
+    if problem:  # outside of the handler, so that pytest does not show both exceptions
         pytest.fail(problem, pytrace=False)
 
 
 def _options(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
-    """The keywords of the markers of a name, the closest first."""
+    """The keywords of the markers of a name. The closest marker counts."""
     options: dict[str, Any] = {}
     for marker in request.node.iter_markers(name):
         options = {**marker.kwargs, **options}

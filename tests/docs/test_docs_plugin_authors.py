@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit import reader
 from vdev.sim.scenarios import library
-from vdev.sim.scenarios.command_node import PLACES
+from vdev.sim.scenarios.command_node import PLACEHOLDERS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "plugin-authors.md").read_text()
@@ -46,4 +46,4 @@ def test_a_dra_driver_is_played_with(run):
 def test_the_tables_are_complete():
     """Each scenario of the library, and each placeholder, has a row."""
     rows = set(re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE))
-    assert {*library.NAMES, *(f"{{{name}}}" for name in PLACES)} == rows
+    assert {*library.NAMES, *(f"{{{name}}}" for name in PLACEHOLDERS)} == rows

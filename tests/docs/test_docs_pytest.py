@@ -62,7 +62,7 @@ def test_a_late_list_is_waited_for(kubelet, vdev_agent):
 
 
 def test_a_condition_only_looks(kubelet):
-    with pytest.raises(RuntimeError, match="a condition only looks"):
+    with pytest.raises(RuntimeError, match="a condition of wait_until cannot call"):
         kubelet.wait_until(lambda: kubelet.run_pod(manifest("p")))
 
 
@@ -227,4 +227,4 @@ def test_the_markers_are_known(run):
     """Both are explained by `pytest --markers`."""
     done = run("--markers")
     assert "@pytest.mark.kubelet(**options): options of vdev.sim.Kubelet" in done.stdout
-    assert "@pytest.mark.vdev_config(configuration): what vdev_agent serves" in done.stdout
+    assert "@pytest.mark.vdev_config(configuration): the configuration of vdev_agent" in done.stdout

@@ -50,7 +50,7 @@ class AgentHere:
         """Why it calls devices Unhealthy."""
         return reasons_in(status.status(self._agent))
 
-    def check(self):
+    async def check(self):
         """Raise ScenarioError if it ended by itself."""
         if self._task is not None and self._task.done():
             raise ScenarioError(f"the plugin ended: {self._task.exception() or self._task.result()}")

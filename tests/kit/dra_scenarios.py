@@ -46,7 +46,7 @@ class ScenarioDriver:
         """Nothing to say."""
         return {}
 
-    def check(self):
+    async def check(self):
         """Never ends by itself."""
 
     async def follow(self):

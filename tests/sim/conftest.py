@@ -51,7 +51,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         self.fail_streams = None
 
     async def serve(self):
-        """Listen on an own socket in the kubelet's directory."""
+        """Listen on a socket in the kubelet's directory."""
         self.server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
         api_grpc.add_DevicePluginServicer_to_server(self, self.server)
         self.server.add_insecure_port(f"unix:{self.kubelet.device_plugin_dir / self.endpoint}")
@@ -84,7 +84,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             queue.put_nowait(None)
 
     async def stop(self):
-        """End at once: connections break, the socket goes."""
+        """End at once: connections break, and the socket is removed."""
         if self.server is not None:
             await self.server.stop(None)
             self.server = None
@@ -103,7 +103,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         return await answered(self.answer_options(), context)
 
     async def ListAndWatch(self, request, context):
-        """Send the list now and each new one, until the test ends it."""
+        """Send the list, and each new one, until the test ends the stream."""
         self.calls.append(("ListAndWatch", request))
         if self.fail_streams is not None:
             await context.abort(*self.fail_streams)
@@ -162,7 +162,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
 
 @pytest.fixture
 def clock():
-    """A clock that the test may put forward."""
+    """A clock that the test can advance."""
     return LeapClock()
 
 

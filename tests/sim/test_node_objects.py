@@ -1,4 +1,4 @@
-"""A kubelet whose Node and Pods are objects of an API server: what is created there runs, and its status is told."""
+"""A kubelet whose Node and Pods are objects of an API server."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.api.server import ApiServer
-from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.node_objects import NodeObjects
 
 NPU = "acme.dev/npu"
 
 
 class Node:
-    """One node: its kubelet, and the objects that stand for it."""
+    """A node: its kubelet and its objects."""
 
     def __init__(self, api, kubelet):
         self.api = api
@@ -43,7 +43,7 @@ class Node:
         self.api.objects.delete(self.api.kind("Pod"), "default", name, now=force)
 
     async def until(self, condition, what):
-        """Wait for something that is seen in objects."""
+        """Wait for a condition on objects."""
         await self.kubelet.wait_until(condition, what=what)
 
 
@@ -55,7 +55,7 @@ async def node(clock, cdi_dir):
         kubelet = Kubelet(
             clock=clock,
             timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
-            objects=ServerObjects(api.objects),
+            objects=ApiObjects(api.objects),
             cdi_dir=cdi_dir,
             status_on_change=True,
         )
@@ -68,7 +68,7 @@ async def node(clock, cdi_dir):
 
 
 async def test_who_owns_the_conditions(node):
-    """As on a real Node: nobody owns what it was registered with, and the kubelet owns what it wrote since."""
+    """As on a real Node, the kubelet owns the fields that it wrote after the registration."""
     await node.until(lambda: node.all("Node"), "the Node")
     (document,) = node.all("Node").values()
     assert ["True"] == [each["status"] for each in document["status"]["conditions"] if each["type"] == "Ready"]
@@ -83,7 +83,7 @@ async def test_who_owns_the_conditions(node):
 
 
 async def test_the_node_is_an_object(node, plugins):
-    """With what plugins advertise; what others wrote there stays."""
+    """It has the plugins' devices, and keeps the fields of others."""
     await node.until(lambda: node.all("Node"), "the Node")
     theirs = {"status": {"capacity": {"other.dev/x": "3"}, "conditions": [{"type": "Theirs", "status": "True"}]}}
     await node.objects.edit("Node", "sim-node", "", lambda each: each.update(theirs))
@@ -110,7 +110,7 @@ def condition(node, name):
 
 
 async def test_a_pod_that_is_created_runs(node, plugins):
-    """It gets its node and its devices; one that does not fit waits, says why, and gets its turn."""
+    """A pod gets its node and its devices; one that does not fit waits and says why."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
     await node.create(manifest("one", {NPU: 1}))
     await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
@@ -131,7 +131,7 @@ async def test_a_pod_that_is_created_runs(node, plugins):
 
 
 async def test_what_is_seen_of_containers(node, plugins):
-    """Nothing before the pod is admitted, nor of one that is refused; an init container that is done has ended."""
+    """A pod has container statuses only after it is admitted; a finished init container is terminated."""
     plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
     answer, asked, go = plugin.answer_allocate, asyncio.Event(), asyncio.Event()
 
@@ -161,7 +161,7 @@ async def test_what_is_seen_of_containers(node, plugins):
 
 
 async def test_a_running_pod_that_a_restart_rejects(node, plugins):
-    """Its finished init container is asked for anew, and no plugin is there: its containers are killed."""
+    """If its finished init container is not admitted again after a restart, its containers are killed."""
     plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
     one = manifest("one", {})
     one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
@@ -178,7 +178,7 @@ async def test_a_running_pod_that_a_restart_rejects(node, plugins):
 
 
 async def test_a_claim_that_is_not_prepared(node, dra_on):
-    """The reason stands in an event alone; of what the status says nobody can tell."""
+    """The reason is in an event, not in the status."""
     driver = await dra_on(node.kubelet, slice_of("acme.dev", [device("gpu-0")]))
 
     async def refuse(_claim):
@@ -195,7 +195,7 @@ async def test_a_claim_that_is_not_prepared(node, dra_on):
 
 
 async def test_a_pod_without_grace(node, plugins):
-    """Its deletion does not wait for the kubelet, as with `kubectl delete --grace-period=0`."""
+    """Its deletion does not wait for the kubelet."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
     one = manifest("one", {NPU: 1})
     one["spec"]["terminationGracePeriodSeconds"] = 0
@@ -207,7 +207,7 @@ async def test_a_pod_without_grace(node, plugins):
 
 
 async def test_a_pod_that_is_replaced(node, plugins):
-    """One of the same name waits for the end of the one before; one that is gone by force is forgotten."""
+    """A new pod of the same name waits for the end of the old one, unless that was deleted by force."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
     for _ in range(3):
         await node.create(manifest("one", {NPU: 1}))
@@ -217,7 +217,7 @@ async def test_a_pod_that_is_replaced(node, plugins):
 
 
 async def test_a_pod_that_is_none(node):
-    """What the kubelet cannot read is said in its status."""
+    """The status says why the kubelet refuses a pod."""
     wrong = manifest("wrong", {NPU: 1})
     wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
     await node.create(wrong)
@@ -234,7 +234,7 @@ async def test_a_pod_that_is_none(node):
     ],
 )
 async def test_a_pod_with_no_content(node, spec, why):
-    """The server takes it, and the kubelet goes on."""
+    """The server stores it, and the kubelet goes on."""
     await node.create(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, **({"spec": spec} if spec else {})}
     )
@@ -245,7 +245,6 @@ async def test_a_pod_with_no_content(node, spec, why):
 
 
 async def test_another_nodes_pod(node):
-    """It is left alone."""
     other = manifest("other")
     other["spec"]["nodeName"] = "elsewhere"
     await node.create(other)
@@ -256,7 +255,7 @@ async def test_another_nodes_pod(node):
 
 @pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])
 async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
-    """It waits for its own one, or for its gate; with a node it runs."""
+    """It waits for another scheduler or for its gate, but runs if it has a node."""
     other = manifest("other")
     other["spec"] |= waiting
     await node.create(other)
@@ -292,7 +291,7 @@ async def test_claims(node, dra_on):
 
 @pytest.mark.parametrize("force", [False, True])
 async def test_a_waiting_pod_that_is_deleted_leaves_no_claim(node, force):
-    """Nothing is made for it any more, though the scheduler goes over the pods that wait in that moment."""
+    """Nothing is created for a pod that is deleted while the scheduler handles it."""
     await node.create(device_class("acme.dev"))
     await node.create(template("gpu", exactly()))
     names = [f"pod-{number}" for number in range(6)]
@@ -309,7 +308,7 @@ async def test_a_waiting_pod_that_is_deleted_leaves_no_claim(node, force):
 
 @pytest.mark.parametrize("steps", range(5))
 async def test_it_ends_though_something_changes_in_that_moment(node, steps):
-    """A cancellation that meets news must not be lost: `vdev sim` would never end."""
+    """A cancellation during a change is not lost; otherwise, `vdev sim` would never end."""
     task = asyncio.create_task(NodeObjects(node.kubelet, node.api.objects).run())
     await asyncio.sleep(0.05)
     node.kubelet.journal.note_refused("default/a", "why not")

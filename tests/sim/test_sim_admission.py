@@ -35,12 +35,12 @@ def table(**devices):
 
 
 def rejected(text):
-    """The status message of a pod that the device manager refuses."""
+    """The status message of a pod that the device manager rejects."""
     return f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
 
 
 async def test_pod_gets_its_devices(kubelet, plugins):
-    """Conformance 1: a pod that wants one device gets exactly one, and what its plugin answered."""
+    """Conformance 1: a pod that requests one device gets one, with the plugin's edits."""
     await plugins(NPU, ["d1", "d2"])
     container = (await kubelet.run_pod(manifest("p", {NPU: 1}))).container()
     assert 1 == len(container.devices[NPU])
@@ -56,7 +56,6 @@ async def names_a_cdi_device(_request):
 
 
 def write_spec(cdi_dir):
-    """The spec of that device."""
     edits = {"env": ["FROM_CDI=1"], "deviceNodes": [{"path": "/dev/npu0"}]}
     devices = [{"name": "d1", "containerEdits": edits}]
     cdi_dir.mkdir(exist_ok=True)
@@ -65,7 +64,7 @@ def write_spec(cdi_dir):
 
 
 async def test_cdi_device(kubelet, plugins, cdi_dir):
-    """Conformance 2: CDI names and envs of an answer reach the container, with what the spec gives."""
+    """Conformance 2: CDI names and variables of an answer reach the container, with the edits of the CDI file."""
     plugin = await plugins(NPU, ["d1"])
     plugin.answer_allocate = names_a_cdi_device
     write_spec(cdi_dir)
@@ -77,7 +76,7 @@ async def test_cdi_device(kubelet, plugins, cdi_dir):
 
 
 async def test_a_cdi_device_without_a_spec(kubelet, plugins, cdi_dir, clock):
-    """The runtime does not make the container, in its words; it is made once the spec is there."""
+    """The container waits with the runtime's error, and starts when the CDI file exists."""
     plugin = await plugins(NPU, ["d1"])
     plugin.answer_allocate = names_a_cdi_device
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -94,7 +93,7 @@ async def test_a_cdi_device_without_a_spec(kubelet, plugins, cdi_dir, clock):
 
 
 async def test_allocation_and_shortage(kubelet, plugins):
-    """Conformance 35: what is left is counted; too large a request fails with its numbers, the rest still goes."""
+    """Conformance 35: a request for too many devices fails with both numbers; the remaining devices are allocated."""
     await plugins(NPU, ["d1", "d2", "d3"])
     first = await kubelet.run_pod(manifest("first", {NPU: 2}))
     second = await kubelet.run_pod(manifest("second", {NPU: 2}))
@@ -134,12 +133,12 @@ async def pick(devices, count, *, resource=NPU, affinity=None, reusable=(), pref
         return set()
 
     request = ContainerRequest("pod", "main", resource, count, affinity)
-    dice = random.Random(1)
-    return await select(devices, request, reusable=reusable, dice=dice, prefer=prefer or nothing)
+    rng = random.Random(1)
+    return await select(devices, request, reusable=reusable, rng=rng, prefer=prefer or nothing)
 
 
 async def test_affinity_buckets():
-    """Conformance 34: devices on the wanted nodes first, multi-node ones included, then others, then those without."""
+    """Conformance 34: devices on the requested nodes come first, then those on others, then those without a node."""
     devices = table(on0=(0,), on1=(1,), both=(0, 1), free=())
     assert {"on0", "both"} == await pick(devices, 2, affinity=frozenset({0}))
     assert {"on1"} == await pick(devices, 1, affinity=frozenset({0}))
@@ -147,12 +146,12 @@ async def test_affinity_buckets():
 
 
 async def test_no_topology_is_no_affinity():
-    """A hint means nothing for a resource none of whose devices says a NUMA node."""
+    """Affinity has no effect on a resource whose devices have no NUMA nodes."""
     assert {"d1", "d2"} == await pick(table(d1=(), d2=()), 2, affinity=frozenset({0}))
 
 
 async def test_freed_while_the_plugin_is_asked():
-    """Conformance 37: freeing devices during GetPreferredAllocation loses nothing of what is being allocated."""
+    """Conformance 37: devices that are freed during GetPreferredAllocation do not affect the allocation."""
     devices = table(d1=(), d2=())
     devices.hold("old", "main", NPU, ["d2"], b"")
     devices.recount()
@@ -166,7 +165,7 @@ async def test_freed_while_the_plugin_is_asked():
 
 
 async def test_options_of_a_removed_pod(kubelet, plugins):
-    """Conformance 38: a pod that is gone holds nothing, and that is no error."""
+    """Conformance 38: a deleted pod holds nothing."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.delete_pod("p")
@@ -201,13 +200,13 @@ async def test_sidecar_keeps_its_devices(kubelet, plugins):
 
 
 async def test_unknown_resource_is_skipped(kubelet):
-    """A resource that no plugin serves and the node does not show is nobody's business; the pod runs without it."""
+    """A pod runs without a resource that no plugin serves and that is not in the node status."""
     pod = await kubelet.run_pod(manifest("p", {GPU: 1}))
     assert (Phase.RUNNING, {}) == (pod.phase, pod.container().devices)
 
 
 async def test_zero_devices(kubelet, plugins):
-    """Conformance 42: a request of zero makes no call at all."""
+    """Conformance 42: a request of zero makes no call."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
     pod = await kubelet.run_pod(manifest("p", {NPU: 0}))
     assert Phase.RUNNING is pod.phase
@@ -223,7 +222,7 @@ async def test_zero_devices(kubelet, plugins):
     ],
 )
 async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal, code, name):
-    """An Allocate error fails the pod with the plugin's words; its devices are free again."""
+    """An Allocate error fails the pod with the plugin's message; its devices are free again."""
     plugin = await plugins(NPU, ["d1"])
 
     async def fail(_request):
@@ -238,7 +237,7 @@ async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal, code, n
 
 
 async def test_empty_allocate_response(kubelet, plugins):
-    """An answer without container responses fails the pod, and its devices stay taken until something is freed."""
+    """An answer without container responses fails the pod, and its devices stay allocated until something is freed."""
     plugin = await plugins(NPU, ["d1"])
 
     async def nothing(_request):
@@ -252,7 +251,7 @@ async def test_empty_allocate_response(kubelet, plugins):
 
 
 async def test_stopped_endpoint(kubelet, plugins, shows):
-    """With its plugin gone a resource has no healthy devices."""
+    """A resource has no healthy devices after its plugin has ended."""
     plugin = await plugins(NPU, ["d1"])
     await plugin.stop()
     await shows(kubelet, NPU, 1, 0)
@@ -261,7 +260,7 @@ async def test_stopped_endpoint(kubelet, plugins, shows):
 
 
 async def test_preferred_parameters(kubelet, plugins, device):
-    """The plugin is asked with what is available, what must be in, and the container's total."""
+    """The request has the available devices, those that must be included, and the container's total."""
     plugin = await plugins(
         NPU, [device("a0", numa=[0]), device("b0", numa=[1]), device("b1", numa=[1])], preferred=True
     )
@@ -277,14 +276,14 @@ async def test_preferred_parameters(kubelet, plugins, device):
 
 
 async def test_no_preference_when_all_aligned_are_needed(kubelet, plugins, device):
-    """Exactly as many aligned devices as needed: all of them, without asking."""
+    """If exactly enough devices are aligned, they are taken without a call."""
     plugin = await plugins(NPU, [device("a0", numa=[0]), device("b0", numa=[1])], preferred=True)
     await kubelet.run_pod(manifest("p", {NPU: 1}), numa_affinity=[0])
     assert [] == plugin.requests("GetPreferredAllocation")
 
 
 async def test_preferred_is_intersected(kubelet, plugins):
-    """Bogus ids of an answer are ignored, what lacks is filled up, and both are found."""
+    """Unknown ids in an answer are ignored, missing ones are chosen at random, and both are findings."""
     plugin = await plugins(NPU, ["d1", "d2", "d3", "d4"], preferred=True)
 
     async def odd(_request):
@@ -298,7 +297,7 @@ async def test_preferred_is_intersected(kubelet, plugins):
 
 
 async def test_preferred_error_fails_the_pod(kubelet, plugins, refusal):
-    """An error of GetPreferredAllocation is no soft fallback: the pod fails."""
+    """An error of GetPreferredAllocation fails the pod."""
     plugin = await plugins(NPU, ["d1", "d2"], preferred=True)
 
     async def fail(_request):
@@ -326,7 +325,7 @@ async def test_choice_is_repeatable(short_dir, plugin_class):
 
 
 async def test_slow_and_hung_allocate(short_dir, plugin_class):
-    """A slow Allocate is a finding, one that passes the bound ends and is another."""
+    """A slow Allocate is a finding; one that exceeds the bound is cancelled and is another."""
     timings = Timings(slow=0.1, bound=1.5)  # that every other call has as well, on any machine
     async with Kubelet(short_dir, clock=ManualClock(), timings=timings) as kubelet:
         plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
@@ -342,7 +341,7 @@ async def test_slow_and_hung_allocate(short_dir, plugin_class):
 
 
 async def test_node_capacity(short_dir):
-    """Pods beyond what the node has are refused by the predicates, with their words."""
+    """Pods that exceed the node's capacity are rejected with the kubelet's messages."""
     async with Kubelet(short_dir, clock=ManualClock(), capacity={"pods": 1, "cpu": "2"}) as kubelet:
         document = manifest("a")
         document["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2500m"}}
@@ -382,6 +381,6 @@ async def test_node_capacity(short_dir):
     ],
 )
 async def test_bad_manifest(kubelet, change, text):
-    """A manifest that the API server would not take is an error that says where."""
+    """A manifest that the API server would refuse is an error with its place."""
     with pytest.raises(ManifestError, match=text):
         await kubelet.run_pod({**manifest("p"), **change})

@@ -15,6 +15,7 @@ import yaml
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import Output, SimOptions, serve
+from vdev.sim.node_objects import NodeObjects
 from vdev.sim.pod_directory import PodDirectory
 
 NPU = "acme.dev/npu"
@@ -22,22 +23,22 @@ NPU = "acme.dev/npu"
 
 @pytest.fixture
 async def pods(kubelet, short_dir):
-    """An empty directory of pods that is being watched."""
-    watch = asyncio.create_task(PodDirectory(kubelet, short_dir, interval=0.02).run())
+    watch = PodDirectory(kubelet.objects, kubelet.journal, short_dir, interval=0.02)
+    tasks = [asyncio.create_task(each.run()) for each in (watch, NodeObjects(kubelet, kubelet.objects.store))]
     yield short_dir
-    watch.cancel()
-    await asyncio.wait([watch])
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 def write(path, document):
-    """Put a manifest in place at once."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
     temporary.rename(path)
 
 
 async def test_add_change_remove(kubelet, plugins, pods):
-    """A file is a pod, a changed file another pod, a removed file none."""
+    """A file has a pod, a changed file has a new pod, and with the file the pod is removed."""
     await plugins(NPU, ["d1", "d2"])
     path = pods / "p.yaml"
     write(path, manifest("p", {NPU: 1}))
@@ -51,7 +52,7 @@ async def test_add_change_remove(kubelet, plugins, pods):
 
 
 async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
-    """A pod waits until the node has enough, as for the scheduler, and says what for."""
+    """A pod waits until the node has enough devices, and says for which."""
     write(pods / "p.yaml", manifest("p", {NPU: 2}))
     text = f"0/1 nodes are available: 1 Insufficient {NPU}."
     await kubelet.wait_until(lambda: text in [pod.message for pod in kubelet.pods()])
@@ -60,7 +61,7 @@ async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
 
 
 async def test_bound_pod_does_not_wait(kubelet, pods):
-    """A pod whose manifest names a node goes straight to the kubelet."""
+    """A pod with spec.nodeName goes to the kubelet at once."""
     document = manifest("p", {NPU: 2})
     document["spec"]["nodeName"] = "sim-node"
     write(pods / "p.yaml", document)
@@ -71,7 +72,7 @@ async def test_bound_pod_does_not_wait(kubelet, pods):
     "text", ["{", "- 1", "kind: Deployment", "\x00", "metadata: {name: x}", "a: &a [*a]", "a: !!int x"]
 )
 async def test_bad_files(kubelet, pods, text):
-    """A file that holds no pod is said once, and disturbs nobody."""
+    """A file without a pod is reported once, and other files are not affected."""
     write(pods / "a.yaml", text)
     write(pods / "b.yaml", manifest("b"))
     await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
@@ -80,7 +81,7 @@ async def test_bad_files(kubelet, pods, text):
 
 
 async def test_several_pods_in_a_file(kubelet, pods):
-    """All of them come, and go with the file."""
+    """All pods and objects of a file are created and deleted with it."""
     write(pods / "all.yaml", yaml.safe_dump_all([manifest("a"), None, manifest("b")]))
     await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["a", "b"])
     assert kubelet.pod("a").uid != kubelet.pod("b").uid
@@ -96,14 +97,14 @@ ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
     [
         ("a: 1\nb: [}\n", 2, "while parsing a flow node: expected the node content, but found '}'"),
         (f"{ONE}---\nkind: Deployment\n", ONE.count("\n") + 2, "expected a v1 Pod, found None 'Deployment'"),
-        (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "expected a v1 Pod"),
+        (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "the manifest: expected a mapping, found list"),
         (f"{ONE}{ONE}", ONE.count("\n") + 2, "pod default/one is in this file already"),
         ("# nothing\n", 1, "the file is empty: expected Pods or objects of DRA"),
     ],
     ids=["YAML", "another kind", "a list", "twice", "empty"],
 )
 async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
-    """The line of the mistake, or where its document begins; nothing of the file is run."""
+    """The report has the line of the mistake or of its document; no pod of the file runs."""
     path = pods / "a.yaml"
     write(path, text)
     await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
@@ -114,15 +115,15 @@ async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
 
 
 async def test_a_pipe_is_no_manifest(kubelet, pods):
-    """It is passed over, and keeps nobody from being read."""
+    """It is ignored, and other files are read."""
     os.mkfifo(pods / "a.yaml")
     write(pods / "b.yaml", manifest("b"))
     await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
 
 
 async def test_missing_directory(kubelet, short_dir):
-    """A directory that is not there yet has no pods."""
-    await PodDirectory(kubelet, short_dir / "later").look()
+    """A directory that does not exist has no pods."""
+    await PodDirectory(kubelet.objects, kubelet.journal, short_dir / "later").sync()
     assert [] == kubelet.pods()
 
 
@@ -134,12 +135,10 @@ class Watched(io.StringIO):
         self.written = asyncio.Event()
 
     def write(self, text):
-        """Write, and wake who waits."""
         self.written.set()
         return super().write(text)
 
     async def has(self, text, count=1):
-        """Return once `text` was written so often."""
         async with asyncio.timeout(30):
             while self.getvalue().count(text) < count:
                 self.written.clear()
@@ -148,7 +147,7 @@ class Watched(io.StringIO):
 
 @pytest.fixture
 async def sim(short_dir):
-    """`vdev sim` under way on a directory of its own: its output, what it is to be told, and its end."""
+    """A running `vdev sim`: its output and its task."""
     running = []
 
     async def start(**options):
@@ -166,7 +165,7 @@ async def sim(short_dir):
 
 
 async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
-    """A person sees the node, the plugin, each pod with what it gets, findings, and a restart."""
+    """The text output has the node, the plugin, pods with their edits, findings and a restart."""
 
     class Home:
         device_plugin_dir = short_dir / "k" / "device-plugins"
@@ -199,7 +198,7 @@ async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
 
 
 async def test_sim_prints_json(sim, short_dir):
-    """With JSON each line is one object."""
+    """With JSON, each line is an object."""
     out, task = await sim(output=Output.JSON)
     write(short_dir / "pods" / "p.yaml", manifest("p"))
     await out.has('"phase": "Running"')
@@ -210,7 +209,7 @@ async def test_sim_prints_json(sim, short_dir):
 
 
 async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
-    """A script that waits for the file and then for something of the Node is told nothing of a missing one."""
+    """When the kubeconfig exists, the Node exists too."""
     await sim(api_server="127.0.0.1:0", node_name="n1")
     file = short_dir / "k" / "kubeconfig"
     async with asyncio.timeout(30):
@@ -222,24 +221,22 @@ async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
 
 
 async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):
-    """A mistyped path must not look like a directory without pods."""
     (short_dir / "pods").rmdir()
     _, task = await sim()
-    with pytest.raises(HostError, match="pods: there is no such directory; give --pods the directory of the manifests"):
+    with pytest.raises(HostError, match="pods: not a directory; give --pods the directory of the manifests"):
         await task
 
 
 async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):
-    """Its manifest would never run."""
     (short_dir / "pods").rmdir()
     (short_dir / "pods").write_text("kind: Pod\n")
     _, task = await sim()
-    with pytest.raises(HostError, match="pods: is not a directory; give --pods"):
+    with pytest.raises(HostError, match="pods: not a directory; give --pods"):
         await task
 
 
 async def test_a_directory_that_may_not_be_seen(sim, short_dir, monkeypatch):
-    """One line says so."""
+    """The error is one line."""
 
     def stat(path, **_):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
@@ -252,7 +249,7 @@ async def test_a_directory_that_may_not_be_seen(sim, short_dir, monkeypatch):
 
 
 async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):
-    """A directory that belongs to somebody else is refused."""
+    """A directory of another user is refused."""
     (short_dir / "k").mkdir()
     if os.geteuid():
         pytest.skip("needs root to give a directory away")

@@ -25,7 +25,7 @@ def snippet(language):
 
 @pytest.mark.long
 def test_example_test_passes(tmp_path):
-    """The example is a test that passes in a directory of its own."""
+    """The example is a test that passes."""
     (tmp_path / "test_example.py").write_text(snippet("python"))
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "-c"]
@@ -35,13 +35,13 @@ def test_example_test_passes(tmp_path):
 
 
 async def test_example_scenario_comes_true():
-    """The example scenario is of the form, and comes true."""
+    """The example scenario is valid and passes."""
     async with SimDriver() as driver:
         assert [] == await play(parse(yaml.safe_load(snippet("yaml"))), driver, patience=30)
 
 
 def test_every_finding_is_documented():
-    """Every code that the sources can report stands in the table of findings."""
+    """Every code in the sources is in the table of findings."""
     codes = set()
     for path in Path(lint.__file__).parent.glob("*.py"):
         codes |= set(re.findall(r'(?:_error|_warning|Finding)\(\s*"([a-z-]+)"', path.read_text()))

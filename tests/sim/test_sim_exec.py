@@ -1,4 +1,4 @@
-"""`vdev sim --exec` with plugins that are not vdev: a good one, and each typical defect, which is found."""
+"""`vdev sim --exec` with a plugin that is not vdev: a good one, and each typical defect."""
 
 import asyncio
 import io
@@ -56,7 +56,7 @@ FOUND = {
         r"acme.dev/widget: capacity: expected 2 as remembered, seen 0; "
         r"acme.dev/widget: allocatable: expected 2 as remembered, seen 0; "
         "acme.dev/widget called Register, but nothing answers at widget.sock: a kubelet that starts removes all "
-        "sockets of the directory; serve anew before you register\n",
+        "sockets of the directory; serve again before you register\n",
     ),
     "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
     "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),
@@ -111,20 +111,20 @@ def _modules(monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in library.NAMES if not name.startswith("dra")])
 async def test_a_good_plugin(name):
-    """Every scenario of the library comes true, however strictly it is taken."""
+    """Every built-in scenario passes, also with --strict."""
     code, text = await played(name, hooks=HOOKS, strict=True)
     assert (0, f"{name}: ") == (code, text[: len(name) + 2]), text
 
 
 @pytest.mark.parametrize("defect", [name for name in FOUND if name not in WAITED_FOR])
 async def test_a_defect_is_found(defect):
-    """One scenario fails, and says what is wrong; no strictness is needed."""
+    """A scenario fails and names the defect, even without --strict."""
     await finds(defect, timeout=30)
 
 
 @pytest.mark.long
 async def test_a_defect_that_is_waited_for_is_found():
-    """All of them wait at the same time, long enough for a plugin to start on a busy machine."""
+    """All of them run at the same time, with enough time for a plugin to start on a busy machine."""
     await asyncio.gather(*(finds(defect, timeout=6) for defect in WAITED_FOR))
 
 
@@ -136,12 +136,12 @@ async def finds(defect, timeout):
 
 
 def test_every_defect_is_looked_for():
-    """None is forgotten above, but for the one that is no failure."""
+    """All defects are in the table above, except for the one that is no failure."""
     assert set(DEFECTS) - {"child"} == set(FOUND)
 
 
 async def test_what_the_plugin_started_ends_with_it(tmp_path):
-    """A program that it leaves behind is killed, whatever it does about signals."""
+    """A child process of the plugin is killed, even if it ignores signals."""
     step = {"hook": "copy"}
     hooks = {"copy": f"sh -c 'cp {{dir}}/child {tmp_path}/pid'"}
     code, text = await played(scenario(tmp_path, {"expect": READY}, step), command=WITH_CHILD, hooks=hooks)
@@ -150,7 +150,7 @@ async def test_what_the_plugin_started_ends_with_it(tmp_path):
 
 
 async def ended(pid):
-    """Whether a process ends that was told to: who is killed has still to come to its end, on a busy machine later."""
+    """Whether a killed process ends, which may take a while on a busy machine."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -163,7 +163,7 @@ async def ended(pid):
 
 
 async def test_sigterm_ends_everything(tmp_path):
-    """Of the command and of the plugin's group nothing is left, and it says that it was not done."""
+    """The hook and the plugin's process group are killed, and the run fails."""
     command = [sys.executable, "-m", "vdev", "sim", "--exec", WITH_CHILD, "--timeout", "60"]
     os.mkfifo(tmp_path / "begun")
     waits = scenario(tmp_path, {"expect": READY}, {"hook": "wait"})
@@ -185,7 +185,7 @@ async def test_sigterm_ends_everything(tmp_path):
 
 @pytest.mark.long
 async def test_a_failure_in_junit_and_on_paper(tmp_path):
-    """The step, its line, what was expected and seen, what happened, and the plugin's output, which is kept."""
+    """Both have the step with its line, the difference, the history, and the plugin's output."""
     good = scenario(tmp_path, {"expect": READY}, name="good")
     bad = scenario(
         tmp_path,
@@ -217,7 +217,7 @@ async def test_a_failure_in_junit_and_on_paper(tmp_path):
 
 
 async def test_events_of_scenarios_are_as_documented(tmp_path):
-    """Between those of the kubelet, and each field is in the table."""
+    """They come between those of the kubelet, and each field is in the table."""
     from tests.sim.conftest import documented_events
 
     path = scenario(tmp_path, {"expect": READY}, {"remember": None})
@@ -232,7 +232,7 @@ async def test_events_of_scenarios_are_as_documented(tmp_path):
 
 
 async def test_a_plugin_that_ends_is_started_again(tmp_path):
-    """With `--restart` as by a DaemonSet; without, its end is the failure."""
+    """With --restart it is restarted; otherwise, its end is the failure."""
     once = f"sh -c 'test -e {{dir}}/once || {{ touch {{dir}}/once; echo nobody there; exit 3; }}; exec {PLUGIN}'"
     path = scenario(tmp_path, {"expect": READY})
     code, text = await played(path, command=once)
@@ -243,7 +243,7 @@ async def test_a_plugin_that_ends_is_started_again(tmp_path):
 
 
 async def test_a_configuration_of_the_plugins_own(tmp_path):
-    """Any plugin's file, in any form, where it asks for one; an edit is written to it as well."""
+    """The scenario's configuration and its edits are written for any plugin."""
     steps = [{"expect": READY}, {"editConfiguration": "two\n"}, {"hook": "look"}]
     path = scenario(tmp_path, *steps, configuration="one\n")
     hooks = {"look": "grep two {configuration}"}
@@ -256,7 +256,7 @@ async def test_a_configuration_of_the_plugins_own(tmp_path):
 
 
 async def test_the_output_of_failures_is_kept(tmp_path, directory, monkeypatch):
-    """Of those alone, and the message says where."""
+    """Only that of failures is kept, and the message has its path."""
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
     path = scenario(tmp_path, {"hook": "end"})
     code, text = await played(path, command="sh -c 'echo hello; sleep 60'", hooks={"end": "false"}, logs=None)
@@ -268,7 +268,7 @@ async def test_the_output_of_failures_is_kept(tmp_path, directory, monkeypatch):
 
 
 async def test_the_output_of_a_plugin_that_never_stops_printing(tmp_path):
-    """The last of it is kept, and no more than the disk of a CI machine can hold."""
+    """Only the end of it is kept."""
     path = scenario(tmp_path, {"hook": "end"})
     command = "sh -c 'yes again | head -c 42000000; echo the last; touch {dir}/done; sleep 60'"
     hooks = {"end": "sh -c 'until test -e {dir}/done; do sleep 0.1; done; false'"}
@@ -281,7 +281,7 @@ async def test_the_output_of_a_plugin_that_never_stops_printing(tmp_path):
 
 
 async def test_logs_of_others_stay(tmp_path):
-    """A directory that is given may have files of the user's, which may be called logs as well."""
+    """Other files in the directory of --logs are not removed."""
     path = scenario(tmp_path, {"hook": "end"})
     (tmp_path / "mine.log").write_text("of an earlier run\n")
     (tmp_path / "run.log").write_text("somebody else's\n")
@@ -291,7 +291,7 @@ async def test_logs_of_others_stay(tmp_path):
 
 
 async def test_results_that_cannot_be_written(tmp_path):
-    """That is known before anything is played."""
+    """The error comes before a scenario is played."""
     path = scenario(tmp_path, {"hook": "touch"})
     with pytest.raises(HostError, match="cannot write the results"):
         await played(path, hooks={"touch": f"touch {tmp_path}/played"}, junit=tmp_path / "none" / "sim.xml")
@@ -299,7 +299,7 @@ async def test_results_that_cannot_be_written(tmp_path):
 
 
 async def test_a_hook_that_leaves_a_program_behind(tmp_path):
-    """It is over when it ended, though what it started in a session of its own still could print something."""
+    """The hook ends with its own process, even if a program in another session holds its output."""
     (tmp_path / "hook").write_text(f"#!/bin/sh\nsetsid sleep 60 &\necho $! >{tmp_path}/pid\n")
     (tmp_path / "hook").chmod(0o755)
     mine = scenario(tmp_path, {"expect": READY}, {"hook": "leaves"})
@@ -309,7 +309,7 @@ async def test_a_hook_that_leaves_a_program_behind(tmp_path):
 
 
 async def test_a_program_that_is_waited_for_no_more(tmp_path):
-    """It ended before the task that waited goes on."""
+    """A cancellation kills the program first."""
     os.mkfifo(tmp_path / "begun")
     running = asyncio.create_task(run_program(["sh", "-c", f"echo $$ >{tmp_path}/begun; sleep 60"]))
     pid = int(await asyncio.to_thread((tmp_path / "begun").read_text))
@@ -320,7 +320,7 @@ async def test_a_program_that_is_waited_for_no_more(tmp_path):
 
 
 async def test_a_hook_that_fails(tmp_path):
-    """It fails its step, with what it printed."""
+    """It fails its step, with its output."""
     path = scenario(tmp_path, {"hook": "fail"})
     code, text = await played(path, hooks={"fail": "sh -c 'echo no such device; exit 4'"})
     assert 1 == code
@@ -331,7 +331,7 @@ async def test_a_hook_that_fails(tmp_path):
 
 @pytest.mark.long
 async def test_findings_that_are_allowed(tmp_path):
-    """They are told, and do not count; with `--strict` warnings count as well."""
+    """They are reported and ignored; with --strict, warnings count too."""
     path = scenario(tmp_path, {"expect": READY})
     twice = f"{PLUGIN} --defect duplicate"
     code, text = await played(path, command=twice, allow=frozenset({"duplicate-id"}))
@@ -345,7 +345,7 @@ async def test_findings_that_are_allowed(tmp_path):
 
 @pytest.mark.long
 async def test_a_device_that_leaves_the_list(tmp_path):
-    """It is missed where as many are expected as were remembered; `registration` expects that while it watches."""
+    """It is noticed if as many devices are expected as were remembered, as in `registration`."""
     kept = {"node": {"{resource}": {"capacity": {"atLeast": "remembered"}, "allocatable": {"atLeast": 1}}}}
     steps = [{"expect": READY}, {"remember": None}, {"expect": kept}]
     one = {"node": {"{resource}": {"capacity": 1, "allocatable": 1}}}
@@ -359,7 +359,7 @@ async def test_a_device_that_leaves_the_list(tmp_path):
 
 
 async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
-    """Each scenario begins on a new node there, too."""
+    """Each scenario starts on a new node, also in a given directory."""
     path, again = (scenario(tmp_path, {"expect": READY}, name=name) for name in ("one", "two"))
     command = PLUGIN.replace("{plugin_dir}", f"{directory}/device-plugins")
     code, text = await played(path, again, command=command, kubelet_dir=directory)
@@ -367,7 +367,7 @@ async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
 
 
 async def test_a_plugin_that_does_nothing():
-    """It is said what was waited for."""
+    """The failure says that nothing registered."""
     for name, kind in (("registration", "device plugin"), ("dra-registration", "DRA driver")):
         code, text = await played(name, command="sleep 60", timeout=0.5)
         assert 1 == code
@@ -377,7 +377,7 @@ async def test_a_plugin_that_does_nothing():
 
 @pytest.mark.long
 async def test_a_dra_driver_that_publishes_nothing(tmp_path):
-    """Fails where it was told of an API server; without one it has nowhere to publish."""
+    """It fails if it was given an API server; without one, it cannot publish."""
     config = tmp_path / "npus.yaml"
     entry = {"name": "npu", "resource": "acme.dev/npu", "advertise": ["dra"], "virtual": {"count": 1}}
     config.write_text(yaml.safe_dump({"version": "v1", "devices": [entry]}))
@@ -395,7 +395,7 @@ async def test_a_dra_driver_that_publishes_nothing(tmp_path):
 
 
 def test_usage(tmp_path, capsys):
-    """What cannot work is said before anything is started."""
+    """Errors in options are reported before anything is started."""
     bare = tmp_path / "bare.yaml"
     bare.write_text("title: x\nsteps: [{expect: {node: {{resource}: remembered}}}]\n")
     nodes = scenario(tmp_path, {"createDeviceNode": "/dev/x"}, name="nodes")
@@ -427,7 +427,7 @@ def test_usage(tmp_path, capsys):
 
 
 def test_the_scenarios_that_come_with_it(capsys):
-    """All are listed with what they need, and the list has all files."""
+    """All files are listed with the hooks that they need."""
     assert 0 == main(["sim", "--list-scenarios"])
     printed = capsys.readouterr().out
     assert [*library.NAMES] == [line.split()[0] for line in printed.splitlines()]
@@ -437,7 +437,7 @@ def test_the_scenarios_that_come_with_it(capsys):
 
 
 async def test_the_default_is_all_that_can_be_played(monkeypatch, tmp_path):
-    """Those of DRA are asked for; those with hooks are played where the hooks are given."""
+    """All are played except those for DRA, and those whose hooks are missing."""
     names = []
 
     async def note(chosen, *_):

@@ -1,4 +1,4 @@
-"""Restarts, crashes and reboots: what stays, what goes, and what plugins see of it."""
+"""Restarts, crashes and reboots of the kubelet, its plugins and its pods."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ NPU = "acme.dev/npu"
 
 
 async def listed(kubelet):
-    """What PodResources says: device ids by pod and container."""
+    """The device ids in PodResources, by pod and container."""
     async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
         answer = await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
     return {
@@ -28,7 +28,7 @@ async def listed(kubelet):
 
 
 async def again(plugin, *, devices=None):
-    """What a good plugin does after a kubelet restart: a new server on a new socket, and a registration."""
+    """Start a new server on a new socket and register, as a good plugin does after a kubelet restart."""
     await plugin.stop()
     if devices is not None:
         plugin.devices = devices
@@ -44,7 +44,7 @@ def sockets(kubelet):
 
 
 async def test_container_restart_keeps_devices(kubelet, plugins):
-    """Conformance 3: a restarted container has the same device, by the answer of the first Allocate."""
+    """Conformance 3: a restarted container has the same device, without a new Allocate."""
     plugin = await plugins(NPU, ["d1", "d2"])
     before = (await kubelet.run_pod(manifest("p", {NPU: 1}))).container()
     after = (await kubelet.restart_container("p")).container()
@@ -54,7 +54,7 @@ async def test_container_restart_keeps_devices(kubelet, plugins):
 
 
 async def test_kubelet_restart_keeps_devices(kubelet, plugins, shows):
-    """Conformance 4: over a kubelet restart the pod runs on with its device; the resource is back with its plugin."""
+    """Conformance 4: during a kubelet restart, the pod keeps its device; the resource comes back with its plugin."""
     plugin = await plugins(NPU, ["d1", "d2"])
     before = await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.restart()
@@ -79,7 +79,7 @@ async def test_container_and_kubelet_restart(kubelet, plugins):
 
 
 async def test_finished_pod_is_not_admitted_again(kubelet, plugins, shows):
-    """Conformance 6: a pod that succeeded stays so over a kubelet restart without its plugin."""
+    """Conformance 6: a succeeded pod is not admitted again after a kubelet restart."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.finish_pod("p")
@@ -91,7 +91,7 @@ async def test_finished_pod_is_not_admitted_again(kubelet, plugins, shows):
 
 
 async def test_plugin_restart_keeps_devices(kubelet, plugins, shows):
-    """Conformance 7: over a plugin restart the pod keeps its device and its entry."""
+    """Conformance 7: a pod keeps its device during a plugin restart."""
     plugin = await plugins(NPU, ["d1", "d2"])
     before = await kubelet.run_pod(manifest("p", {NPU: 1}))
     entry = await listed(kubelet)
@@ -112,7 +112,7 @@ async def test_kubelet_and_plugin_restart(kubelet, plugins):
 
 
 async def test_pod_deleted_while_the_kubelet_is_down(kubelet, plugins):
-    """Conformance 9: a pod deleted while the kubelet was down leaves nothing behind."""
+    """Conformance 9: a pod that is deleted while the kubelet is down holds nothing."""
     await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.stop()
@@ -123,7 +123,7 @@ async def test_pod_deleted_while_the_kubelet_is_down(kubelet, plugins):
 
 @pytest.mark.parametrize("devices", [1, 2])
 async def test_reboot_before_the_plugin(kubelet, plugins, devices):
-    """Conformance 11 and 21: after a reboot pods come before plugins and fail; the node shows 0, nobody is listed."""
+    """Conformance 11 and 21: after a reboot without the plugin, the pod fails and the node shows 0 devices."""
     await plugins(NPU, ["d1", "d2"])
     await kubelet.run_pod(manifest("p", {NPU: devices}))
     await kubelet.reboot()
@@ -139,7 +139,7 @@ async def test_reboot_before_the_plugin(kubelet, plugins, devices):
 
 
 async def test_reboot_after_the_plugin(kubelet, plugins):
-    """A plugin that registers before pods come back gives them their old devices; with other ids they fail."""
+    """If the plugin registers first, pods keep their devices after a reboot; with other ids, they fail."""
     plugin = await plugins(NPU, ["d1", "d2"])
     before = await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.reboot(readmit=False)
@@ -154,7 +154,7 @@ async def test_reboot_after_the_plugin(kubelet, plugins):
 
 
 async def test_dead_container_at_kubelet_start(kubelet, plugins):
-    """A pod whose container died while the kubelet was down is admitted again, and fails without its plugin."""
+    """A pod whose container died during a kubelet restart is admitted again, and fails without its plugin."""
     await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.stop()
@@ -164,7 +164,7 @@ async def test_dead_container_at_kubelet_start(kubelet, plugins):
 
 
 async def test_health_in_pod_status(kubelet, plugins, device):
-    """Conformance 19 and 45: a held device's health shows in the pod's status at once, both ways."""
+    """Conformance 19 and 45: the health of a held device is in the pod's status at once."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     for health in ("Unhealthy", "Healthy"):
@@ -175,7 +175,7 @@ async def test_health_in_pod_status(kubelet, plugins, device):
 
 
 async def test_health_of_app_containers_only(kubelet, plugins, device):
-    """As 1.36 writes it: init containers and sidecars hold devices and never have allocatedResourcesStatus."""
+    """As in 1.36, init containers and sidecars never have allocatedResourcesStatus."""
     plugin = await plugins(NPU, ["d1", "d2"])
     document = manifest("p", {NPU: 1})
     limits = {"resources": {"limits": {NPU: 1}}}
@@ -192,7 +192,7 @@ async def test_health_of_app_containers_only(kubelet, plugins, device):
 
 
 async def test_health_of_a_container_that_never_started(kubelet, plugins, device, refusal):
-    """Conformance 20: the same for a pod whose container waits."""
+    """Conformance 20: also for a pod whose container waits."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
 
     async def fail(_request):
@@ -206,7 +206,7 @@ async def test_health_of_a_container_that_never_started(kubelet, plugins, device
 
 
 async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
-    """Conformance 46: a list that changes no health of a held device updates no pod; each flip does once."""
+    """Conformance 46: a list updates a pod only if the health of its device has changed."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     updates = []
@@ -219,7 +219,7 @@ async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
 
 
 async def test_dropped_device_leaves_the_status_standing(kubelet, plugins, shows):
-    """A held id that is dropped is no news for the pod, but a finding."""
+    """A held id that is dropped does not change the pod's status, but is a finding."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     plugin.list()
@@ -229,7 +229,7 @@ async def test_dropped_device_leaves_the_status_standing(kubelet, plugins, shows
 
 
 async def test_pre_start_at_each_start(kubelet, plugins):
-    """PreStartContainer comes before every container start, with the same ids, without a new Allocate."""
+    """PreStartContainer is called before each container start, without a new Allocate."""
     plugin = await plugins(NPU, ["d1", "d2", "d3"], pre_start=True)
     await kubelet.run_pod(manifest("p", {NPU: 2}))
     await kubelet.restart_container("p")
@@ -239,7 +239,7 @@ async def test_pre_start_at_each_start(kubelet, plugins):
 
 
 async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refusal):
-    """The container waits with the plugin's words, an init container as well; what comes after them waits, too."""
+    """The container waits with the plugin's message, and later containers wait for an init container."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
 
     async def fail(_request):
@@ -263,7 +263,7 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refu
 
 
 async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
-    """With its plugin down a restart waits; after a kubelet restart, not knowing the options, it silently goes on."""
+    """A container restart waits for the plugin, but not after a kubelet restart, which forgets the options."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await plugin.stop()
@@ -276,7 +276,7 @@ async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
 
 
 async def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet, plugins):
-    """Between a kubelet restart and the plugin's registration PreStartContainer is silently skipped."""
+    """Between a kubelet restart and the plugin's registration, PreStartContainer is skipped."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.restart()
@@ -285,7 +285,7 @@ async def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet, plugins):
 
 
 async def test_checkpoint(kubelet, plugins):
-    """Conformance 33: holders and registered resources survive on disk, CDI names included, healthy ids only."""
+    """Conformance 33: the checkpoint has holders with their responses, and resources with their healthy ids."""
     plugin = await plugins(NPU, ["d1"])
     await plugins("acme.dev/gpu", ["g1"])
 
@@ -303,14 +303,13 @@ async def test_checkpoint(kubelet, plugins):
 
 
 def plugin_api():
-    """The device plugin API's messages."""
     from vdev.pb import deviceplugin_v1beta1_pb2
 
     return deviceplugin_v1beta1_pb2
 
 
 async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
-    """A checkpoint that cannot be read is said and ignored."""
+    """An unreadable checkpoint is a finding, and is ignored."""
     await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.stop()
@@ -321,7 +320,7 @@ async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
 
 
 async def test_new_node_zeroes_what_it_showed(kubelet, plugins, shows):
-    """Conformance 43: without any checkpoint the node counts as new, and its extended resources as zero."""
+    """Conformance 43: without a checkpoint, the node counts as new and its extended resources are zero."""
     await plugins(NPU, ["d1"])
     await kubelet.stop()
     (kubelet.device_plugin_dir / "kubelet_internal_checkpoint").unlink()
@@ -331,7 +330,7 @@ async def test_new_node_zeroes_what_it_showed(kubelet, plugins, shows):
 
 
 async def test_starts_and_stops_twice(kubelet):
-    """Conformance 29: a kubelet starts, stops, and stopping it once more is fine."""
+    """Conformance 29: a second stop has no effect."""
     assert kubelet.alive
     await kubelet.stop()
     await kubelet.stop()
@@ -341,7 +340,7 @@ async def test_starts_and_stops_twice(kubelet):
 
 
 async def test_crash_leaves_a_stale_socket(kubelet, plugins):
-    """After a crash kubelet.sock is still there and refuses; the plugin's stream has ended."""
+    """After a crash, kubelet.sock remains and refuses connections, and the plugin's stream has ended."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.crash()
     assert plugin.endpoint in sockets(kubelet)
@@ -351,7 +350,7 @@ async def test_crash_leaves_a_stale_socket(kubelet, plugins):
 
 
 async def test_start_removes_sockets_only(kubelet, plugins):
-    """A start unlinks every socket, also of live plugins; files and directories stay."""
+    """A start removes all sockets, also those of running plugins, but no files and directories."""
     await plugins(NPU, ["d1"])
     (kubelet.device_plugin_dir / "notes").write_text("mine")
     (kubelet.device_plugin_dir / "dir").mkdir()
@@ -361,7 +360,7 @@ async def test_start_removes_sockets_only(kubelet, plugins):
 
 
 async def test_a_socket_never_changes(kubelet, monkeypatch):
-    """A plugin may know a kubelet by the times of its socket: there is one from when it is seen until it is gone."""
+    """The times of a kubelet's socket never change, because plugins identify a kubelet by them."""
     seen, linked = {}, Path.hardlink_to
 
     def link(self, target):
@@ -378,7 +377,7 @@ async def test_a_socket_never_changes(kubelet, monkeypatch):
 
 
 async def test_two_kubelets_in_one_directory(kubelet):
-    """A second kubelet in the directory of a live one is refused, and the first goes on."""
+    """A second kubelet in a directory is refused, and the first one goes on."""
     with pytest.raises(SocketError, match="another kubelet is running here"):
         async with Kubelet(kubelet.root):
             pass
@@ -386,14 +385,14 @@ async def test_two_kubelets_in_one_directory(kubelet):
 
 
 async def test_too_long_a_directory(short_dir):
-    """A directory whose sockets would have too long a path is refused at once, with the numbers."""
+    """A directory is refused if the paths of its sockets would be too long."""
     with pytest.raises(SocketError, match="at most 107 are allowed"):
         async with Kubelet(short_dir / ("x" * 100)):
             pass
 
 
 async def test_real_kubelets_directory(short_dir):
-    """The directory of a real kubelet, recognised by its checkpoint, is left alone."""
+    """The directory of a real kubelet is refused; it is recognized by its checkpoint."""
     directory = short_dir / "device-plugins"
     directory.mkdir()
     (directory / "kubelet_internal_checkpoint").write_text('{"Data": {}, "Checksum": 1}')
@@ -403,7 +402,7 @@ async def test_real_kubelets_directory(short_dir):
 
 
 async def test_dropped_during_allocate_panics(kubelet, plugins):
-    """A device dropped while its Allocate is in flight: the kubelet panics and is down until it is started again."""
+    """If a device is dropped during its Allocate, the kubelet panics and stays down until it is started."""
     plugin = await plugins(NPU, ["d1"])
     answer = plugin.answer_allocate
 
@@ -422,7 +421,7 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
 
 
 async def test_crash_during_allocate(kubelet, plugins):
-    """A kubelet that dies while it waits for Allocate leaves the pod pending, and its next start takes it up."""
+    """If the kubelet crashes during an Allocate, the pod stays Pending and is admitted after the next start."""
     plugin = await plugins(NPU, ["d1"])
 
     async def hang(_request):
@@ -439,7 +438,7 @@ async def test_crash_during_allocate(kubelet, plugins):
 
 
 async def test_run_pod_while_the_kubelet_is_down(kubelet):
-    """A pod made while the kubelet is down runs once it is up."""
+    """A pod that is created while the kubelet is down runs after its start."""
     await kubelet.stop()
     assert Phase.PENDING is (await kubelet.run_pod(manifest("p"))).phase
     await kubelet.start()
@@ -447,7 +446,7 @@ async def test_run_pod_while_the_kubelet_is_down(kubelet):
 
 
 async def test_real_time(short_dir, plugin_class):
-    """With no clock given the machine's is used, and the tick comes by itself."""
+    """By default, the machine's clock is used."""
     from vdev.sim import Timings
 
     async with Kubelet(short_dir, status_on_change=False, timings=Timings(tick=0.05)) as kubelet:
@@ -457,7 +456,7 @@ async def test_real_time(short_dir, plugin_class):
 
 
 async def test_who_is_cancelled_at_the_start_leaves_no_server(directory, monkeypatch):
-    """Not even the one that listens already, of which the code that starts it never hears."""
+    """A cancelled start stops all servers, also one that already listens."""
     listening, make = asyncio.Queue(), grpc.aio.server
 
     def serving():
@@ -484,7 +483,7 @@ async def test_who_is_cancelled_at_the_start_leaves_no_server(directory, monkeyp
 
 @pytest.fixture
 def servers(monkeypatch):
-    """All that gRPC makes during the test."""
+    """All gRPC servers of the test."""
     made, make = [], grpc.aio.server
 
     def kept():
@@ -496,7 +495,7 @@ def servers(monkeypatch):
 
 
 async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(directory, servers):
-    """The kubelet serves already, and nobody else would end it."""
+    """A cancelled start stops the kubelet, which already serves."""
     kubelet = Kubelet(directory / "node", timings=Timings(boot=0.01, lead=0.01, sources=1000))
     await kubelet.start()
     await kubelet.stop()

@@ -1,4 +1,4 @@
-"""What the real kubelet lets pass and the embedded one reports."""
+"""The findings: mistakes of plugins that the real kubelet accepts."""
 
 import ast
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_good_answer():
 
 
 def test_permissions(subtests):
-    """Permissions are a combination of r, w and m, each at most once, and never none."""
+    """Permissions are a combination of r, w and m, and not empty."""
     for permissions in ["", "x", "rr", "rwmx", "rwmr", "RW"]:
         with subtests.test(permissions=permissions):
             assert ["device-permissions"] == allocated(devices=[spec(permissions)])
@@ -68,7 +68,7 @@ def test_relative_paths(subtests):
 
 
 def test_duplicate_container_paths(subtests):
-    """Two devices or two mounts at one place of the container are a mistake; a repeated one is dropped without harm."""
+    """Different entries for one container path are an error, identical ones a warning."""
     cases = [
         ("error", {"devices": [spec(), spec(host="/dev/zero")]}),
         ("error", {"devices": [spec("rw"), spec("r")]}),
@@ -91,7 +91,7 @@ def test_env_names(subtests):
 
 
 def test_env_values():
-    """The runtime starts no container with a NUL byte; other odd characters it takes."""
+    """A NUL byte is an error, other special characters are not."""
     assert ["env-name"] == allocated(envs={"A": "x\0y"})
     assert [] == allocated(envs={"A": "x\ny", "B": "", "C": "é"})
 
@@ -104,7 +104,7 @@ def test_annotation_keys(subtests):
 
 
 def test_cdi_names(subtests):
-    """Each way in which a CDI name is wrong is named."""
+    """The message names the problem of a CDI name."""
     cases = [
         ("d1", "expected vendor/class=device"),
         ("acme.dev=d1", "expected vendor/class=device"),
@@ -122,19 +122,18 @@ def test_cdi_names(subtests):
 
 @pytest.mark.parametrize("name", ["acme.dev/npu=0", "k8s.device-plugin.nvidia.com/mig-1g.5gb=MIG-1", "aa/bb=a:b"])
 def test_good_cdi_names(name):
-    """Names that runtimes resolve are fine."""
+    """Names that runtimes resolve are accepted."""
     assert None is rules.cdi_name(name)
 
 
 def test_empty_and_extra_responses():
-    """An answer with nothing in it, and one with too much."""
+    """An answer that is empty, or has too many container responses."""
     assert ["empty-response"] == allocated()
     twice = api.AllocateResponse(container_responses=[api.ContainerAllocateResponse(envs={"A": "1"})] * 2)
     assert ["extra-container-responses"] == codes(rules.allocation(NPU, twice))
 
 
 def test_lists():
-    """What can be wrong with a device list."""
     good = Device("d1", "Healthy")
     assert [] == listed(good)
     assert ["duplicate-id"] == listed(good, good)
@@ -149,7 +148,6 @@ def test_lists():
 
 
 def test_preferred():
-    """What can be wrong with a preferred allocation."""
     request = api.ContainerPreferredAllocationRequest(
         available_deviceIDs=["a", "b", "c"], must_include_deviceIDs=["a"], allocation_size=2
     )
@@ -182,13 +180,13 @@ def test_endpoints(subtests):
 
 
 def test_registration_while_streaming():
-    """Registering while a stream is open is what kills the new connection in 1.36."""
+    """A registration while a stream is open is a warning."""
     request = api.RegisterRequest(resource_name=NPU, endpoint="e")
     assert ["registered-while-streaming"] == codes(rules.registration(request, "/d", streams_open=1))
 
 
 def test_options():
-    """Options are said alike in both places, or in one only."""
+    """Options are the same in both places, or only in one."""
     request = api.RegisterRequest(resource_name=NPU)
     assert [] == codes(rules.options(request, api.DevicePluginOptions(pre_start_required=True)))
     request.options.pre_start_required = True
@@ -196,7 +194,7 @@ def test_options():
 
 
 def test_merge_conflicts():
-    """The first resource wins, and each conflict is named; equal values are none."""
+    """The first resource counts, and each conflict is listed; equal values are no conflict."""
     first = api.ContainerAllocateResponse(envs={"A": "1", "B": "x"}, devices=[spec()])
     second = api.ContainerAllocateResponse(envs={"A": "2", "B": "x"}, devices=[spec("r")])
     edits = merge([("acme.dev/a", first), ("acme.dev/b", second)])
@@ -205,7 +203,7 @@ def test_merge_conflicts():
 
 
 async def test_conflict_in_a_pod(kubelet, plugins):
-    """Two resources that set one variable differently are an error finding on the pod."""
+    """Two resources that set a variable to different values are an error."""
     for resource, id_ in ((NPU, "d1"), ("acme.dev/gpu", "g1")):
         await plugins(resource, [id_])
     await kubelet.run_pod(manifest("p", {NPU: 1, "acme.dev/gpu": 1}))
@@ -213,7 +211,7 @@ async def test_conflict_in_a_pod(kubelet, plugins):
 
 
 async def test_missing_device_node(short_dir, plugin_class):
-    """With a host root, a device node that is not there is a warning."""
+    """With a host root, a missing device node is a warning."""
     (short_dir / "dev").mkdir()
     (short_dir / "dev" / "there").touch()
     async with Kubelet(short_dir / "k", clock=ManualClock(), host_root=short_dir) as kubelet:
@@ -231,14 +229,14 @@ async def test_missing_device_node(short_dir, plugin_class):
 
 
 async def test_same_id_in_two_resources(kubelet, plugins):
-    """An id that another resource lists too is found."""
+    """An id in two resources is an error."""
     await plugins(NPU, ["d1"])
     await plugins("acme.dev/gpu", ["d1"])
     assert ["id-in-two-resources"] == codes(kubelet.findings)
 
 
 async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):
-    """A plugin that has registered again and not listed yet lists nothing: an id may have moved meanwhile."""
+    """A plugin that registered again and has not sent a list has no ids."""
     old = await plugins(NPU, ["d1"])
     await old.stop()
     await kubelet.wait_until(lambda: not kubelet.listed(), what="the end of the old instance")
@@ -249,14 +247,13 @@ async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):
 
 
 def _constants(node):
-    """The texts that an expression can be."""
     if isinstance(node, ast.IfExp):
         return _constants(node.body) | _constants(node.orelse)
     return {node.value} if isinstance(node, ast.Constant) else set()
 
 
 def test_every_code_is_known():
-    """The codes of all findings that the embedded kubelet makes, and no others, are those that may be named."""
+    """The codes in the sources are exactly those of `lint.CODES`."""
     calls = [
         call
         for path in Path(rules.__file__).parent.rglob("*.py")
@@ -272,6 +269,6 @@ def test_every_code_is_known():
     ("code", "hint"), [("held-device-droped", "did you mean 'held-device-dropped'?"), ("zzz", "the codes are ")]
 )
 def test_a_code_that_is_none_is_refused(code, hint, capsys):
-    """Else a misspelt one would let everything count as before, or nothing be checked."""
+    """A misspelled code is an error, with a suggestion."""
     assert 2 == main(["sim", "--exec", "true", "--allow", "panic", "--allow", code])
     assert f"vdev: --allow: there is no finding {code!r}; {hint}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Device lists: what each message and the end of the stream do to the node."""
+"""The effect of device lists, and of the end of the stream, on the node."""
 
 import grpc
 
@@ -9,7 +9,7 @@ GPU = "acme.dev/gpu"
 
 
 async def test_single_device_flips(kubelet, plugins, shows, device):
-    """Conformance 13: one device goes unhealthy and comes back: 1/1, 0/1, 1/1 of allocatable and capacity."""
+    """Conformance 13: a device becomes unhealthy and recovers."""
     plugin = await plugins(NPU, ["d1"])
     await shows(kubelet, NPU, 1, 1)
     plugin.list(device("d1", "Unhealthy"))
@@ -19,7 +19,7 @@ async def test_single_device_flips(kubelet, plugins, shows, device):
 
 
 async def test_unhealthy_while_used(kubelet, plugins, shows, device):
-    """Conformance 14: a device that fails under a pod leaves the pod running, and 0/1 after its deletion too."""
+    """Conformance 14: a pod runs on when its device becomes unhealthy."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     plugin.list(device("d1", "Unhealthy"))
@@ -40,7 +40,7 @@ async def test_four_devices_flip(kubelet, plugins, shows, device):
 
 
 async def test_stream_fails_at_once(kubelet, plugins, shows):
-    """Conformance 16: a ListAndWatch that fails at once leaves 0/0 on the node, and is never tried again."""
+    """Conformance 16: a ListAndWatch that fails at once leaves 0/0 on the node, without a retry."""
     plugin = await plugins(NPU, ["d1"], register=False)
     plugin.fail_streams = (grpc.StatusCode.INTERNAL, "no stream")
     await plugin.register()
@@ -49,7 +49,7 @@ async def test_stream_fails_at_once(kubelet, plugins, shows):
 
 
 async def test_stream_fails_after_a_list(kubelet, plugins, shows, clock):
-    """Conformance 17: a ListAndWatch that ends after a list: 2/2, then 0 of 2, no retry, after the grace 0/0."""
+    """Conformance 17: a ListAndWatch that ends leaves 0/2, and 0/0 after the grace period, without a retry."""
     plugin = await plugins(NPU, ["d1", "d2"])
     plugin.end_streams()
     await shows(kubelet, NPU, 2, 0)
@@ -61,7 +61,7 @@ async def test_stream_fails_after_a_list(kubelet, plugins, shows, clock):
 
 
 async def test_plugin_stops(kubelet, plugins, shows, clock):
-    """Conformance 18: a plugin that dies: 2/2, 0 of 2, and 0/0 after five minutes and a tick; the key stays."""
+    """Conformance 18: a plugin that dies leaves 0/2, and 0/0 after five minutes."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await plugin.stop()
     await shows(kubelet, NPU, 2, 0)
@@ -72,7 +72,7 @@ async def test_plugin_stops(kubelet, plugins, shows, clock):
 
 
 async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
-    """Conformance 31: lists replace each other as a whole, and resources do not touch each other."""
+    """Conformance 31: a list replaces the previous one, and does not affect other resources."""
     plugin = await plugins(NPU, ["d1", "d2", device("d3", "Unhealthy")])
     await shows(kubelet, NPU, 3, 2)
     await plugins(GPU, ["g1"])
@@ -94,7 +94,7 @@ async def test_allocatable_devices(kubelet, plugins, device):
 
 
 async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, clock):
-    """Conformance 48: a disconnect makes all ids unhealthy; after the grace the resource is unknown, and pods fail."""
+    """Conformance 48: a disconnect makes all devices unhealthy; after the grace period, the resource is unknown."""
     plugin = await plugins(NPU, ["d1"])
     await plugin.stop()
     await shows(kubelet, NPU, 1, 0)
@@ -108,7 +108,7 @@ async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, 
 
 
 async def test_back_within_the_grace(kubelet, plugins, shows, clock):
-    """A plugin that registers again within five minutes has all its devices back with its first list."""
+    """A plugin that registers again within five minutes has its devices back with its first list."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await plugin.stop()
     await shows(kubelet, NPU, 2, 0)
@@ -126,7 +126,7 @@ async def test_empty_list(kubelet, plugins, shows):
 
 
 async def test_any_other_health_is_unhealthy(kubelet, plugins, shows, device):
-    """Only the exact word Healthy is healthy, and other words are found."""
+    """Only the word Healthy is healthy, and other words are findings."""
     await plugins(NPU, ["d1", device("d2", "healthy"), device("d3", "")])
     await shows(kubelet, NPU, 3, 1)
     assert ["health-text"] == [finding.code for finding in kubelet.errors]

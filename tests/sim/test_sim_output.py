@@ -1,4 +1,4 @@
-"""What `vdev sim` prints: differences, and events that are as documented (`conftest` looks at those of all tests)."""
+"""The output of `vdev sim`, and its documented events (`conftest` checks those of all tests)."""
 
 import re
 from pathlib import Path
@@ -19,13 +19,13 @@ POD = PodStatus(
 
 
 def test_no_event_is_documented_that_does_not_exist():
-    """The kind of each row of the table is a text of some module."""
+    """Each event in the documentation exists in the sources."""
     sources = "".join(path.read_text() for path in (ROOT / "vdev" / "sim").rglob("*.py"))
     assert [] == [event for event in documented_events() if f'"{event}"' not in sources]
 
 
 def test_the_fields_of_pods_are_documented():
-    """The table names those of a pod, and the paragraph below it those of its containers."""
+    """The fields of pods and containers are documented."""
     pod = pod_json(POD)
     assert set(pod) == documented_events()["pod"]
     (container,) = pod["containers"]
@@ -34,7 +34,7 @@ def test_the_fields_of_pods_are_documented():
 
 
 def test_what_did_not_change_is_not_told_again():
-    """As 64 resources come one after the other, each is told once."""
+    """Each of 64 new resources is reported once."""
     journal = Journal()
     node = NodeStatus(journal, {})
     numbers = {}
@@ -47,7 +47,7 @@ def test_what_did_not_change_is_not_told_again():
 
 
 def test_an_event_has_both_numbers_of_what_changed():
-    """Whether the one or the other changed."""
+    """A change of either number is reported."""
     journal = Journal()
     node = NodeStatus(journal, {})
     for healthy in (2, 1):

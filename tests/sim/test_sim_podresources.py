@@ -1,4 +1,4 @@
-"""The PodResources API: shapes, who is in it, and the rate limit."""
+"""The PodResources API: its answers and the rate limit."""
 
 import grpc
 import pytest
@@ -24,7 +24,7 @@ def api(channel):
 
 
 async def test_list_shape(kubelet, plugins, api, device):
-    """One entry per device and NUMA node, never grouped; no topology, no field."""
+    """There is an entry per device and NUMA node; without topology, the field is missing."""
     await plugins(NPU, [device("d1", numa=[0, 1]), device("d2")])
     await kubelet.run_pod(manifest("p", {NPU: 2}))
     answer = await api.List(v1.ListPodResourcesRequest())
@@ -39,7 +39,7 @@ async def test_list_shape(kubelet, plugins, api, device):
 
 
 async def test_a_numa_node_of_minus_one(kubelet, plugins, api, device):
-    """What it says is shown of what can be had; what a pod has of it is on no node."""
+    """NUMA node -1 is in GetAllocatableResources, but not in List."""
     await plugins(NPU, [device("d1", numa=[-1])])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     (free,) = (await api.GetAllocatableResources(v1.AllocatableResourcesRequest())).devices
@@ -53,7 +53,7 @@ async def test_a_numa_node_of_minus_one(kubelet, plugins, api, device):
 
 
 async def test_who_is_listed(kubelet, plugins, api):
-    """Conformance 10: pods without devices are in, sidecars too, regular init containers and dead pods are not."""
+    """Conformance 10: List has pods without devices and sidecars, but no regular init containers and no ended pods."""
     await plugins(NPU, ["d1", "d2", "d3"])
     await kubelet.run_pod(manifest("plain"))
     document = manifest("p", {NPU: 1})
@@ -73,7 +73,7 @@ async def test_who_is_listed(kubelet, plugins, api):
 
 
 async def test_list_during_an_admission(kubelet, plugins, api):
-    """A List in the middle of a pod's admission does not free what the pod has got so far."""
+    """A List during a pod's admission does not free the pod's devices."""
     plugin = await plugins(NPU, ["d1", "d2"])
     answer = plugin.answer_allocate
 
@@ -87,7 +87,7 @@ async def test_list_during_an_admission(kubelet, plugins, api):
 
 
 async def test_get(kubelet, plugins, api):
-    """Get knows an active pod, and answers UNKNOWN for one that is not there or is over."""
+    """Get answers UNKNOWN for a pod that does not exist or has ended."""
     await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     answer = await api.Get(v1.GetPodResourcesRequest(pod_name="p", pod_namespace="default"))
@@ -102,7 +102,7 @@ async def test_get(kubelet, plugins, api):
 
 
 async def test_allocatable(kubelet, plugins, api, device, shows):
-    """GetAllocatableResources lists what is healthy, held or not, and nothing of a lost plugin."""
+    """GetAllocatableResources lists healthy devices, including held ones, and none of a lost plugin."""
     plugin = await plugins(NPU, ["d1", device("d2", "Unhealthy"), "d3"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
 
@@ -117,7 +117,7 @@ async def test_allocatable(kubelet, plugins, api, device, shows):
 
 
 async def test_rate_limit(short_dir):
-    """A tight loop of calls meets the limit, with the real server's code and text."""
+    """A tight loop of calls exceeds the limit, with the real server's code and text."""
     async with (
         Kubelet(short_dir, clock=ManualClock()) as kubelet,
         grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel,
@@ -137,7 +137,7 @@ async def test_rate_limit(short_dir):
 
 
 def test_rate_limit_refills():
-    """The bucket holds ten calls and fills by one each hundredth of a second."""
+    """The bucket has ten tokens and gets one each hundredth of a second."""
     from vdev.sim.kubelet.podresources_server import RateLimit
 
     now = 0.0

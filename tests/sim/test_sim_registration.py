@@ -1,4 +1,4 @@
-"""Registration: what the kubelet checks, calls back, and answers."""
+"""Registrations on kubelet.sock."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ NPU = "acme.dev/npu"
 
 
 async def refused(plugin, **request):
-    """The error of a registration that must be refused."""
+    """The error of a refused registration."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await plugin.register(**request)
     assert grpc.StatusCode.UNKNOWN is caught.value.code()
@@ -29,7 +29,7 @@ async def test_capacity_appears(kubelet, plugins):
 
 
 async def test_wrong_version(plugins):
-    """A version that the kubelet does not speak is refused before the name is looked at, with its text."""
+    """An unknown version is refused, before the name is checked."""
     plugin = await plugins(register=False)
     assert 'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]' == await refused(
         plugin, version="v1", name="nonsense"
@@ -74,14 +74,14 @@ gc.collect()
 
 
 def test_a_path_that_no_socket_has_is_dialled_in_vain(short_dir):
-    """More than 107 bytes: refused once the dial's time is over, and gRPC keeps nothing that the process waits for."""
+    """A path over 107 bytes is refused after the dial timeout, and the process can end."""
     command = [sys.executable, "-c", UNREACHABLE, short_dir]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert (0, "failed to dial device plugin: context deadline exceeded\n") == (done.returncode, done.stdout), done
 
 
 async def test_options_of_the_request_are_ignored(kubelet, plugins):
-    """Options count only as GetDevicePluginOptions answers them; a difference is a finding."""
+    """Only the options of GetDevicePluginOptions count; a difference is a finding."""
     plugin = await plugins(NPU, ["d1"], register=False)
     await plugin.register(options=api.DevicePluginOptions(pre_start_required=True))
     await kubelet.wait_until(lambda: kubelet.devices().capacity)
@@ -105,7 +105,7 @@ async def test_options_fail(kubelet, plugins, refusal):
 
 
 async def test_no_list_no_resource(kubelet, plugins):
-    """A plugin that registers and lists nothing shows nothing."""
+    """A plugin without a list has no resource on the node."""
     plugin = await plugins(NPU, None)
     await kubelet.wait_until(lambda: plugin.streams)
     kubelet.tick()

@@ -1,4 +1,4 @@
-"""What a second registration of a resource does, in 1.36 and in 1.37."""
+"""A second registration of a resource, in 1.36 and in 1.37."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ NPU = "acme.dev/npu"
 
 @pytest.fixture
 async def newer(short_dir):
-    """A kubelet with 1.37's behaviour."""
+    """A kubelet with 1.37's behavior."""
     async with Kubelet(short_dir, clock=ManualClock(), compat="1.37") as kubelet:
         yield kubelet
 
@@ -28,7 +28,7 @@ async def test_reregistration(kubelet, plugins, shows, pre_start, preferred):
 
 
 async def test_last_sender_wins(kubelet, plugins, shows):
-    """With two streams open, whichever sends last is believed."""
+    """With two open streams, the last list counts."""
     old = await plugins(NPU, ["d1"])
     await plugins(NPU, ["d1", "d2"])
     old.list("d1", "d2", "d3")
@@ -56,7 +56,7 @@ async def test_old_stream_leaves_the_new_connection_alone(newer, plugins, shows)
 
 
 async def test_new_stream_ends_in_1_37(newer, plugins, shows):
-    """1.37: the end of the new instance's stream makes the devices unhealthy, though the old one is still there."""
+    """1.37: the end of the new instance's stream makes the devices unhealthy, even if the old one is open."""
     await plugins(NPU, ["d1"], on=newer)
     new = await plugins(NPU, ["d1", "d2"], on=newer)
     await new.stop()
@@ -64,7 +64,7 @@ async def test_new_stream_ends_in_1_37(newer, plugins, shows):
 
 
 async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, shows, refusal):
-    """1.36: after a failed second registration the death of the first plugin goes unnoticed."""
+    """1.36: after a failed second registration, the kubelet does not notice the end of the first plugin."""
     old = await plugins(NPU, ["d1"])
     new = await plugins(NPU, ["d1"], register=False)
 
@@ -83,7 +83,7 @@ async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, sh
 
 
 async def test_late_listener(short_dir, plugin_class, shows):
-    """A plugin that starts to listen after it registered is found, as long as it is within the dial's time."""
+    """A plugin may start to listen after it registered, within the dial timeout."""
     async with Kubelet(short_dir, clock=ManualClock(), timings=Timings(dial=20)) as kubelet:
         plugin = plugin_class(kubelet, NPU, ["d1"])
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""The scenarios' form, and how they are played, against a plugin written by hand."""
+"""The form of scenarios, and how they are played with a plugin in this process."""
 
 from pathlib import Path
 
@@ -15,23 +15,22 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 
 
 class Nothing:
-    """A plugin that the driver has no process for."""
+    """A plugin without a process."""
 
     def __init__(self, places):
         self.places = places
 
     async def start(self):
-        """Nothing to start."""
+        pass
 
     async def stop(self):
-        """Nothing to stop."""
+        pass
 
     async def reasons(self):
-        """Nothing to say."""
         return {}
 
-    def check(self):
-        """Never ends by itself."""
+    async def check(self):
+        pass
 
 
 class StubDriver(SimDriver):
@@ -92,7 +91,7 @@ ONE = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": 
 
 @pytest.mark.long
 async def test_a_whole_story(driver):
-    """Every kind of step works, in one story."""
+    """Every kind of step works."""
     got = {
         "phase": "Running",
         "containers": {"main": {"deviceCounts": {NPU: 1}, "env": {"STUB_DEVICES": {"matches": "d[12]"}}}},
@@ -138,7 +137,7 @@ async def test_a_whole_story(driver):
     ],
 )
 async def test_what_does_not_come_true(driver, expect, text):
-    """An expectation that does not come true in time says what was seen."""
+    """An expectation that does not become true says what was seen."""
     runs = {"expect": {"pods": {"one": {"phase": "Running"}}}}
     assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, runs, pods=ONE), driver)
     with pytest.raises(ScenarioError, match=text):
@@ -153,7 +152,7 @@ async def test_findings_fail_a_scenario(driver):
 
 
 async def test_one_piece_of_hardware_on_two_pods(driver):
-    """Whatever a scenario expects, two pods with the same piece of its hardware fail it, by ids that say so."""
+    """Two pods with the same piece of hardware fail a scenario."""
     pods = dict.fromkeys(("one", "two", "three"), ONE["one"])
     steps = [shows(2, 2), {"createPod": "one"}, {"createPod": "two"}]
     assert [] == await play(scenario(*steps, pods=pods, hardware={"d1": ["a"], "d2": ["b", "c"]}), driver)
@@ -162,7 +161,7 @@ async def test_one_piece_of_hardware_on_two_pods(driver):
 
 
 async def test_hardware_that_goes_from_pod_to_pod_while_they_are_read(driver, monkeypatch):
-    """What a pod had that is over by now is nobody's, however late it is asked for the next one."""
+    """A pod that has ended between two reads holds nothing."""
     pods = dict.fromkeys(("one", "two"), ONE["one"])
     assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, {"createPod": "two"}, pods=pods), driver)
     real, asked = driver.pod, []
@@ -177,7 +176,7 @@ async def test_hardware_that_goes_from_pod_to_pod_while_they_are_read(driver, mo
 
 
 async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
-    """`unhealthy` is what the plugin says of itself, where it says anything."""
+    """`unhealthy` is compared with the plugin's own reasons, if the driver has them."""
     reasons = {(NPU, "d1"): "it is tired"}
 
     async def answer():
@@ -193,7 +192,7 @@ async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
 
 
 async def test_steps_that_a_driver_cannot(driver):
-    """What a driver cannot do is skipped, and why is said."""
+    """Steps that a driver cannot do are skipped with a reason."""
     driver.capabilities = frozenset({Capability.KUBELET})
     story = scenario(shows(2, 2), {"advanceClock": 1}, {"createDeviceNode": "/dev/x"}, {"stopPlugin": None})
     assert ["t: step 2 needs clock", "t: step 3 needs host-nodes", "t: step 4 needs plugin"] == await play(
@@ -203,7 +202,7 @@ async def test_steps_that_a_driver_cannot(driver):
 
 
 def test_strict_form(subtests):
-    """Whatever is not of the form is an error that says where."""
+    """Each error in a file has its place."""
     cases = [
         ({"step": []}, "unknown key 'step'; expected one of configuration, "),
         ({"title": None}, "title: Input should be a valid string"),
@@ -245,7 +244,7 @@ def test_files_are_of_the_form(subtests):
 
 
 async def test_what_cannot_come_true_is_not_waited_for(driver):
-    """A pod that has failed, and an error that was found, end the waiting at once."""
+    """A pod that has failed ends the waiting at once."""
     greedy = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 3}}}]}}}
     wants = {"expect": {"pods": {"one": {"phase": "Running"}}}}
     with pytest.raises(
@@ -256,7 +255,7 @@ async def test_what_cannot_come_true_is_not_waited_for(driver):
 
 
 async def test_a_finding_is_not_waited_for(driver):
-    """It is never taken back."""
+    """It ends the waiting at once, because it is never removed."""
     forbids = {"expect": {"findings": ["id-too-long"]}}
     story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, forbids, configuration={NPU: ["d" * 64]})
     with pytest.raises(ScenarioError, match=r"step 3: it cannot become true any more: warning: id-too-long"):
@@ -276,7 +275,7 @@ async def test_a_finding_is_not_waited_for(driver):
     ],
 )
 async def test_numbers(driver, amount, seen, met):
-    """Exact ones, at least, and against what was remembered, for the resource that has a placeholder for a name."""
+    """Numbers can be exact, at least, less than, and remembered."""
     edit = {"editConfiguration": yaml.safe_dump({NPU: [f"d{number}" for number in range(seen)]})}
     wants = {"expect": {"node": {"{resource}": {"capacity": amount, "allocatable": amount}}}}
     before = [shows(2, 2), {"remember": None}, edit, shows(seen, seen)]
@@ -289,12 +288,12 @@ async def test_numbers(driver, amount, seen, met):
 
 
 async def test_what_stays(driver):
-    """`stays` looks on for a while after an expectation has come true."""
+    """With `stays`, an expectation must stay true for a while."""
     assert [] == await play(scenario({"expect": {**shows(2, 2)["expect"], "stays": 0.05}}), driver)
 
 
 async def test_what_comes_true_and_does_not_stay(driver):
-    """A change that comes while it looks on fails the step."""
+    """A change within `stays` fails the step."""
 
     async def change():
         driver.stubs[NPU].list("d1")
@@ -311,7 +310,7 @@ async def test_what_comes_true_and_does_not_stay(driver):
 
 
 async def test_nothing_remembered(driver):
-    """A scenario that refers to it says so."""
+    """`remembered` without `remember` is an error."""
     with pytest.raises(ScenarioError, match=r"npu: capacity: nothing is remembered; put `remember:` before"):
         await play(scenario({"expect": {"node": {NPU: "remembered"}}}), driver)
     pods = {"one": {"phase": "Running", "containers": {"main": {"devices": "remembered"}}}}

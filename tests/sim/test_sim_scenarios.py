@@ -25,7 +25,7 @@ BY_PROCESS = BOOTS + [each for each in OTHERS if os.environ.get("CI") or each.id
 
 
 async def comes_true(path, driver):
-    """What the file expects comes true; only what needs real device nodes may be skipped."""
+    """The scenario passes; it may be skipped only if it needs real device nodes."""
     scenario = await asyncio.to_thread(load, path)
     skipped = await play(scenario, driver, patience=30)
     if Capability.HOST_NODES in scenario.requires - driver.capabilities:
@@ -35,14 +35,14 @@ async def comes_true(path, driver):
 
 @pytest.mark.parametrize("path", OTHERS)
 async def test_scenario(path):
-    """It comes true, with shorter pauses of the plugin: some pods come in a race with it after the kubelet's start."""
+    """It passes with an agent in this process, with shorter intervals."""
     with structlog.testing.capture_logs():
         async with SimDriver(AgentHere.at) as driver:
             await comes_true(path, driver)
 
 
 async def test_a_boot_with_the_plugin_first_is_no_race():
-    """A plugin on a busy machine takes longer to register than a kubelet to hear of its pods, and loses none."""
+    """A slow plugin that starts before the kubelet loses no pod."""
     at_once = Timings(boot=0.01, lead=0.01, sources=0.0)
     with structlog.testing.capture_logs():
         async with SimDriver(AgentHere.at, timings=at_once) as driver:
@@ -52,7 +52,7 @@ async def test_a_boot_with_the_plugin_first_is_no_race():
 @pytest.mark.long
 @pytest.mark.parametrize("path", BY_PROCESS)
 async def test_scenario_by_process(path, request):
-    """It comes true with `vdev run`, its real pauses and the real kubelet's."""
+    """It passes with `vdev run`, with real intervals."""
     if path not in BOOTS:
         request.getfixturevalue("prepared_python")
     async with SimDriver() as driver:

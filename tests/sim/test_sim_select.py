@@ -1,13 +1,14 @@
 """Properties of the choice of devices and of the device table."""
 
 import asyncio
+import json
 import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.sim.device_manager.device_checkpoint import parse, restore, take
+from vdev.sim.device_manager.device_checkpoint import dump, restore
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
 from vdev.sim.device_manager.device_table import DeviceTable
 from vdev.sim.objects.node_devices import Device
@@ -22,12 +23,12 @@ some = st.sets(st.sampled_from(IDS))
 
 @given(devices, some, some, st.integers(0, 8), st.none() | st.frozensets(st.integers(0, 2)), st.integers(0, 9))
 def test_select(listed, taken, wish, count, affinity, seed):
-    """Whatever a plugin wishes: the right number of healthy devices that nobody had, or a refusal that takes none."""
+    """The choice has the right number of free, healthy devices, for any preference; or it is refused and takes none."""
     table = DeviceTable()
     table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
     for id_ in taken:
-        table.take(NPU, id_)
+        table.mark_allocated(NPU, id_)
     free = {device.id for device in listed if device.healthy} - taken
 
     async def prefer(available, must):
@@ -36,7 +37,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 
     async def choose():
         request = ContainerRequest("pod", "main", NPU, count, affinity)
-        return await select(table, request, reusable=(), dice=random.Random(seed), prefer=prefer)
+        return await select(table, request, reusable=(), rng=random.Random(seed), prefer=prefer)
 
     try:
         chosen = asyncio.run(choose())
@@ -50,7 +51,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 
 @given(devices, st.lists(some, max_size=3))
 def test_checkpoint_round_trip(listed, holders):
-    """Who holds what is the same after a restart, and every resource is known with nothing in it."""
+    """After a restart, the holders are the same, and resources are known without devices."""
     table = DeviceTable()
     table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
@@ -60,6 +61,6 @@ def test_checkpoint_round_trip(listed, holders):
             table.hold(f"pod-{number}", "main", NPU, held, b"\x00answer")
     table.recount()
     again = DeviceTable()
-    restore(again, parse(take(table)), now=5.0)
+    restore(again, json.loads(dump(table))["Data"], now=5.0)
     assert (table.holders, table.allocated) == (again.holders, again.allocated)
     assert {NPU: 0} == again.view().capacity

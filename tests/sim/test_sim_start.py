@@ -1,4 +1,4 @@
-"""A kubelet that starts: what it says before it knows its pods, and the file that it remembers by."""
+"""A kubelet that starts: the time before it knows its pods, and the checkpoint."""
 
 import asyncio
 import base64
@@ -20,21 +20,21 @@ SOURCES = 3600.0  # seconds: nothing comes by itself
 
 @pytest.fixture
 async def kubelet(clock):
-    """A kubelet that hears of its pods when the test advances the clock."""
+    """A kubelet that learns of its pods when the test advances the clock."""
     timings = Timings(boot=0.01, lead=0.01, sources=SOURCES)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings) as running:
         yield running
 
 
 async def ask(kubelet, request, method="List"):
-    """A PodResources call on a connection of its own."""
+    """A PodResources call on a new connection."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}", options=options) as channel:
         return await getattr(v1_grpc.PodResourcesListerStub(channel), method)(request)
 
 
 async def listed(kubelet):
-    """The devices that PodResources names, by pod."""
+    """The devices in PodResources, by pod."""
     answer = await ask(kubelet, v1.ListPodResourcesRequest())
     return {
         pod.name: sorted(id_ for each in pod.containers for entry in each.devices for id_ in entry.device_ids)
@@ -43,12 +43,12 @@ async def listed(kubelet):
 
 
 def checkpoint(kubelet):
-    """The file, as a plugin would read it."""
+    """The checkpoint, as a plugin reads it."""
     return json.loads((kubelet.device_plugin_dir / "kubelet_internal_checkpoint").read_text())
 
 
 def remembered(kubelet):
-    """The device ids of the file."""
+    """The device ids in the checkpoint."""
     entries = checkpoint(kubelet)["Data"]["PodDeviceEntries"] or []
     return sorted(id_ for entry in entries for ids in entry["DeviceIDs"].values() for id_ in ids)
 
@@ -64,7 +64,7 @@ async def restart(kubelet, *plugins):
 
 
 async def test_pods_are_not_known_at_once(kubelet, plugins, clock):
-    """PodResources is out of reach, then names no pod though plugins register and list, then names all of them."""
+    """PodResources is unavailable, then lists no pod while plugins already register, then lists all pods."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     before = await listed(kubelet)
@@ -86,7 +86,7 @@ async def test_pods_are_not_known_at_once(kubelet, plugins, clock):
 
 
 async def test_a_new_pod_waits_with_the_old_ones(kubelet, plugins, clock):
-    """A pod that is made in that time is admitted with the pods that there were, after them, by the same plugin."""
+    """A pod that is created in that time is admitted after the old pods."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await kubelet.run_pod(manifest("old", {NPU: 1}))
     await restart(kubelet, plugin)
@@ -101,7 +101,7 @@ async def test_a_new_pod_waits_with_the_old_ones(kubelet, plugins, clock):
 
 
 async def test_a_kubelet_that_ends_before_it_knows_its_pods(kubelet, plugins):
-    """A pod that waited for it stays Pending."""
+    """A pod that waits for a kubelet which ends stays Pending."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await kubelet.run_pod(manifest("old", {NPU: 1}))
     await restart(kubelet, plugin)
@@ -113,14 +113,14 @@ async def test_a_kubelet_that_ends_before_it_knows_its_pods(kubelet, plugins):
 
 
 async def test_a_new_node_has_nothing_to_hear_of(kubelet, plugins):
-    """Without a checkpoint and pods the first pod is admitted at once."""
+    """Without a checkpoint and pods, the first pod is admitted at once."""
     await plugins(NPU, ["d1"])
     assert kubelet.ready
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
 
 
 async def test_a_pod_in_admission_is_named(kubelet, plugins):
-    """PodResources names a pod from the start of its admission on, with what its containers have got so far."""
+    """PodResources lists a pod during its admission, with the devices that it has so far."""
     plugin = await plugins(NPU, ["d1", "d2"])
     answer, seen = plugin.answer_allocate, []
 
@@ -134,7 +134,7 @@ async def test_a_pod_in_admission_is_named(kubelet, plugins):
 
 
 async def test_get_frees_nothing(kubelet, plugins, clock):
-    """Only List and an Allocate make the kubelet forget what ended pods held."""
+    """Only List and Allocate free the devices of ended pods."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("plain"))
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -150,7 +150,7 @@ async def test_get_frees_nothing(kubelet, plugins, clock):
 
 
 async def test_checkpoint_form(kubelet, plugins, device):
-    """The file is the real kubelet's: its keys, NUMA nodes as text, the response in base64, mode 0600."""
+    """The checkpoint has the real kubelet's form: keys, NUMA nodes as text, the response in base64, mode 0600."""
     await plugins(NPU, [device("d1", numa=[0, 1]), device("sick", "Unhealthy")])
     assert checkpoint(kubelet)["Data"] == {"PodDeviceEntries": None, "RegisteredDevices": {NPU: ["d1"]}}
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -168,7 +168,7 @@ async def test_checkpoint_form(kubelet, plugins, device):
 
 
 async def test_checkpoint_is_an_upper_bound(kubelet, plugins, clock):
-    """What an ended pod held stays in the file, over a restart too, until something is allocated."""
+    """The devices of an ended pod stay in the checkpoint until the next Allocate, also after a restart."""
     plugin = await plugins(NPU, ["d1", "d2"])
     await kubelet.run_pod(manifest("gone", {NPU: 2}))
     await kubelet.run_pod(manifest("plain"))
@@ -184,7 +184,7 @@ async def test_checkpoint_is_an_upper_bound(kubelet, plugins, clock):
 
 
 async def test_checkpoint_is_not_written_without_need(kubelet, plugins, refusal, shows):
-    """Neither a refused Allocate nor the loss of a plugin writes the file."""
+    """Neither a failed Allocate nor the loss of a plugin writes the checkpoint."""
     plugin = await plugins(NPU, ["d1"])
     path = kubelet.device_plugin_dir / "kubelet_internal_checkpoint"
     before = path.stat().st_ino
@@ -200,7 +200,7 @@ async def test_checkpoint_is_not_written_without_need(kubelet, plugins, refusal,
 
 
 async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
-    """Pods that hold ids which stand for the same hardware are a finding, whatever resource the ids are of."""
+    """It is a finding if two pods hold ids of the same hardware, even of different resources."""
     same = {frozenset({"whole", "half"})}
     async with Kubelet(short_dir, clock=LeapClock(), overlaps=lambda *ids: frozenset(ids) in same) as kubelet:
         made = [await plugin_class(kubelet, f"acme.dev/{id_}", [id_]).serve() for id_ in ("whole", "half", "other")]
@@ -219,7 +219,7 @@ async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
 
 
 async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
-    """Its device may leave the list, and counts for nobody, though the kubelet gives it to no other pod."""
+    """The device of a finished init container may be dropped from the list, and does not count as held."""
     plugin = await plugins(NPU, ["d1", "d2"])
     document = manifest("p", {})
     document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {NPU: 1}}}]

@@ -1,4 +1,4 @@
-"""Device plugins that register through plugins_registry: the kubelet asks them, and lets them go with their socket."""
+"""Device plugins with a registration socket in plugins_registry."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
 
 
 class Asked(registration_grpc.RegistrationServicer):
-    """The registration socket of a plugin, whose own socket is elsewhere, or the same one (`endpoint` empty)."""
+    """The registration socket of a plugin. Its service is on another socket, or on the same one without `endpoint`."""
 
     def __init__(self, kubelet, plugin, file, **info):
         self.socket = kubelet.root / "plugins_registry" / f"{file}-reg.sock"
@@ -27,7 +27,7 @@ class Asked(registration_grpc.RegistrationServicer):
         self.fails = False
 
     async def start(self):
-        """Appear, so that the kubelet finds it at its next look."""
+        """Create the socket."""
         self.server = grpc.aio.server()
         registration_grpc.add_RegistrationServicer_to_server(self, self.server)
         if not self.info.endpoint:
@@ -37,17 +37,15 @@ class Asked(registration_grpc.RegistrationServicer):
         return self
 
     async def stop(self):
-        """Disappear."""
+        """Remove the socket."""
         if self.server is not None:
             await self.server.stop(None)
             self.server = None
 
     async def GetInfo(self, _request, _context):
-        """Say what it is."""
         return self.info
 
     async def NotifyRegistrationStatus(self, request, context):
-        """Remember what the kubelet says."""
         self.statuses.append((request.plugin_registered, request.error))
         self.plugin.kubelet.journal.changed()
         if self.fails:
@@ -57,7 +55,7 @@ class Asked(registration_grpc.RegistrationServicer):
 
 @pytest.fixture
 async def watched(kubelet, clock, plugin_class):
-    """A maker of plugins that the kubelet has asked and told on return; `endpoint` may be a function of the kubelet."""
+    """Makes plugins, and waits until the kubelet has notified them. `endpoint` may be a function of the kubelet."""
     made = []
 
     async def make(resource=NPU, devices=("d1", "d2"), *, file="npu", on=None, serve=True, **info):
@@ -86,7 +84,7 @@ def lost(kubelet):
 
 
 async def test_its_devices_are_the_nodes(kubelet, watched, shows):
-    """It is told that it is registered, called back at the whole path that it said, and gets pods."""
+    """It is notified, called at the full path of its endpoint, and gets pods."""
     asked = await watched()
     assert [(True, "")] == asked.statuses
     await shows(kubelet, NPU, 2, 2)
@@ -99,7 +97,7 @@ async def test_its_devices_are_the_nodes(kubelet, watched, shows):
 
 
 async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, shows):
-    """As the API says: both services are asked on one socket."""
+    """Both services may be on one socket."""
     asked = await watched(serve=False, endpoint="")
     assert [(True, "")] == asked.statuses
     await shows(kubelet, NPU, 2, 2)
@@ -132,7 +130,7 @@ async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, sh
     ],
 )
 async def test_what_is_refused(kubelet, clock, watched, info, said, code):
-    """Versions before the name, with the kubelet's texts; the plugin is not called, and asked again later."""
+    """Versions are checked before the name; a refused plugin is asked again later."""
     asked = await watched(**info)
     text = f"RegisterPlugin error -- plugin validation failed with err: {said}"
     assert [(False, text)] == asked.statuses
@@ -145,7 +143,7 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
 
 
 async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows, refusal):
-    """A registration that fails behind the checks is tried again with growing pauses, too."""
+    """A failed registration is tried again with growing pauses."""
 
     async def fail():
         raise refusal(grpc.StatusCode.INTERNAL, "no options today")
@@ -173,7 +171,7 @@ def refusals(kubelet):
 
 
 async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
-    """The kubelet counts failures of a path, no matter who serves there: one that restarts is asked ever later."""
+    """Failures are counted by path, so a plugin that restarts keeps the back-off."""
     asked = await watched(supported_versions=[])
     for count in (2, 3):  # after 0.5 s and 1 s
         await asked.stop()
@@ -192,7 +190,7 @@ async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
 
 @pytest.mark.parametrize("endpoint", ["npu.sock", "../npu.sock"])
 async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch, endpoint):
-    """It counts from where the kubelet was started, and not from any directory of plugins."""
+    """A relative endpoint starts at the kubelet's working directory."""
     async with Kubelet(short_dir, clock=clock, timings=Timings(dial=0.2, **QUICK)) as kubelet:
         monkeypatch.chdir(short_dir)
         asked = await watched(on=kubelet, endpoint=endpoint)
@@ -203,7 +201,7 @@ async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monk
 
 
 async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched, shows):
-    """Also where it goes on serving: its devices are unhealthy, its stream is closed."""
+    """Its devices are unhealthy and its stream is closed, even if it still serves."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
     asked.socket.unlink()
@@ -214,7 +212,7 @@ async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watche
 
 
 async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_class, shows):
-    """A failed NotifyRegistrationStatus deregisters it; it is tried again."""
+    """After a failed NotifyRegistrationStatus, it is unregistered and tried again."""
     plugin = await plugin_class(kubelet, NPU, ["d1"], socket="../npu.sock").serve()
     asked = Asked(kubelet, plugin, "npu", endpoint=str(kubelet.root / "npu.sock"))
     asked.fails = True
@@ -229,7 +227,7 @@ async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_cla
 
 @pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 3)])
 async def test_an_old_instance_takes_the_new_one_along(short_dir, clock, watched, shows, compat, allocatable):
-    """In 1.36 the end of its registration socket closes whichever connection the resource has; 1.37 looks closer."""
+    """In 1.36, the end of an old registration socket closes the new instance's connection; in 1.37, it does not."""
     timings = Timings(**QUICK)
     async with Kubelet(short_dir, clock=clock, compat=compat, rate_limit=False, timings=timings) as kubelet:
         old = await watched(on=kubelet, file="old")
@@ -245,7 +243,7 @@ async def test_an_old_instance_takes_the_new_one_along(short_dir, clock, watched
 
 
 async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched, shows):
-    """Without a step of its own, for nothing removes what is in plugins_registry."""
+    """It is registered again, because its socket in plugins_registry remains."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
     await kubelet.restart()
@@ -255,7 +253,7 @@ async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched
 
 
 async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, clock, watched, plugin_class):
-    """The kubelet removes it at its start, and then asks there."""
+    """The kubelet removes such an endpoint at its start."""
     plugin = await plugin_class(kubelet, NPU, ["d1"], socket="npu.sock").serve()
     asked = await Asked(kubelet, plugin, "npu", endpoint=str(kubelet.device_plugin_dir / "npu.sock")).start()
     clock.advance(1)
@@ -266,7 +264,7 @@ async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, clock, watc
 
 
 async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, clock, watched, shows):
-    """Nobody asks the plugin again; it would be well once it made its registration socket anew."""
+    """The finding ends when the plugin creates its registration socket again."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
     asked.plugin.end_streams()
@@ -283,7 +281,7 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
 
 
 async def test_a_plugin_that_ends_well_is_no_finding(kubelet, clock, watched, shows):
-    """Its stream and its socket go together."""
+    """A plugin that ends with its socket is no finding."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
     await asked.plugin.stop()

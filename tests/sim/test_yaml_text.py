@@ -35,7 +35,6 @@ def test_what_cannot_be_read(subtests):
     for text in [
         "a: !!int x",
         "a: !!bool x",
-        "a: !!timestamp x",
         "a: !!float x",
         "a: " + "1" * 5000,
         "- " * 3000,

@@ -31,10 +31,11 @@ def test_a_text_that_is_too_long():
         parse_json("[" * 10, longest=9)
 
 
-def test_a_checkpoint_that_is_nested_deeply():
-    """It is damaged, as any other nonsense is."""
-    with pytest.raises(ValueError, match="nested"):
-        device_checkpoint.parse("[" * 100_000)
+def test_a_checkpoint_that_is_nested_deeply(tmp_path):
+    """It counts as damaged."""
+    (tmp_path / device_checkpoint.FILE_NAME).write_text("[" * 100_000)
+    data, problem = device_checkpoint.read(tmp_path)
+    assert (None, True) == (data, "nested" in problem)
 
 
 def test_a_text_of_too_many_values():

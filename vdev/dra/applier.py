@@ -10,7 +10,7 @@ import structlog
 
 from ..agent.applier import Applier
 from ..agent.options import Options
-from ..agent.steps import Steps
+from ..agent.retry import Retrier
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
@@ -47,7 +47,7 @@ class Dra(Applier):
         self,
         options: Options,
         access: NodeAccess,
-        steps: Steps,
+        retrier: Retrier,
         metrics: Metrics,
         *,
         wake: Callable[[], None],
@@ -58,7 +58,7 @@ class Dra(Applier):
         self._api = access.api
         self._group: asyncio.TaskGroup | None = None
         self._begun = asyncio.Event()  # there is a driver, or there was one
-        self._steps = steps
+        self._retrier = retrier
         self._metrics = metrics
         self._wake = wake
         self._renew = renew
@@ -131,14 +131,14 @@ class Dra(Applier):
             renew=self._renew,
             observe=self._observe,
             faults=self._faults,
-            steps=self._steps,
+            retrier=self._retrier,
             timing=options.timing,
         )
 
         async def run() -> None:
             if previous is not None:
                 await asyncio.wait([previous])
-            await self._steps.keep(f"serving the DRA driver {name}", driver.run)
+            await self._retrier.supervise(f"serving the DRA driver {name}", driver.run)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
@@ -203,7 +203,7 @@ class Dra(Applier):
         else:
             try:
                 async with self._options.clock.timeout(self._options.intervals.last_requests):
-                    await self._steps.take("deleting ResourceSlices", self.slices.withdraw)
+                    await self._retrier.run("deleting ResourceSlices", self.slices.withdraw)
             except TimeoutError:
                 log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
         running = [task for task in self._tasks.values() if not task.done()]

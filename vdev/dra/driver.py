@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from ..agent.steps import Steps
+from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..deviceplugin.rpc import ObserveRpc
 from ..deviceplugin.socket_server import SocketServer, is_dead
@@ -65,14 +65,14 @@ class DraDriver:
         renew: Callable[[str], None] = lambda _raw: None,
         observe: ObserveRpc,
         faults: Engine,
-        steps: Steps,
+        retrier: Retrier,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.places = places
         self.claims = Claims(places, api, find, on_change=self._on_prepared, renew=renew, timing=timing)
         self._on_change = on_change
         self._intervals, self._clock = timing
-        self._steps = steps
+        self._retrier = retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
         self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
@@ -147,13 +147,13 @@ class DraDriver:
         step = f"writing the status of claims of {self.name}"
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._steps.repeat(step, self._status.work), name=step)
+                group.create_task(self._retrier.run_forever(step, self._status.work), name=step)
                 while True:
                     self._look.clear()
                     await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
         finally:
-            self._steps.forget(step)
+            self._retrier.forget(step)
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
@@ -170,9 +170,8 @@ class DraDriver:
                 self._recheck = False
                 await self.claims.restore()
             if not await asyncio.to_thread(self._owns_sockets):
-                await self.claims.exclusively(
-                    self._check
-                )  # under the lock, so that one of two starting instances is first
+                # Under the lock, so that one of two starting instances is first.
+                await self.claims.exclusively(self._check)
                 for socket in self._sockets:
                     if not await asyncio.to_thread(socket.owns_socket):
                         if socket.servicer is self._registration:

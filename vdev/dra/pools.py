@@ -7,7 +7,7 @@ health, faults, presence ─► published_pools   taints, and the devices that o
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..faults.targets import Afflictions
+from ..faults.targets import ActiveFaults
 from ..model import names
 from ..model.device import GONE, Device, Key, grouped
 from ..model.dra import Attribute, AttributeKind
@@ -31,7 +31,7 @@ def published_pools(
     present: Mapping[str, Resource],
     *,
     claimed: Claimed,
-    faults: Afflictions,
+    faults: ActiveFaults,
     before: Pools,
 ) -> Pools:
     """What each driver publishes, by its name.
@@ -76,7 +76,7 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
-def _with_taints(whole: PublishedPool, present: Resource, faults: Afflictions) -> PublishedPool:
+def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) -> PublishedPool:
     """The pool with health and taints, and only with the devices that are present."""
     devices: list[DraDevice] = []
     for device in whole.devices:

@@ -10,7 +10,7 @@ from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import Holdings
+from ..planning.in_use import InUse
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses, RepartitionView
@@ -32,7 +32,7 @@ class Layouts(CutDevices):
         labels: Mapping[str, str],
         *,
         last: DesiredState | None,
-        holdings: Holdings,
+        in_use: InUse,
         noted: Mapping[Key, str],
         claimed: Claimed,
         now: float,
@@ -54,11 +54,11 @@ class Layouts(CutDevices):
             labels=labels,
             hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
             listed=listed,
-            held=dict(holdings.holders or {}) if last else noted,
-            claimed=with_pods(spec, claimed_by_name(pools, claimed), holdings),
+            held=dict(in_use.pods) if last else noted,
+            claimed=with_pods(spec, claimed_by_name(pools, claimed), in_use),
             now=now,
         )
-        self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
+        self.progresses = repartition.advance(before, entries, spec.flags.mig_strategy, view)
         cut = self.in_force(spec)
         base = arrange(cut, self._node, found)
         if last and self.progresses != before:

@@ -66,7 +66,7 @@ class FleetView:
         return {
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
-            "problems": [*map(str, fleet.steps.problems)],
+            "problems": [*map(str, fleet.retrier.problems)],
             "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
             "nodes": {"total": sum(states.values()), **states},
             "behind": behind,

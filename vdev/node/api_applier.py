@@ -7,7 +7,7 @@
 After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The answer to
 an apply is taken as the Node at once, no matter when a watch reports it.
 
-`work` is a step that the agent repeats (see `agent.steps`), so its failures are reported, counted and tried again.
+`work` is an operation that the agent repeats (see `agent/retry.py`), so a failure is logged and tried again.
 """
 
 import asyncio

@@ -95,7 +95,7 @@ class NodeEvents(ApiApplier):
         return replace(situation, unregistered=lasting)
 
     @property
-    def again_at(self) -> float | None:
+    def retry_at(self) -> float | None:
         """When a resource will have been unregistered for too long."""
         due = self._intervals.unregistered
         moments = (at + due for name, at in self._unregistered.items() if name not in self._seen.unregistered)

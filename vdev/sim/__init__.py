@@ -1,15 +1,16 @@
-"""An embedded kubelet: the other side of a device plugin's socket, for tests and experiments.
+"""An embedded kubelet for tests of device plugins and DRA drivers, and for experiments.
 
-It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes that the real kubelet accepts in silence.
-It shares no decisions with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
+It behaves like Kubernetes 1.36, and reports mistakes that the real kubelet accepts silently. It shares no decisions
+with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
-from .api.server_objects import ApiObjectError, ServerObjects
+from .api.api_objects import ApiObjectError, ApiObjects
+from .device_manager.device_table import KubeletPanic
 from .device_manager.registration_server import Compat
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
-from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.kubelet import Kubelet
 from .kubelet_life import Timings
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
@@ -19,6 +20,7 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",
+    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
@@ -38,7 +40,6 @@ __all__ = [
     "Mount",
     "Phase",
     "PodStatus",
-    "ServerObjects",
     "Severity",
     "SystemClock",
     "Timings",

@@ -1,7 +1,4 @@
-"""`vdev sim`: the embedded kubelet alone, for any device plugin, until a signal ends it.
-
-Handles the directory, the signals and the output of the process; `render` makes the text.
-"""
+"""`vdev sim`: runs the embedded kubelet for any device plugin, until a signal ends it."""
 
 import asyncio
 import contextlib
@@ -9,16 +6,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
+from ..aio.tasks import acting_on
 from ..errors import HostError
 from ..hostfs import write_atomic
+from .api.api_objects import ApiObjects
 from .api.server import ApiServer
-from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
@@ -29,7 +27,7 @@ DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner i
 
 
 class Output(Enum):
-    """How to print."""
+    """The output format."""
 
     TEXT = "text"
     JSON = "json"
@@ -37,29 +35,26 @@ class Output(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """Options of `vdev sim`. `pods` is a directory of manifests, None for no pods; `cdi_dir` is where CDI names
-    are resolved, None for not at all. `api_server` is where to serve an API server: HOST:PORT, empty for none.
-    """
+    """Options of `vdev sim`."""
 
     kubelet_dir: Path = DEFAULT_DIRECTORY
-    pods: Path | None = None
+    pods: Path | None = None  # the directory of manifests; None for no pods
     compat: Compat = Compat.V1_36
     output: Output = Output.TEXT
     node_name: str = "sim-node"
     seed: int = 0
-    cdi_dir: Path | None = None
-    api_server: str = ""
+    cdi_dir: Path | None = None  # None: CDI names are not resolved
+    api_server: str = ""  # HOST:PORT; empty for no API server
 
     @property
     def kubeconfig(self) -> Path:
-        """Where the file is that leads to the API server."""
         return self.kubelet_dir / "kubeconfig"
 
 
 async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     """Run until SIGINT or SIGTERM; SIGHUP restarts the kubelet. Returns the exit code.
 
-    Raises SocketError if another kubelet answers there, HostError if a directory or an address cannot be used.
+    Raises SocketError if another kubelet runs in the directory, HostError if a directory or an address cannot be used.
     """
     await asyncio.to_thread(_check_directories, options)
     api = _api_server(options)
@@ -70,18 +65,15 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
-        objects=None if api is None else ServerObjects(api.objects),
+        objects=ApiObjects(None if api is None else api.objects),
     )
-    if api is None:
-        return await _serve(options, kubelet, None, out)
-    nodes = NodeObjects(kubelet, api.objects)
-    nodes.register()  # who finds the way to the server finds the Node
-    async with _served(options, api):
+    nodes = NodeObjects(kubelet, kubelet.objects.store)
+    nodes.register()  # before a client can connect
+    async with contextlib.nullcontext() if api is None else _served(options, api):
         return await _serve(options, kubelet, nodes, out)
 
 
 def _api_server(options: SimOptions) -> ApiServer | None:
-    """The API server that was asked for."""
     if not options.api_server:
         return None
     host, _, port = options.api_server.rpartition(":")
@@ -90,7 +82,7 @@ def _api_server(options: SimOptions) -> ApiServer | None:
 
 @contextlib.asynccontextmanager
 async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
-    """Let it serve, and write the file that leads to it."""
+    """Serve the API, and write its kubeconfig."""
     try:
         options.kubelet_dir.mkdir(parents=True, exist_ok=True)
         await api.up()
@@ -104,7 +96,7 @@ async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
         await api.down()
 
 
-async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:
+async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
     greeted = False
 
@@ -117,17 +109,16 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | Non
             out.write(line + "\n")
             out.flush()
         if entry.event == "kubelet" and entry.fields["what"] == "panicked":
-            again.set()  # as systemd does
+            again.set()  # restart it, as systemd does
 
     kubelet.journal.listen(show)
-    with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
+    with acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}):
         async with kubelet, asyncio.TaskGroup() as group:
             tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
+            tasks.append(group.create_task(nodes.run(), name="follow the API server"))
             if options.pods is not None:
-                watch = PodDirectory(kubelet, options.pods).run()
+                watch = PodDirectory(kubelet.objects, kubelet.journal, options.pods).run()
                 tasks.append(group.create_task(watch, name="watch the pods directory"))
-            if nodes is not None:
-                tasks.append(group.create_task(nodes.run(), name="follow the API server"))
             await end.wait()
             for task in tasks:
                 task.cancel()
@@ -162,7 +153,7 @@ def _banner(options: SimOptions, out: TextIO) -> None:
 
 
 def _check_directories(options: SimOptions) -> None:
-    """Refuse a directory of another user, who may have created it on purpose, and pods from no directory. Blocks."""
+    """Refuse a kubelet directory of another user, and a --pods that is not a directory. Blocks."""
     try:
         owner = options.kubelet_dir.stat().st_uid
     except FileNotFoundError:
@@ -172,17 +163,4 @@ def _check_directories(options: SimOptions) -> None:
     if owner != os.geteuid():
         raise HostError(f"{options.kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
     if options.pods is not None and not options.pods.is_dir():
-        wrong = "is not a directory" if options.pods.exists() else "there is no such directory"
-        raise HostError(f"{options.pods}: {wrong}; give --pods the directory of the manifests")
-
-
-@contextlib.contextmanager
-def _signals(events: dict[signal.Signals, asyncio.Event]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    for number, event in events.items():
-        loop.add_signal_handler(number, event.set)
-    try:
-        yield
-    finally:
-        for number in events:
-            loop.remove_signal_handler(number)
+        raise HostError(f"{options.pods}: not a directory; give --pods the directory of the manifests")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..aio.clock import Clock
+from .device_manager.device_table import KubeletPanic
 from .journal import Journal
 
 _T = TypeVar("_T")
@@ -15,26 +16,25 @@ _T = TypeVar("_T")
 class Timings:
     """The kubelet's time limits and periods, in seconds. They are the real kubelet's, except for `slow` and `bound`."""
 
-    # A restart on 1.36.2, as measured. A new node without pods does not wait.
-    boot: float = 1.0  # from the start until PodResources answers
-    lead: float = 0.06  # from then until plugins can register
-    sources: float = 0.9  # from then until the kubelet knows its pods; until then it lists and admits none
-
-    # Limits of calls.
     dial: float = 10.0
     pre_start: float = 30.0
+    tick: float = 10.0  # between updates of the node status
+
+    # A restart, as measured on 1.36.2. A new node without pods does not wait.
+    boot: float = 1.0  # from the start until PodResources answers
+    lead: float = 0.06  # from then until plugins can register
+    sources: float = 0.9  # from then until the kubelet knows its pods; until then, it lists and admits none
+
+    slow: float = 1.0  # a call that takes longer is a finding
+    bound: float = 120.0  # of calls for which the real kubelet waits without limit
     get_info: float = 1.0
     notify: float = 5.0
     prepare: float = 45.0  # of NodePrepareResources and NodeUnprepareResources
-    slow: float = 1.0  # a call that takes longer is a finding
-    bound: float = 120.0  # of calls for which the real kubelet waits without limit
 
-    # Periods.
-    tick: float = 10.0  # between updates of the node status
-    look: float = 1.0  # between looks for sockets in plugins_registry
     # Until a failed container start, Prepare or Unprepare is tried again. The real kubelet waits 10 to 15 s, but 60 to
     # 90 s after a failed Prepare.
     retry: float = 10.0
+    look: float = 1.0  # between looks for sockets in plugins_registry
 
 
 class Life:
@@ -91,5 +91,6 @@ class Life:
         return self._tasks - {asyncio.current_task()}
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled() or task.exception() is None:
+        # A failed task is kept, so that `end` raises its exception. A panic is for the caller who waits for the task.
+        if task.cancelled() or task.exception() is None or isinstance(task.exception(), KubeletPanic):
             self._tasks.discard(task)

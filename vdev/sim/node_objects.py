@@ -1,6 +1,6 @@
-"""The embedded kubelet behind an API server: its Node, and the Pods that are created there.
+"""Connects an embedded kubelet to the embedded API server: its Node, and the Pods that are created there.
 
-Status, claims and events of pods are written back; a deleted pod stays until the kubelet has let it go.
+Status, claims and events of pods are written to the API server. A deleted pod exists until the kubelet has ended it.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
-from .api.store import Objects, timestamp
-from .kubelet.kubelet import Kubelet, KubeletPanic
+from .api.store import ObjectStore, timestamp
+from .device_manager.device_table import KubeletPanic
+from .kubelet.kubelet import Kubelet
 from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
@@ -19,12 +20,12 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 _KINDS = {each.kind: each for each in KINDS}
 _NODE, _POD, _EVENT = _KINDS["Node"], _KINDS["Pod"], _KINDS["Event"]
 _KILLED = 137  # exit code of a container
-_OWN = "default-scheduler"  # whose name pods have that name no other
-_LONGEST_NOTE = 1024  # characters of an event's message
+_OWN = "default-scheduler"  # the default of schedulerName
+_LONGEST_MESSAGE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
 
 
-_NODE_INFO = {  # the API requires all of these fields; a node that does not exist has nothing to say in them
+_NODE_INFO = {  # all of these fields are required in the API
     "architecture": "amd64",
     "bootID": "",
     "containerRuntimeVersion": "vdev://sim",
@@ -38,17 +39,17 @@ _NODE_INFO = {  # the API requires all of these fields; a node that does not exi
 
 
 class NodeObjects:
-    """Keeps a kubelet's Node and Pods in step with the API server's, while `run` runs."""
+    """Reconciles a kubelet's Node and Pods with the API server's."""
 
-    def __init__(self, kubelet: Kubelet, objects: Objects) -> None:
+    def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
         self._changed = asyncio.Event()
-        self._taken: dict[str, str] = {}  # by UID: namespace/name of the pods that the kubelet was given
-        self._told = len(kubelet.journal.events)
+        self._given: dict[str, str] = {}  # pods that the kubelet was given: namespace/name by UID
+        self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
-        """Follow both sides until cancelled."""
+        """Reconcile until cancelled."""
         self.register()
         self._kubelet.journal.listen(lambda _entry: self._changed.set())
         stop = self._objects.listen(self._changed.set)
@@ -56,26 +57,26 @@ class NodeObjects:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._changed.clear()
-                    self._follow(group)
-                    with contextlib.suppress(TimeoutError):  # not all that a kubelet knows is in its journal
+                    self._sync(group)
+                    with contextlib.suppress(TimeoutError):  # not every change has a journal entry
                         async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
                             await self._changed.wait()
         finally:
             stop()
 
     def register(self) -> None:
-        """Make the Node, as a kubelet does when it starts; one that is there is kept."""
+        """Create the Node if it does not exist, as a kubelet does when it starts."""
         name = self._kubelet.node_name
         if not self._objects.has(_NODE, "", name):
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
             first = {"conditions": [_ready("False", "KubeletNotReady", "the embedded kubelet starts")]}
             self._objects.create(_NODE, "", {"metadata": {"name": name, "labels": labels}, "status": first}, _KUBELET)
-        self._tell_node()
+        self._write_node()
 
     # --- the node -----------------------------------------------------------------------------------------------------
 
-    def _tell_node(self) -> None:
-        """Its status: what device plugins advertise beside what others wrote there."""
+    def _write_node(self) -> None:
+        """Write the devices and the condition Ready into the Node's status, and keep all other fields."""
         name = self._kubelet.node_name
         if not self._objects.has(_NODE, "", name):
             return
@@ -83,7 +84,7 @@ class NodeObjects:
         before = old.get("status") or {}
         status = {
             **before,
-            "conditions": _with_ready(before.get("conditions") or [], is_so=self._kubelet.alive),
+            "conditions": _with_ready(before.get("conditions") or [], is_ready=self._kubelet.alive),
             "nodeInfo": {**_NODE_INFO, **(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
         }
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
@@ -92,26 +93,26 @@ class NodeObjects:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def _follow(self, group: asyncio.TaskGroup) -> None:
-        self._tell_node()
+    def _sync(self, group: asyncio.TaskGroup) -> None:
+        self._write_node()
         mine = {each["metadata"]["uid"]: each for each in self._objects.all(_POD) if self._is_mine(each)}
-        there = {pod.uid: pod for pod in self._kubelet.pods()}
+        pods = {pod.uid: pod for pod in self._kubelet.pods()}
         for uid, document in mine.items():
-            if uid not in self._taken:
-                self._begin(group, uid, document, names={pod.spec.key for pod in there.values()})
+            if uid not in self._given:
+                self._begin(group, uid, document, names={pod.spec.key for pod in pods.values()})
             elif document["metadata"].get("deletionTimestamp"):
-                self._end(group, uid, there, document)
-            elif uid in there:
-                self._tell_pod(document, there[uid])
-        for uid in [uid for uid in self._taken if uid not in mine]:
-            namespace, _, name = self._taken.pop(uid).partition("/")
-            if uid in there:
+                self._end(group, uid, pods, document)
+            elif uid in pods:
+                self._write_pod(document, pods[uid])
+        for uid in [uid for uid in self._given if uid not in mine]:
+            namespace, _, name = self._given.pop(uid).partition("/")
+            if uid in pods:
                 force = self._quietly(self._kubelet.delete_pod(name, namespace=namespace, force=True))
                 group.create_task(force, name=f"forget pod {namespace}/{name}")
-        self._tell_events()
+        self._write_events()
 
     def _is_mine(self, document: Document) -> bool:
-        """Whether a pod runs here, or is to be given a place by the scheduler that comes along."""
+        """Whether a pod has this node, or waits for the embedded scheduler."""
         spec = document["spec"]
         if node := spec.get("nodeName"):
             return bool(node == self._kubelet.node_name)
@@ -122,24 +123,24 @@ class NodeObjects:
         key = f"{meta['namespace']}/{meta['name']}"
         if meta.get("deletionTimestamp"):
             self._objects.delete(_POD, meta["namespace"], meta["name"])
-        elif key not in names:  # the one of that name before is not gone yet
-            self._taken[uid] = key
+        elif key not in names:  # otherwise, an old pod of this name has not ended
+            self._given[uid] = key
             group.create_task(self._start(uid, document), name=f"start pod {key}")
 
     async def _start(self, uid: str, document: Document) -> None:
-        """Give a pod to the kubelet, or say why not; then it is tried again at the next change."""
+        """Give a pod to the kubelet. A refused pod is tried again at the next change."""
         try:
             await self._kubelet.run_pod(document, wait_for_devices=True)
         except ManifestError as error:
             self._refuse(document, str(error))
-            self._taken.pop(uid, None)
+            self._given.pop(uid, None)
         except KubeletPanic:
-            pass  # the journal has it; the next start takes the pod up
+            pass  # it is in the journal, and the next kubelet process admits the pod
         else:
             self._changed.set()
 
     def _refuse(self, document: Document, why: str) -> None:
-        """Say why a pod is not taken: in its status, an event, and the journal."""
+        """Report why a pod is refused, in its status, in an event and in the journal."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
         status = {"phase": "Pending", "conditions": [condition]}
         with contextlib.suppress(Refused):
@@ -150,22 +151,22 @@ class NodeObjects:
                 self._kubelet.journal.note_refused(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
-    def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:
-        namespace, _, name = self._taken[uid].partition("/")
-        if uid not in there:
+    def _end(self, group: asyncio.TaskGroup, uid: str, pods: Mapping[str, PodStatus], document: Document) -> None:
+        namespace, _, name = self._given[uid].partition("/")
+        if uid not in pods:
             self._objects.delete(_POD, namespace, name)
-        elif not there[uid].terminating:
+        elif not pods[uid].terminating:
             work = self._quietly(self._kubelet.delete_pod(name, namespace=namespace))
             group.create_task(work, name=f"end pod {namespace}/{name}")
         else:
-            self._tell_pod(document, there[uid])
+            self._write_pod(document, pods[uid])
 
     async def _quietly(self, work: Any) -> None:
-        with contextlib.suppress(KeyError, KubeletPanic):  # gone meanwhile; the journal has a panic
+        with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
             await work
         self._changed.set()
 
-    def _tell_pod(self, document: Document, pod: PodStatus) -> None:
+    def _write_pod(self, document: Document, pod: PodStatus) -> None:
         with contextlib.suppress(Refused):
             old = self._current(document)
             if pod.bound and not old["spec"].get("nodeName"):
@@ -187,11 +188,11 @@ class NodeObjects:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _tell_events(self) -> None:
+    def _write_events(self) -> None:
         events = self._kubelet.journal.events
-        for each in events[self._told :]:
+        for each in events[self._written_events :]:
             self._event(each.pod, each.reason, each.message)
-        self._told = len(events)
+        self._written_events = len(events)
 
     def _event(self, pod: str, reason: str, message: str) -> None:
         namespace, _, name = pod.partition("/")
@@ -205,7 +206,7 @@ class NodeObjects:
                 "involvedObject": about,
                 "type": "Warning",
                 "reason": reason,
-                "message": message[:_LONGEST_NOTE],
+                "message": message[:_LONGEST_MESSAGE],
                 "source": {"component": component},
                 "firstTimestamp": moment,
                 "lastTimestamp": moment,
@@ -222,7 +223,8 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
         status["conditions"] = [{**scheduled, "reason": pod.reason, "message": pod.message}]
     else:
         status["conditions"] = [scheduled]
-        message = "" if pod.terminating else pod.message  # why it cannot go stands in the kubelet's log alone
+        # Why a pod cannot be deleted is only in the kubelet's log.
+        message = "" if pod.terminating else pod.message
         status |= {key: text for key, text in (("reason", pod.reason), ("message", message)) if text}
     lists: dict[str, list[dict[str, Any]]] = {}
     for each in pod.containers if pod.admitted else ():
@@ -245,11 +247,11 @@ def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
     elif container.done or pod.phase is Phase.SUCCEEDED:
         state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     elif pod.phase is Phase.FAILED or (pod.terminating and not container.waiting):
-        # With a reason it was rejected, and killed if it ran.
+        # A pod with a reason was rejected, and its containers were killed.
         state = {"terminated": {"exitCode": _KILLED if pod.reason or pod.terminating else 1, "reason": "Error"}}
     else:
         state = {"waiting": {"reason": container.waiting or CLAIMS_REASON}}
-        if container.message and container.waiting != CLAIMS_REASON:  # why claims are not prepared stands in events
+        if container.message and container.waiting != CLAIMS_REASON:  # failures to prepare claims are events
             state["waiting"]["message"] = container.message
     found = {"name": container.name, "image": "", "imageID": "", "ready": container.running, "state": state}
     found["restartCount"] = container.restarts
@@ -258,13 +260,13 @@ def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
     return found
 
 
-def _with_ready(conditions: list[Mapping[str, Any]], *, is_so: bool) -> list[Mapping[str, Any]]:
-    """The conditions of a Node with that of a kubelet at the end, if it says something new."""
+def _with_ready(conditions: list[Mapping[str, Any]], *, is_ready: bool) -> list[Mapping[str, Any]]:
+    """The conditions of a Node with a new condition Ready, if its status has changed."""
     old = next((each for each in conditions if each["type"] == "Ready"), None)
-    wanted = "True" if is_so else "Unknown"
+    wanted = "True" if is_ready else "Unknown"
     if old is not None and old["status"] == wanted:
         return conditions
-    why = ("KubeletReady", "the embedded kubelet runs") if is_so else ("NodeStatusUnknown", "it does not run")
+    why = ("KubeletReady", "the embedded kubelet runs") if is_ready else ("NodeStatusUnknown", "it does not run")
     return [*(each for each in conditions if each is not old), _ready(wanted, *why)]
 
 

@@ -1,13 +1,11 @@
-"""Pods from a directory of manifests, like static pods: an edited file is new pods.
+"""Creates the objects of a directory of manifests in the API server's store: Pods, and objects of DRA.
 
-A file may also hold claims, templates, classes and slices of DRA, with pods or without; they come and go with it.
-
-The directory is polled, so any file system will do.
+Objects are created and deleted with their file, so an edited file has new pods. `node_objects` runs the pods. The
+directory is polled, so it may be on any file system.
 """
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,40 +14,42 @@ from typing import Any
 import yaml
 
 from ..errors import UsageError
-from .api.server_objects import ApiObjectError
-from .kubelet.kubelet import Kubelet, KubeletPanic
+from .api.api_objects import ApiObjectError, ApiObjects
+from .api.kinds import KINDS, Refused
+from .journal import Journal
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
-from .objects.pods import PodSpec
 
-_OBJECTS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+_KINDS = {each.kind: each for each in KINDS}
+_DRA_KINDS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _SUFFIXES = {".yaml", ".yml", ".json"}
-_UID_SPACE = uuid.UUID("9ad1b3ad-0fd0-5b31-8f4c-1a3f2f5f0c11")
-_LARGEST_MANIFEST = 1_000_000  # bytes; a Pod that the API server takes is smaller
+_LARGEST_MANIFEST = 1_000_000  # bytes; the API server's limit is near that
 
 
 @dataclass(slots=True)
-class _Pod:
-    """A Pod manifest, which begins on this line of its file. `refused` is why the kubelet did not take it, last."""
+class _Object:
+    """A manifest in a file."""
 
-    line: int
+    line: int  # its first line
     document: Mapping[str, Any]
-    spec: PodSpec
-    runs: bool = False
-    refused: str = ""
+    created: Mapping[str, Any] | None = None  # the object's metadata
+    refused: str = ""  # why it was refused the last time
+
+    @property
+    def is_pod(self) -> bool:
+        return bool(self.document["kind"] == "Pod")
 
 
 @dataclass(slots=True)
 class _File:
-    """A file of the directory: its pods, and kind, name and namespace of the objects that were made for it."""
+    """A file of the directory."""
 
     content: bytes
-    pods: list[_Pod] = field(default_factory=list)
-    made: list[tuple[str, str, str]] = field(default_factory=list)
+    objects: list[_Object] = field(default_factory=list)
 
 
-class _Wrong(UsageError):
-    """A file is refused for what is on this line."""
+class _FileError(UsageError):
+    """A file is refused because of an error on a line."""
 
     def __init__(self, line: int, error: str) -> None:
         super().__init__(error)
@@ -57,108 +57,84 @@ class _Wrong(UsageError):
 
 
 class PodDirectory:
-    """Keeps a kubelet's pods in step with a directory; `interval` seconds pass between two looks at most."""
+    """Creates and deletes objects as the files of a directory say. It is read every `interval` seconds."""
 
-    def __init__(self, kubelet: Kubelet, path: Path | str, *, interval: float = 0.25) -> None:
-        self._kubelet = kubelet
+    def __init__(self, objects: ApiObjects, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
+        self._objects = objects
+        self._journal = journal
         self._path = Path(path)
         self._interval = interval
         self._files: dict[str, _File] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Follow the directory until cancelled."""
         while True:
-            await self.look()
-            await self._kubelet.journal.next_change(at_most=self._interval)
+            await self.sync()
+            await asyncio.sleep(self._interval)
 
-    async def look(self) -> None:
-        """Look once: delete what is gone or changed, run what is new and fits."""
+    async def sync(self) -> None:
+        """Read the directory: delete the objects of removed and changed files, and create new objects."""
         found = await asyncio.to_thread(_read, self._path)
         for name in [name for name, file in self._files.items() if found.get(name) != file.content]:
-            await self._end(self._files.pop(name))
+            self._delete(self._files.pop(name))
         for name in sorted(found.keys() - self._files.keys()):
-            self._files[name] = await self._begin(name, found[name])
-        for name, file in sorted(self._files.items()):
-            for pod in file.pods:
-                if not pod.runs:
-                    await self._run(name, pod)
+            self._files[name] = self._load(name, found[name])
+        # Pods come last, so that their claims and classes exist.
+        objects = [(name, each) for name, file in sorted(self._files.items()) for each in file.objects]
+        for name, each in sorted(objects, key=lambda item: item[1].is_pod):
+            if each.created is None:
+                await self._create(name, each)
 
-    async def _begin(self, name: str, content: bytes) -> _File:
-        """Read a file and make its objects; its pods are run later, with all objects there."""
-        file = _File(content)
+    def _load(self, name: str, content: bytes) -> _File:
         try:
-            file.pods, objects = _content(name, content)
-        except _Wrong as error:
-            self._refuse(name, error, error.line)
-            return file
-        for line, document in objects:
-            try:
-                meta = (await self._kubelet.objects.create(document["kind"], document))["metadata"]
-                file.made.append((document["kind"], meta["name"], meta.get("namespace", "")))
-            except ApiObjectError as error:
-                self._refuse(name, error, line)
-        return file
+            return _File(content, _parse(content))
+        except _FileError as error:
+            self._journal.note_refused(str(self._path / name), str(error), error.line)
+            return _File(content)
 
-    async def _end(self, file: _File) -> None:
-        for pod in file.pods:
-            if pod.runs:
-                await self._kubelet.delete_pod(pod.spec.name, namespace=pod.spec.namespace)
-        for kind, made, where in file.made:
-            await self._kubelet.objects.delete(kind, made, where)
-
-    async def _run(self, name: str, pod: _Pod) -> None:
+    async def _create(self, name: str, new: _Object) -> None:
         try:
-            await self._kubelet.run_pod(pod.document, wait_for_devices=True)
-        except ManifestError as error:
-            if pod.refused != str(error):
-                pod.refused = str(error)
-                self._refuse(name, error, pod.line)
-            return
-        except KubeletPanic:
-            pass  # The journal has it; the next start takes the pod up.
-        pod.runs = True
+            new.created = (await self._objects.create(new.document["kind"], new.document))["metadata"]
+        except ApiObjectError as error:
+            # It is tried again, because an old pod of this name may be Terminating.
+            if new.refused != str(error):
+                new.refused = str(error)
+                self._journal.note_refused(str(self._path / name), str(error), new.line)
 
-    def _refuse(self, name: str, error: Exception, line: int) -> None:
-        self._kubelet.journal.note_refused(str(self._path / name), str(error), line)
+    def _delete(self, file: _File) -> None:
+        for each in sorted(file.objects, key=lambda each: not each.is_pod):
+            if (meta := each.created) is not None:
+                with contextlib.suppress(Refused):  # somebody else has deleted it
+                    kind, place = _KINDS[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
+                    self._objects.store.delete(kind, *place, {"uid": meta["uid"]}, now=False)
 
 
-def _content(name: str, content: bytes) -> tuple[list[_Pod], list[tuple[int, Mapping[str, Any]]]]:
-    """The pods of a file, and its objects of DRA with their lines. Raises _Wrong."""
+def _parse(content: bytes) -> list[_Object]:
+    """The objects of a file. Raises _FileError."""
     try:
         documents = [each for each in yaml_text.numbered_documents(content) if each[1] is not None]
     except yaml.YAMLError as error:
         line, problem = yaml_text.line_and_problem(error)
-        raise _Wrong(line, problem) from error
+        raise _FileError(line, problem) from error
     if not documents:
-        raise _Wrong(1, "the file is empty: expected Pods or objects of DRA")
-    pods: dict[str, _Pod] = {}
-    objects: list[tuple[int, Mapping[str, Any]]] = []
+        raise _FileError(1, "the file is empty: expected Pods or objects of DRA")
+    pods: set[str] = set()
     for line, document in documents:
         try:
-            if isinstance(document, dict) and document.get("kind") in _OBJECTS:
-                objects.append((line, _object(document)))
+            if isinstance(document, dict) and document.get("kind") in _DRA_KINDS:
+                _check_object(document)
                 continue
-            spec = _pod(document, uid_from=f"{name}\n{line}\n{content.decode()}")
-        except (ManifestError, UnicodeDecodeError, AttributeError, RecursionError) as error:
-            raise _Wrong(line, str(error)) from error
-        if spec.key in pods:
-            raise _Wrong(line, f"pod {spec.key} is in this file already")
-        pods[spec.key] = _Pod(line, document, spec)
-    return list(pods.values()), objects
+            pod = pod_manifest.parse(document).key
+        except (ManifestError, AttributeError, RecursionError) as error:
+            raise _FileError(line, str(error)) from error
+        if pod in pods:
+            raise _FileError(line, f"pod {pod} is in this file already")
+        pods.add(pod)
+    return [_Object(line, document) for line, document in documents]
 
 
-def _pod(document: Any, *, uid_from: str) -> PodSpec:
-    """The pod of a manifest. Its UID derives from the file's text, so that it survives a restart. Raises
-    ManifestError.
-    """
-    if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
-        raise ManifestError("expected a v1 Pod")
-    document.setdefault("metadata", {}).setdefault("uid", str(uuid.uuid5(_UID_SPACE, uid_from)))
-    return pod_manifest.parse(document)
-
-
-def _object(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object of DRA, or a Namespace. Raises ManifestError."""
+def _check_object(document: Mapping[str, Any]) -> None:
+    """Raise ManifestError if it is not an object of DRA or a Namespace."""
     kind, version = document["kind"], document.get("apiVersion")
     expected = "v1" if kind == "Namespace" else "resource.k8s.io/v1"
     if version != expected:
@@ -168,11 +144,10 @@ def _object(document: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ManifestError(f"{kind}: metadata.name: expected a name")
     if kind != "Namespace" and not isinstance(document.get("spec"), dict):
         raise ManifestError(f"{kind} {meta['name']}: spec: expected a mapping")
-    return document
 
 
 def _read(directory: Path) -> dict[str, bytes]:
-    """The manifests of a directory by file name; none if it is not there. Blocks."""
+    """The manifests of a directory by file name; none if it does not exist. Blocks."""
     found: dict[str, bytes] = {}
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted(directory.iterdir()):

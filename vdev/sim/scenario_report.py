@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from ..errors import HostError, reason_of
 from .journal import Entry
-from .scenarios.library import Found
+from .scenarios.library import ScenarioFile
 
 _INDENT = "      "
 
@@ -35,29 +35,29 @@ class ScenarioReport:
         self._out = out
         self._as_json = as_json
 
-    def begin(self, found: Found) -> None:
+    def begin(self, file: ScenarioFile) -> None:
         """A scenario begins, on a new node."""
-        title, steps = found.scenario.title, len(found.scenario.steps)
-        document = {"outcome": "began", "title": title, "file": str(found.path), "steps": steps}
-        self._print(f"{found.name}: {title}", {"event": "scenario", "scenario": found.name, **document})
+        title, steps = file.scenario.title, len(file.scenario.steps)
+        document = {"outcome": "began", "title": title, "file": str(file.path), "steps": steps}
+        self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
 
     def entry(self, entry: Entry) -> None:
         """Something happened on the node."""
         self._print(None, entry.document)
 
-    def waits(self, found: Found, number: int, seconds: float) -> None:
+    def waits(self, file: ScenarioFile, number: int, seconds: float) -> None:
         """A step is not done yet."""
-        _, text = found.lines[number - 1]
-        self._print(f"  … step {number} of {len(found.lines)} waits: {text}  ({seconds:.0f} s)")
+        _, text = file.lines[number - 1]
+        self._print(f"  … step {number} of {len(file.lines)} waits: {text}  ({seconds:.0f} s)")
 
-    def step(self, found: Found, number: int, seconds: float, failure: str = "") -> None:
+    def step(self, file: ScenarioFile, number: int, seconds: float, failure: str = "") -> None:
         """A step is done, or failed."""
-        line, text = found.lines[number - 1]
-        place = f"✗ step {number} of {len(found.lines)}, {found.path}:{line}:" if failure else "✓"
+        line, text = file.lines[number - 1]
+        place = f"✗ step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else "✓"
         document = {"outcome": "failed" if failure else "done", "step": number, "line": line, "text": text}
         self._print(
             f"  {place} {text}  ({seconds:.1f} s)",
-            {"event": "step", "scenario": found.name, **document, "seconds": seconds},
+            {"event": "step", "scenario": file.name, **document, "seconds": seconds},
         )
 
     def end(self, result: ScenarioResult) -> None:

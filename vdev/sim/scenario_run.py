@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from ..aio.tasks import acting_on
 from ..errors import HostError, UsageError, reason_of
 from .lint import twice
 from .scenario_report import ScenarioReport, ScenarioResult, write_junit
 from .scenarios import library
-from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
+from .scenarios.command_node import PLACEHOLDERS, CommandNode, NodeOptions, capabilities, split_command
 from .scenarios.driver import Capability, ScenarioError, StepFailed
-from .scenarios.library import Found
-from .scenarios.play import need_of, play
+from .scenarios.library import ScenarioFile
+from .scenarios.play import play, required_capability
 from .scenarios.scenario import ANY, Scenario
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
@@ -75,16 +76,16 @@ def describe() -> str:
 # --- which scenarios are played ---------------------------------------------------------------------------------------
 
 
-def _choose(options: RunOptions) -> list[Found]:
+def _choose(options: RunOptions) -> list[ScenarioFile]:
     """The scenarios that are played. Blocks. Raises UsageError if one of them cannot be played."""
     node = options.node
-    words = dict.fromkeys(PLACES, "")
-    program = filled(node.command, words)[0]
+    words = dict.fromkeys(PLACEHOLDERS, "")
+    program = split_command(node.command, words)[0]
     if shutil.which(program) is None and "{" not in node.command.split()[0]:
         hint = "; write `env NAME=VALUE PROGRAM …` to set variables" if "=" in program else ""
         raise UsageError(f"--exec: there is no program {program!r} here{hint}")
     for command in node.hooks.values():
-        filled(command, words)
+        split_command(command, words)
     built_in = library.built_in()
     chosen = [library.find(name) for name in options.scenarios] or [each for each in built_in if _suits(each, node)]
     known = dict.fromkeys(name for each in (*built_in, *chosen) for name in each.hooks)
@@ -98,8 +99,8 @@ def _choose(options: RunOptions) -> list[Found]:
     return chosen
 
 
-def _suits(found: Found, node: NodeOptions) -> bool:
-    return not found.is_dra and set(found.hooks) <= node.hooks.keys()
+def _suits(file: ScenarioFile, node: NodeOptions) -> bool:
+    return not file.is_dra and set(file.hooks) <= node.hooks.keys()
 
 
 def _left_out(node: NodeOptions) -> list[str]:
@@ -115,19 +116,19 @@ def _flags(hooks: Iterable[str]) -> str:
     return " and ".join(f"--hook {name}=COMMAND" for name in hooks)
 
 
-def _problem(found: Found, node: NodeOptions) -> str:
+def _problem(file: ScenarioFile, node: NodeOptions) -> str:
     """Why a scenario cannot be played with a command; empty if it can."""
-    scenario = found.scenario
+    scenario = file.scenario
     edits = any(step.name == "editConfiguration" for step in scenario.steps)
     if (scenario.configuration or edits) and "{configuration}" not in node.command:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
-    if missing := [name for name in found.hooks if name not in node.hooks]:
+    if missing := [name for name in file.hooks if name not in node.hooks]:
         return f"it needs a command for the hook {missing[0]!r}; give --hook {missing[0]}=COMMAND"
     can = capabilities()
     if lacking := sorted(each.value for each in scenario.requires - can):
         return f"it requires {', '.join(lacking)}, which --exec does not have"
     for number, step in enumerate(scenario.steps, 1):
-        need = need_of(step)
+        need = required_capability(step)
         if need is not None and need not in can:
             return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
         if step.name == "expect" and step.value.unhealthy:
@@ -138,7 +139,7 @@ def _problem(found: Found, node: NodeOptions) -> str:
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
-async def _play(chosen: Found, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
+async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen)
     begun = time.monotonic()
     node = CommandNode(options, log)
@@ -152,16 +153,16 @@ async def _play(chosen: Found, options: NodeOptions, log: Path, report: Scenario
             happened = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # the plugin did not end as it should
         failure = failure or str(failed)
-    found = node.kubelet.findings
+    findings = node.kubelet.findings
     if not failure:
-        failure = "; ".join(str(each) for each in found if node.counts(each))  # found while the plugin ended
+        failure = "; ".join(str(each) for each in findings if node.counts(each))  # found while the plugin ended
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
         seconds=time.monotonic() - begun,
         failure=failure,
         history=happened if failure else (),
-        remarks=[*_unchecked(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
+        remarks=[*_unchecked(chosen.scenario, node), *(str(each) for each in findings if not node.counts(each))],
         log=log,
     )
     report.end(result)
@@ -176,7 +177,7 @@ def _unchecked(scenario: Scenario, node: CommandNode) -> list[str]:
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
-async def _played(chosen: Found, node: CommandNode, patience: float, report: ScenarioReport) -> str:
+async def _played(chosen: ScenarioFile, node: CommandNode, patience: float, report: ScenarioReport) -> str:
     """Why a scenario failed, with the plugin's last lines; empty if it passed."""
     steps = _Steps(chosen, report)
 
@@ -200,7 +201,7 @@ async def _played(chosen: Found, node: CommandNode, patience: float, report: Sce
 class _Steps:
     """Measures the steps of a scenario and reports their ends, and the one that waits."""
 
-    def __init__(self, chosen: Found, report: ScenarioReport) -> None:
+    def __init__(self, chosen: ScenarioFile, report: ScenarioReport) -> None:
         self._chosen = chosen
         self._report = report
         self._number = 1
@@ -221,7 +222,7 @@ class _Steps:
                 self._report.waits(self._chosen, number, time.monotonic() - self._begun)
 
 
-def _make_logs(given: Path | None, chosen: Sequence[Found]) -> Path:
+def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:
     """The directory for the plugin's output, without the files of an earlier run. Blocks. Raises HostError."""
     if given is None:
         return Path(tempfile.mkdtemp(prefix="vdev-sim-logs-"))
@@ -237,12 +238,10 @@ def _make_logs(given: Path | None, chosen: Sequence[Found]) -> Path:
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM cancel this task, so that everything that was started is ended."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    task = asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        yield
+        with acting_on({signal.SIGTERM: task.cancel}):
+            yield
     except asyncio.CancelledError:
         raise ScenarioError("ended by a signal before all scenarios were played") from None
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)

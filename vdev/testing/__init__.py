@@ -1,7 +1,7 @@
-"""What the fixtures of `vdev.pytest_plugin` are, for annotations and for fixtures of your own.
+"""The types of the fixtures of `vdev.pytest_plugin`, for annotations and for your own fixtures.
 
-In a plain test their methods block. In an async test, whatever runs it, those that take time are awaited: there a
-`BlockingKubelet` is used as a `vdev.sim.Kubelet` is, and a `BlockingAgent` as an `Agent`; annotate them so.
+In a plain test, their methods block. In an async test, methods that take time are awaited, so annotate a
+`BlockingKubelet` as `vdev.sim.Kubelet` there, and a `BlockingAgent` as `Agent`.
 """
 
 from .agent import Agent, BlockingAgent

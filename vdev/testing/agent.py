@@ -1,4 +1,4 @@
-"""The agent of the fixtures: `vdev run` in a process of its own, on a kubelet's directory."""
+"""The fixture `vdev_agent`: `vdev run` in a separate process, on the kubelet of a test."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ from ..hostfs import write_atomic
 from ..sim.scenarios.driver import ScenarioError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
 from .kubelet import BlockingKubelet
-from .loop_thread import LoopThread, done
+from .loop_thread import LoopThread, in_thread
 
 Configuration = str | Path | Mapping[str, Any]
-"""A configuration: its text, its file, or its document."""
+"""A configuration as text, as a file, or as a mapping."""
 
 _READY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
-_TAIL = 4_000  # characters of its log that are shown with a test that failed
+_TAIL = 4_000  # characters of its log that are shown with a failed test
 
 
 class Agent:
-    """`vdev run`; its methods are awaited."""
+    """`vdev run`. Its methods are awaited."""
 
     def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet) -> None:
         self._places = places
@@ -36,12 +36,12 @@ class Agent:
         self._process = VdevRun(places)
 
     async def start(self) -> None:
-        """Start it, and return when the kubelet has everything that it serves. Raises VdevError with its log."""
+        """Start it, and wait until the node shows its devices. Raises VdevError with its log."""
         await self._process.start()
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 while not await self._serves():
-                    self._process.check()
+                    await self._process.check()
                     await self._kubelet.journal.next_change(at_most=_POLL_SECONDS)
         except ScenarioError as ended:
             words = self.errors() or self.log()[-_TAIL:]
@@ -51,11 +51,11 @@ class Agent:
             raise VdevError(f"{self.errors()}\n{text}".lstrip()) from None
 
     async def stop(self) -> None:
-        """End it with SIGTERM. Raises VdevError if it does not end well."""
+        """Stop it with SIGTERM. Raises VdevError if it ends with an error."""
         await self._process.stop()
 
     async def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Kill it with SIGKILL."""
         await self._process.kill()
 
     async def restart(self) -> None:
@@ -63,11 +63,11 @@ class Agent:
         await self.start()
 
     async def edit(self, configuration: Configuration) -> None:
-        """Replace its configuration, which it notices by itself; `kubelet.wait_until` waits for what it changes."""
+        """Replace its configuration file. `kubelet.wait_until` waits for the effect."""
         await asyncio.to_thread(_write, self._places.configuration, configuration)
 
     async def status(self) -> dict[str, Any]:
-        """What `vdev status --output json` prints."""
+        """The output of `vdev status --output json`."""
         answer: dict[str, Any] = await command_socket.ask(self._places.run_dir, {"do": "status"})
         return answer
 
@@ -77,7 +77,7 @@ class Agent:
         return ""
 
     def errors(self) -> str:
-        """The errors in its log, and lines that are no log: why it does not start is printed."""
+        """The errors in its log, and lines that are not log entries, such as an error at its start."""
         found = []
         for line in self.log().splitlines():
             try:
@@ -101,7 +101,7 @@ class Agent:
 
 
 class BlockingAgent:
-    """An `Agent`: in a plain test its methods block, and where an event loop runs they are awaited."""
+    """An `Agent` whose methods block in a plain test, and are awaited if an event loop runs."""
 
     def __init__(self, thread: LoopThread, agent: Agent, run_dir: Path, cdi_dir: Path) -> None:
         self._thread = thread
@@ -112,8 +112,8 @@ class BlockingAgent:
     @classmethod
     @contextlib.contextmanager
     def running(cls, thread: LoopThread, kubelet: BlockingKubelet, configuration: Configuration) -> Iterator[Self]:
-        """One that runs while the context lasts. Raises VdevError if it does not start, or does not end well."""
-        directory = Path(tempfile.mkdtemp(prefix="vdev-"))  # short enough for sockets, wherever the test's is
+        """Run an agent in a context. Raises VdevError if it does not start, or if it ends with an error."""
+        directory = Path(tempfile.mkdtemp(prefix="vdev-"))  # short enough for sockets, unlike the test's directory
         places = PluginPlaces(
             configuration=directory / "vdev.yaml",
             kubelet_dir=kubelet.root,
@@ -135,12 +135,12 @@ class BlockingAgent:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    start = done(Agent.start)
-    stop = done(Agent.stop)
-    kill = done(Agent.kill)
-    restart = done(Agent.restart)
-    edit = done(Agent.edit)
-    status = done(Agent.status)
+    start = in_thread(Agent.start)
+    stop = in_thread(Agent.stop)
+    kill = in_thread(Agent.kill)
+    restart = in_thread(Agent.restart)
+    edit = in_thread(Agent.edit)
+    status = in_thread(Agent.status)
 
     def log(self) -> str:
         return self._inner.log()
@@ -153,7 +153,7 @@ class BlockingAgent:
 
 
 def _write(path: Path, configuration: Configuration) -> None:
-    """Put a configuration in place by a rename, as editors do. Blocks."""
+    """Replace a configuration by a rename, as editors do. Blocks."""
     match configuration:
         case Path():
             text = configuration.read_text()

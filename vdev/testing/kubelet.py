@@ -1,4 +1,4 @@
-"""The fixture `kubelet`: an embedded kubelet in a thread, for plain tests and for async ones."""
+"""The fixture `kubelet`: an embedded kubelet in a thread, for plain and async tests."""
 
 import contextlib
 import functools
@@ -6,35 +6,35 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from ..sim import Kubelet, LeapClock
-from .loop_thread import LoopThread, done
+from .loop_thread import LoopThread, in_thread
 
 __tracebackhide__ = True
-_HISTORY = 30  # things that happened that are shown with a test that failed
+_HISTORY = 30  # entries of the journal that are shown with a failed test
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _asked(method: Callable[Concatenate[Kubelet, _P], _T]) -> Callable[Concatenate["BlockingKubelet", _P], _T]:
-    """A method of a Kubelet that only looks, called in its thread."""
+def _getter(method: Callable[Concatenate[Kubelet, _P], _T]) -> Callable[Concatenate["BlockingKubelet", _P], _T]:
+    """A synchronous method of a Kubelet, called in its thread."""
 
     @functools.wraps(method)
-    def ask(self: "BlockingKubelet", /, *args: _P.args, **named: _P.kwargs) -> _T:
+    def get(self: "BlockingKubelet", /, *args: _P.args, **named: _P.kwargs) -> _T:
         return self._thread.ask(lambda: method(self._inner, *args, **named))
 
-    return ask
+    return get
 
 
-def _shown(shown: Callable[[Kubelet], _T]) -> _T:
+def _property(inner: Callable[[Kubelet], _T]) -> _T:
     """A property of a Kubelet, read in its thread."""
-    read = cast("property", shown).__get__
-    return cast("_T", property(lambda self: self._thread.ask(lambda: read(self._inner)), doc=shown.__doc__))
+    read = cast("property", inner).__get__
+    return cast("_T", property(lambda self: self._thread.ask(lambda: read(self._inner)), doc=inner.__doc__))
 
 
 class BlockingKubelet:
-    """A `vdev.sim.Kubelet`, whose documentation says what each method does.
+    """A `vdev.sim.Kubelet` in a thread, with the same methods.
 
-    In a plain test methods block until they are done; where an event loop runs they return what is to be awaited, as
-    those of a Kubelet do. What only looks (`node`, `pods`, `findings` …) answers at once in both.
+    In a plain test, methods that take time block. If an event loop runs, they are awaited, as those of a Kubelet.
+    Others, such as `node`, `pods` and `findings`, return at once.
     """
 
     def __init__(self, thread: LoopThread, kubelet: Kubelet, clock: LeapClock) -> None:
@@ -47,7 +47,7 @@ class BlockingKubelet:
     @classmethod
     @contextlib.contextmanager
     def running(cls, thread: LoopThread, **options: Any) -> Iterator[Self]:
-        """One that runs while the context lasts. `options` are those of a Kubelet, but for `clock`."""
+        """Run a kubelet in a context. `options` are those of `Kubelet`, except for `clock`."""
         clock = LeapClock()
 
         async def make() -> Kubelet:
@@ -59,46 +59,46 @@ class BlockingKubelet:
         finally:
             thread.wait(kubelet.__aexit__(None, None, None))
 
-    root = _shown(Kubelet.root)
-    device_plugin_dir = _shown(Kubelet.device_plugin_dir)
-    socket = _shown(Kubelet.socket)
-    pod_resources_socket = _shown(Kubelet.pod_resources_socket)
-    alive = _shown(Kubelet.alive)
-    ready = _shown(Kubelet.ready)
-    findings = _shown(Kubelet.findings)
-    errors = _shown(Kubelet.errors)
-    events = _shown(Kubelet.events)
-    metrics = _shown(Kubelet.metrics)
+    root = _property(Kubelet.root)
+    device_plugin_dir = _property(Kubelet.device_plugin_dir)
+    socket = _property(Kubelet.socket)
+    pod_resources_socket = _property(Kubelet.pod_resources_socket)
+    alive = _property(Kubelet.alive)
+    ready = _property(Kubelet.ready)
+    findings = _property(Kubelet.findings)
+    errors = _property(Kubelet.errors)
+    events = _property(Kubelet.events)
+    metrics = _property(Kubelet.metrics)
 
-    node = _asked(Kubelet.node)
-    devices = _asked(Kubelet.devices)
-    drivers = _asked(Kubelet.drivers)
-    listed = _asked(Kubelet.listed)
-    pod = _asked(Kubelet.pod)
-    pods = _asked(Kubelet.pods)
+    node = _getter(Kubelet.node)
+    devices = _getter(Kubelet.devices)
+    drivers = _getter(Kubelet.drivers)
+    listed = _getter(Kubelet.listed)
+    pod = _getter(Kubelet.pod)
+    pods = _getter(Kubelet.pods)
 
-    wait_until = done(Kubelet.wait_until)
-    start = done(Kubelet.start)
-    stop = done(Kubelet.stop)
-    crash = done(Kubelet.crash)
-    restart = done(Kubelet.restart)
-    reboot = done(Kubelet.reboot)
-    power_off = done(Kubelet.power_off)
-    readmit = done(Kubelet.readmit)
-    run_pod = done(Kubelet.run_pod)
-    delete_pod = done(Kubelet.delete_pod)
-    finish_pod = done(Kubelet.finish_pod)
-    kill_container = done(Kubelet.kill_container)
-    restart_container = done(Kubelet.restart_container)
+    wait_until = in_thread(Kubelet.wait_until)
+    start = in_thread(Kubelet.start)
+    stop = in_thread(Kubelet.stop)
+    crash = in_thread(Kubelet.crash)
+    restart = in_thread(Kubelet.restart)
+    reboot = in_thread(Kubelet.reboot)
+    power_off = in_thread(Kubelet.power_off)
+    readmit = in_thread(Kubelet.readmit)
+    run_pod = in_thread(Kubelet.run_pod)
+    delete_pod = in_thread(Kubelet.delete_pod)
+    finish_pod = in_thread(Kubelet.finish_pod)
+    kill_container = in_thread(Kubelet.kill_container)
+    restart_container = in_thread(Kubelet.restart_container)
 
     def advance(self, seconds: float) -> None:
-        """Put the kubelet's clock forward."""
+        """Advance the kubelet's clock."""
         self._thread.ask(lambda: self._clock.advance(seconds))
 
     def create_object(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Create an object of DRA: a claim, a class, a template, a slice."""
+        """Create a claim, class, template or slice."""
         return self._thread.do(self._inner.objects.create(document["kind"], document))
 
     def last_words(self) -> str:
-        """The last things that happened, as text."""
+        """The last entries of the journal, as text."""
         return self._thread.ask(lambda: "\n".join(self.journal.history(_HISTORY)))

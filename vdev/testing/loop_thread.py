@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: what runs there goes on while a test blocks, or has a loop of its own."""
+"""An event loop in a separate thread, which runs while a test blocks or runs its own loop."""
 
 import asyncio
 import concurrent.futures
@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from ..errors import VdevError
 
-__tracebackhide__ = True  # pytest shows the line of the test, not how its call reached the thread
+__tracebackhide__ = True  # pytest shows the line of the test, not the lines of this module
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -33,21 +33,21 @@ class LoopThread:
         self._thread.join()
 
     def do(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of the work, which runs in the thread. Where an event loop runs, something to await for it."""
+        """Run a coroutine in the thread, and block until it is done. If an event loop runs, return an awaitable."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("a condition only looks: it cannot call what takes time")
+            raise RuntimeError("a condition of wait_until cannot call methods that take time")
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return cast("_T", asyncio.wrap_future(future)) if _a_loop_runs() else _result(future)
+        return cast("_T", asyncio.wrap_future(future)) if _loop_runs() else _result(future)
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of the work, which runs in the thread; blocks wherever it is called."""
+        """Run a coroutine in the thread, and block until it is done, even if an event loop runs."""
         assert self._loop is not None
         return _result(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def ask(self, look: Callable[[], _T]) -> _T:
-        """The result of a function that does not wait for anything, called in the thread as long as there is one."""
+        """Call a function that does not block in the thread, or here if the thread has ended."""
         if threading.current_thread() is self._thread or not self._thread.is_alive():
             return look()
 
@@ -63,8 +63,8 @@ class LoopThread:
             self._loop.run_forever()
 
 
-def done(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[Any, _P], _T]:
-    """A method that takes time, of what somebody has in such a thread: done there, by `LoopThread.do`."""
+def in_thread(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[Any, _P], _T]:
+    """An async method of `self._inner`, run by `LoopThread.do`."""
 
     @functools.wraps(method)
     def do(self: Any, /, *args: _P.args, **named: _P.kwargs) -> _T:
@@ -73,7 +73,7 @@ def done(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Cal
     return do
 
 
-def _a_loop_runs() -> bool:
+def _loop_runs() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -84,11 +84,11 @@ def _a_loop_runs() -> bool:
 def _result(future: concurrent.futures.Future[_T]) -> _T:
     try:
         error = future.exception()
-    except BaseException:  # Ctrl-C too: what nobody waits for any more shall not go on
+    except BaseException:  # such as Ctrl-C
         future.cancel()
         raise
     if isinstance(error, (VdevError, TimeoutError)):
-        raise error.with_traceback(None) from None  # its text says all; where vdev raised it is of no use in a test
+        raise error.with_traceback(None) from None  # a test needs its text, not a traceback inside of vdev
     if error is not None:
         raise error
     return future.result()

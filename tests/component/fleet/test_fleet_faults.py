@@ -106,7 +106,7 @@ async def test_the_server_fails_for_some_nodes(start, api_server, until):
     fleet = await start(GPUS.replace("RULE", f"{away}, {sick}"), clock=clock)
     await until(lambda: all_there(api_server) and fleet.is_settled)
     clock.advance(305)
-    await until(lambda: "away" in str(fleet.members["h1"].engine.afflictions) or active(fleet, "h1", "away"))
+    await until(lambda: "away" in str(fleet.members["h1"].engine.active_faults) or active(fleet, "h1", "away"))
     clock.advance(10)
     await until(lambda: all(["2", "1"] == capacity(api_server, each) for each in ("h2", "p1", "p2")))
     await until(lambda: "injected by the fault rule 'away'" in str(FleetView(fleet).status()["behind"]))

@@ -20,7 +20,7 @@ class Allocator:
 
     Args:
         table: the device manager's state
-        dice: makes the choices that are random in the real kubelet
+        rng: for the choices that are random in the real kubelet
         journal: gets findings
         client: the connection to the plugin of a resource
         save: writes the checkpoint
@@ -31,7 +31,7 @@ class Allocator:
         self,
         table: DeviceTable,
         *,
-        dice: random.Random,
+        rng: random.Random,
         journal: Journal,
         client: Callable[[str], PluginClient | None],
         save: Callable[[], None],
@@ -39,7 +39,7 @@ class Allocator:
     ) -> None:
         self._active = active
         self._table = table
-        self._dice = dice
+        self._rng = rng
         self._journal = journal
         self._client = client
         self._save = save
@@ -68,10 +68,10 @@ class Allocator:
         """Allocate the devices of a container; returns the number of Allocate calls.
 
         `running`: the container was running when the kubelet started. Raises AdmissionError, PluginError,
-        DeviceVanishedError.
+        KubeletPanic.
         """
         self._pending = pod.uid
-        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
+        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
         calls = await self.allocate(pod, container, affinity=affinity, running=running)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
             pool = self._reusable[pod.uid].setdefault(resource, set())
@@ -92,7 +92,7 @@ class Allocator:
         """Allocate the devices of a container that was admitted before, but has none in the table."""
         calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
-        self._dice.shuffle(wanted)
+        self._rng.shuffle(wanted)
         if wanted:
             self.free()
         for resource in wanted:
@@ -112,7 +112,7 @@ class Allocator:
             self._table,
             request,
             reusable=reusable,
-            dice=self._dice,
+            rng=self._rng,
             prefer=lambda available, taken: self._prefer(request, available, taken),
         )
         if not ids:
@@ -135,7 +135,7 @@ class Allocator:
         return 1
 
     async def _call_allocate(self, resource: str, ids: set[str]) -> api.AllocateResponse:
-        order = self._dice.sample(sorted(ids), len(ids))
+        order = self._rng.sample(sorted(ids), len(ids))
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=order)])
         try:
             return await self._endpoint(resource).allocate(request)
@@ -148,8 +148,8 @@ class Allocator:
         if endpoint is None or endpoint.options is None or not endpoint.options.get_preferred_allocation_available:
             return set()
         wanted = api.ContainerPreferredAllocationRequest(
-            available_deviceIDs=self._dice.sample(sorted(available), len(available)),
-            must_include_deviceIDs=self._dice.sample(sorted(taken), len(taken)),
+            available_deviceIDs=self._rng.sample(sorted(available), len(available)),
+            must_include_deviceIDs=self._rng.sample(sorted(taken), len(taken)),
             allocation_size=request.count,
         )
         try:
@@ -174,7 +174,7 @@ class Allocator:
                 f"no devices found allocated in local cache for pod {pod.uid}, "
                 f"container {container.name}, resource {resource}"
             )
-        order = self._dice.sample(sorted(ids), len(ids))
+        order = self._rng.sample(sorted(ids), len(ids))
         try:
             await self._endpoint(resource).pre_start(api.PreStartContainerRequest(devices_ids=order))
         except (PluginError, AdmissionError) as error:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import SocketError
+from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
@@ -20,7 +22,7 @@ FILE_NAME = "kubelet_internal_checkpoint"
 _SEED = b"vdev.sim"  # of the checksum
 
 
-def take(table: DeviceTable) -> str:
+def dump(table: DeviceTable) -> str:
     """The text of the file for a table."""
     entries = [
         {
@@ -36,7 +38,7 @@ def take(table: DeviceTable) -> str:
     ]
     registered = {resource: sorted(ids) for resource, ids in sorted(table.healthy.items())}
     data = {"PodDeviceEntries": entries or None, "RegisteredDevices": registered}  # Go writes an empty slice as null
-    return _dump({"Data": data, "Checksum": _checksum(data)})
+    return _json({"Data": data, "Checksum": _checksum(data)})
 
 
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
@@ -53,51 +55,32 @@ def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     table.recount()
 
 
-def parse(text: str) -> Mapping[str, Any]:
-    """The data of an embedded kubelet's checkpoint. Raises ValueError for any other text."""
-    document = parse_json(text)
-    if not _is_checkpoint(document):
-        raise ValueError("not a kubelet's checkpoint")
-    if document["Checksum"] != _checksum(document["Data"]):
-        raise ValueError("the checksum does not match")
-    data: Mapping[str, Any] = document["Data"]
-    return data
-
-
 def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks."""
+    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks.
+
+    Raises SocketError for the checkpoint of a real kubelet.
+    """
     try:
-        return parse((directory / FILE_NAME).read_text()), ""
+        document = parse_json((directory / FILE_NAME).read_text())
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError) as error:
         return None, str(error)
+    if not isinstance(document, dict) or not {"Data", "Checksum"} <= document.keys():
+        return None, "not a kubelet's checkpoint"
+    if document["Checksum"] != _checksum(document["Data"]):
+        raise SocketError(f"{directory}: belongs to a real kubelet; use another directory")
+    return document["Data"], ""
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint by a rename. Blocks briefly."""
-    temporary = directory / f".{FILE_NAME}"
-    temporary.touch(mode=0o600)  # as the real one
-    temporary.write_text(text)
-    temporary.replace(directory / FILE_NAME)
-
-
-def belongs_to_real_kubelet(directory: Path) -> bool:
-    """Whether the directory holds the checkpoint of a real kubelet. Blocks."""
-    try:
-        document = parse_json((directory / FILE_NAME).read_text())
-    except (OSError, ValueError):
-        return False
-    return _is_checkpoint(document) and bool(document["Checksum"] != _checksum(document["Data"]))
-
-
-def _is_checkpoint(document: Any) -> bool:
-    return isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()
+    """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
+    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
 
 
 def _checksum(data: Any) -> int:
-    return zlib.crc32(_dump(data).encode(), zlib.crc32(_SEED))
+    return zlib.crc32(_json(data).encode(), zlib.crc32(_SEED))
 
 
-def _dump(document: Any) -> str:
+def _json(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"))

@@ -29,7 +29,7 @@ class ContainerRequest:
 
 
 async def select(
-    table: DeviceTable, request: ContainerRequest, *, reusable: Iterable[str], dice: random.Random, prefer: Prefer
+    table: DeviceTable, request: ContainerRequest, *, reusable: Iterable[str], rng: random.Random, prefer: Prefer
 ) -> set[str]:
     """Choose devices and mark them as allocated; returns none if the container needs none. Raises AdmissionError.
 
@@ -41,11 +41,11 @@ async def select(
 
     def take(ids: Collection[str]) -> bool:
         """Take random ids until there are enough; returns whether there are."""
-        for id_ in dice.sample(sorted(ids), len(ids)):
+        for id_ in rng.sample(sorted(ids), len(ids)):
             if len(taken) == needed:
                 break
             if id_ not in taken:
-                table.take(resource, id_)
+                table.mark_allocated(resource, id_)
                 taken.add(id_)
         return len(taken) == needed
 

@@ -7,6 +7,7 @@ plugin's instance.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ...errors import VdevError
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device
 
@@ -37,8 +38,8 @@ class Held:
         return frozenset(id_ for _, ids in self.by_numa for id_ in ids)
 
 
-class DeviceVanishedError(Exception):
-    """A device was dropped from its list during its Allocate. The real kubelet dereferences nil and panics."""
+class KubeletPanic(VdevError):
+    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one stays down until `start()`."""
 
 
 @dataclass(slots=True)
@@ -141,18 +142,21 @@ class DeviceTable:
         held = self.holders.get(pod, {}).get(container, {}).get(resource)
         return None if held is None else held.ids
 
-    def take(self, resource: str, id_: str) -> None:
+    def mark_allocated(self, resource: str, id_: str) -> None:
         """Mark a device as allocated, before the plugin is called."""
         self.allocated.setdefault(resource, set()).add(id_)
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:
-        """Record that a container holds devices. Raises DeviceVanishedError if one is no longer in the list."""
+        """Record that a container holds devices. Raises KubeletPanic if one is no longer in the list."""
         by_numa: dict[int, list[str]] = {}
         listed = self.devices.get(resource, {})
         for id_ in sorted(ids):
             device = listed.get(id_)
             if device is None:
-                raise DeviceVanishedError(f"device {id_} was dropped from its list while its Allocate was in flight")
+                raise KubeletPanic(
+                    f"device {id_} was dropped from its list while its Allocate was in flight: "
+                    "the kubelet panics with 'invalid memory address or nil pointer dereference'"
+                )
             for node in device.numa or (NO_NUMA,):
                 by_numa.setdefault(node, []).append(id_)
         held = Held(tuple((node, tuple(members)) for node, members in sorted(by_numa.items())), response)

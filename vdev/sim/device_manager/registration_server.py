@@ -111,7 +111,7 @@ class Registry(api_grpc.RegistrationServicer):
             self._life.timings.slow, self._note_waiting, resource, request.endpoint
         )
         try:
-            options = await self.take(resource, socket, endpoint=request.endpoint)
+            options = await self.connect(resource, socket, endpoint=request.endpoint)
         finally:
             timer.cancel()
         self._journal.find(lint.options(request, options))
@@ -124,12 +124,12 @@ class Registry(api_grpc.RegistrationServicer):
         """The number of open ListAndWatch streams of a resource."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
-    async def take(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
+    async def connect(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
         """Connect to a plugin and follow its list. Raises RegistrationError.
 
         `endpoint` is the name that the plugin gave its socket.
         """
-        client, options = await self._connect(resource, socket)
+        client, options = await self._dial(resource, socket)
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
@@ -150,15 +150,16 @@ class Registry(api_grpc.RegistrationServicer):
         )
         return options
 
-    async def drop(self, resource: str, socket: str, why: str) -> None:
+    async def disconnect(self, resource: str, socket: str, why: str) -> None:
         """Close the connection that `_forget` finds for a plugin."""
         victim = self._forget(resource, socket)
         if victim is not None:
-            await self._disconnect(victim, why)
+            await self._close(victim, why)
 
-    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
+    async def _dial(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
+        # 1.36 replaces an old client without closing it, so its stream goes on.
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
         self._clients[resource] = [*others, client]
         step = "failed to dial device plugin"
@@ -181,9 +182,9 @@ class Registry(api_grpc.RegistrationServicer):
         victim = self._forget(resource, client.socket)
         # If a failed registration has removed the entry, the devices stay healthy forever, as in the kubelet.
         if victim is not None:
-            await self._disconnect(victim, error)
+            await self._close(victim, error)
 
-    async def _disconnect(self, victim: PluginClient, why: str) -> None:
+    async def _close(self, victim: PluginClient, why: str) -> None:
         """Close a connection and mark its devices as unhealthy."""
         await victim.close()
         self._opened.remove(victim)

@@ -38,7 +38,7 @@ class WatchedPlugins:
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
         """Connect to a plugin. Its endpoint is a full path. Raises RegistrationError."""
-        await self._registry.take(name, _path(endpoint), endpoint=endpoint)
+        await self._registry.connect(name, _path(endpoint), endpoint=endpoint)
         self._registered.add((name, endpoint))
         self._without_stream.discard((name, endpoint))
         self._journal.metrics.watched[name] += 1
@@ -46,7 +46,7 @@ class WatchedPlugins:
     async def deregister(self, name: str, endpoint: str) -> None:
         """Disconnect a plugin without a registration socket."""
         self._registered.discard((name, endpoint))
-        await self._registry.drop(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
+        await self._registry.disconnect(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
 
     def _find_not_renewed(self) -> None:
         """Report plugins whose stream ended before the last look. They must create their registration socket again."""

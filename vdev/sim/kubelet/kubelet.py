@@ -5,19 +5,17 @@ It keeps the pods, the node status and the journal, which outlive a kubelet proc
 """
 
 import asyncio
-import contextlib
-import functools
 import random
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
-from ...errors import UsageError, VdevError
-from ..api.server_objects import ServerObjects
-from ..device_manager.device_table import DeviceTable, DeviceVanishedError
+from ...errors import UsageError
+from ..api.api_objects import ApiObjects
+from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
 from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
@@ -35,13 +33,10 @@ from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 
+_P = ParamSpec("_P")
 _POLL_SECONDS = 0.01
 _MAY_FIT = ("pod", "podDeleted", "node")  # events after which a waiting pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
-
-
-class KubeletPanic(VdevError):
-    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one stays down until `start()`."""
 
 
 class Kubelet:
@@ -78,7 +73,7 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
-        objects: ServerObjects | None = None,
+        objects: ApiObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
     ) -> None:
@@ -89,8 +84,8 @@ class Kubelet:
         self._root = None if root is None else Path(root).absolute()
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
-        self._dice = random.Random(seed)
-        self.objects = objects or ServerObjects()
+        self._rng = random.Random(seed)
+        self.objects = objects or ApiObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),
@@ -100,13 +95,13 @@ class Kubelet:
             dra,
         )
         self._status_on_change = status_on_change
-        self._store = PodStore()
+        self._store = PodStore(self.journal)
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
         self._stop_listening: Callable[[], None] = lambda: None
-        self._sources: asyncio.Task[KubeletPanic | None] | None = None
+        self._sources: asyncio.Task[None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
         self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
         self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _MAY_FIT else None)
@@ -117,15 +112,15 @@ class Kubelet:
         try:
             await self.start()
         except BaseException:
-            await self._tidy()
+            await self._remove_root()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-        await self._tidy()
+        await self._remove_root()
 
-    async def _tidy(self) -> None:
+    async def _remove_root(self) -> None:
         if self._temporary and self._root is not None:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
@@ -149,7 +144,7 @@ class Kubelet:
             settings=self._settings,
             life=Life(self._clock, self._timings, self.journal),
             pods=self._store,
-            dice=self._dice,
+            rng=self._rng,
             changed=self._devices_changed,
         )
         self._store.forget()
@@ -167,7 +162,7 @@ class Kubelet:
         process.life.every(self._timings.tick, self._tick)
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduling.wake)
-        process.life.spawn(self._schedule(process), "the scheduler")
+        process.life.spawn(self._scheduling.run(self._admit_soon), "the scheduler")
         self._scheduling.wake()
         if readmit:
             self._sources = process.life.spawn(self._learn_of_pods(process), "the kubelet's sources")
@@ -182,7 +177,7 @@ class Kubelet:
         """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(functools.partial(workers.add, record))
+            await self._work(workers.add, record)
         process.sources_ready = True
         for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
             await workers.end(record)
@@ -278,12 +273,11 @@ class Kubelet:
             record.terminating = True
             for container in record.containers:
                 container.running = False
-            record.note_status(self.journal)
+            self._store.note(record)
             if self._workers is not None and self.ready:
                 await self._workers.end(record)
             return
-        del self._store.records[record.spec.key]
-        record.note_deleted(self.journal)
+        self._store.remove(record)
         if claims and self._workers is not None:
             await self._workers.end_deleted(record)
         elif claims:
@@ -301,7 +295,7 @@ class Kubelet:
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
-        """Kill a container. It stays down until `restart_container` or the next start of the kubelet."""
+        """Kill a container. It stays down until `restart_container` or the kubelet's next work on the pod."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
         self._update(record)
@@ -314,7 +308,7 @@ class Kubelet:
         record = self._store.record(pod, namespace)
         await self._pods_known()
         _, workers = self._up()
-        await self._work(functools.partial(workers.restart, record, record.container(container)))
+        await self._work(workers.restart, record, record.container(container))
         return record.status()
 
     @property
@@ -363,8 +357,7 @@ class Kubelet:
 
     def drivers(self) -> dict[str, list[DriverStatus]]:
         """The registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
-        registry = None if self._process is None else self._process.dra.drivers
-        return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
+        return {} if self._process is None else self._process.dra.drivers.status()
 
     def listed(self) -> dict[str, dict[str, str]]:
         """The health of each device in the lists of connected plugins, by resource and id."""
@@ -424,33 +417,25 @@ class Kubelet:
 
     async def _admit(self, record: PodRecord) -> None:
         if record.bound and self.ready and self._workers is not None:
-            await self._work(functools.partial(self._workers.add, record))
+            await self._work(self._workers.add, record)
 
-    async def _schedule(self, process: KubeletProcess) -> None:
-        """Bind waiting pods when something has changed. A pod never waits for the driver of another pod."""
-        async for record in self._scheduling.bound():
-            process.life.spawn(self._admit_bound(record), f"admit {record.spec.key}")
+    def _admit_soon(self, record: PodRecord) -> None:
+        """Admit a pod in a task, so the scheduler does not wait for its plugins and drivers."""
+        if self._process is not None:
+            self._process.life.spawn(self._admit(record), f"admit {record.spec.key}")
 
-    async def _admit_bound(self, record: PodRecord) -> None:
-        with contextlib.suppress(KubeletPanic):  # it is in the journal
-            await self._admit(record)
-
-    async def _learn_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
-        """Wait for the pod sources, then admit the pods. A panic is returned; an exception would fail the task."""
+    async def _learn_of_pods(self, process: KubeletProcess) -> None:
+        """Wait for the pod sources, then admit the pods."""
         if not process.fresh or self._store.records:
             await self._clock.sleep(self._timings.sources)
-        try:
-            await self.readmit()
-        except KubeletPanic as panic:
-            return panic
-        return None
+        await self.readmit()
 
     async def _pods_known(self) -> None:
         """Wait until the kubelet knows its pods or has ended. Returns at once after `start(readmit=False)`."""
         if (sources := self._sources) is not None:
             await asyncio.wait([sources])
-            if not sources.cancelled() and (panic := sources.result()):
-                raise panic
+            if not sources.cancelled():
+                sources.result()  # raises KubeletPanic
 
     async def _end(self, how: str) -> None:
         process, _ = self._up()
@@ -461,15 +446,18 @@ class Kubelet:
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _work(self, work: Callable[_P, Coroutine[Any, Any, None]], *args: _P.args, **named: _P.kwargs) -> None:
         """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
         process, _ = self._up()
-        task = process.life.spawn(_panic_of(work), "work on a pod")
-        await asyncio.wait([task])
-        if not task.cancelled() and (panic := task.result()):
+        task = process.life.spawn(work(*args, **named), "work on a pod")
+        await asyncio.wait([task])  # unlike `await task`, not cancelled by the end of the process
+        try:
+            if not task.cancelled():
+                task.result()
+        except KubeletPanic as panic:
             self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
             await self._end("panicked")
-            raise panic
+            raise
 
     def _devices_changed(self, uids: frozenset[str]) -> None:
         if self._workers is not None:
@@ -487,11 +475,3 @@ class Kubelet:
         if self._workers is not None:
             self._workers.update(record)
         self.journal.changed()
-
-
-async def _panic_of(work: Callable[[], Coroutine[Any, Any, None]]) -> KubeletPanic | None:
-    try:
-        await work()
-    except DeviceVanishedError as error:
-        return KubeletPanic(f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'")
-    return None

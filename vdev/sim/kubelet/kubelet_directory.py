@@ -97,12 +97,12 @@ def remove_sockets(directory: Path) -> None:
 
 
 def publish(private: Path, public: Path) -> None:
-    """Move the socket of a server from `private` to `public`, with a second link that keeps it."""
-    kept = private.with_name(f"{private.name}.public")
-    for each in (public, kept):
-        each.unlink(missing_ok=True)
-    kept.hardlink_to(private)
-    private.unlink()
+    """Make the socket of a server that listens at `private` appear at `public`.
+
+    A rename alone would not do: plugins may wait for the inotify event of a new file.
+    """
+    kept = private.replace(private.with_name(f"{private.name}.public"))
+    public.unlink(missing_ok=True)
     public.hardlink_to(kept)
 
 

@@ -6,13 +6,13 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 
-from ...errors import SocketError
+from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
@@ -41,24 +41,59 @@ class KubeletSettings:
     dra: DraSettings
 
 
-@dataclass(slots=True)
 class KubeletProcess:
-    """A running kubelet."""
+    """A running kubelet.
 
-    paths: KubeletPaths
-    settings: KubeletSettings
-    life: Life
-    pods: PodStore
-    dice: random.Random
-    changed: Callable[[frozenset[str]], None]
-    table: DeviceTable = field(default_factory=DeviceTable)
-    fresh: bool = True  # there was no checkpoint
-    sources_ready: bool = False  # it knows its pods and has admitted them
-    allocator: Allocator = field(init=False)
-    dra: DynamicResources = field(init=False)
-    _registry: Registry = field(init=False)
-    _watcher: PluginWatcher = field(init=False)
-    _servers: list[grpc.aio.Server] = field(default_factory=list)
+    Args:
+        paths: its directories and sockets
+        settings: the kubelet's settings
+        life: its clock, timings and tasks
+        pods: the pods of the node
+        rng: for the choices that are random in the real kubelet
+        changed: called after each change, with the UIDs of pods with a device whose health changed
+    """
+
+    def __init__(
+        self,
+        *,
+        paths: KubeletPaths,
+        settings: KubeletSettings,
+        life: Life,
+        pods: PodStore,
+        rng: random.Random,
+        changed: Callable[[frozenset[str]], None],
+    ) -> None:
+        self.paths = paths
+        self.settings = settings
+        self.life = life
+        self.pods = pods
+        self.rng = rng
+        self.fresh = True  # there was no checkpoint
+        self.sources_ready = False  # it knows its pods and has admitted them
+        self.table = DeviceTable()
+        self._servers: list[grpc.aio.Server] = []
+        directory = str(paths.device_plugins)
+        self._registry = Registry(
+            self.table,
+            life=life,
+            directory=directory,
+            compat=settings.compat,
+            held=self._held,
+            changed=changed,
+            save=self.save,
+        )
+        self.allocator = Allocator(
+            self.table,
+            rng=rng,
+            journal=life.journal,
+            client=self._registry.endpoint,
+            save=self.save,
+            active=self._active,
+        )
+        self.dra = DynamicResources(paths.root, settings.dra, life, changed=changed, active=self._active)
+        watched = WatchedPlugins(self._registry, directory, life)
+        handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
+        self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
 
     @property
     def alive(self) -> bool:
@@ -104,38 +139,9 @@ class KubeletProcess:
         if not self.alive:
             return
         try:
-            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
-        except OSError as error:  # the real kubelet only logs it
+            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.dump(self.table))
+        except HostError as error:  # the real kubelet only logs it
             self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
-
-    def __post_init__(self) -> None:
-        self._registry = Registry(
-            self.table,
-            life=self.life,
-            directory=str(self.paths.device_plugins),
-            compat=self.settings.compat,
-            held=self._held,
-            changed=self.changed,
-            save=self.save,
-        )
-        self.allocator = Allocator(
-            self.table,
-            dice=self.dice,
-            journal=self.life.journal,
-            client=self._registry.endpoint,
-            save=self.save,
-            active=self._active,
-        )
-        self.dra = DynamicResources(
-            self.paths.root,
-            self.settings.dra,
-            self.life,
-            changed=self.changed,
-            active=self._active,
-        )
-        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), self.life)
-        handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
-        self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, self.life)
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""
@@ -144,14 +150,13 @@ class KubeletProcess:
         for socket in sockets:
             kubelet_directory.check_path(socket)
             kubelet_directory.refuse_live(socket)
-        if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
-            raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
+        checkpoint = device_checkpoint.read(paths.device_plugins)
         for socket in sockets:
             private = paths.private(socket)
             kubelet_directory.make_directories(socket.parent, private.parent)
             private.unlink(missing_ok=True)  # it exists if an earlier start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        return device_checkpoint.read(paths.device_plugins)
+        return checkpoint
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
         private = self.paths.private(public)

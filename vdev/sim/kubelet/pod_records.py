@@ -30,7 +30,6 @@ class PodRecord:
     admitted: bool = False  # this kubelet process or an earlier one has admitted it
     sandbox: bool = False  # its claims were prepared since the node booted
     terminating: bool = False  # it was deleted, and its claims are not unprepared yet
-    deleted: bool = False
     noted: PodStatus | None = None  # the last status in the journal
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
@@ -45,19 +44,6 @@ class PodRecord:
         """The container of that name, or the first app container. Raises KeyError."""
         wanted = self.status().container(name).name
         return next(container for container in self.containers if container.name == wanted)
-
-    def note_status(self, journal: Journal) -> None:
-        """Record the pod's status if it has changed, and if the pod still exists."""
-        status = self.status()
-        if status != self.noted and not self.deleted:
-            self.noted = status
-            journal.note("pod", "pod", render_pod(status), **pod_json(status))
-
-    def note_deleted(self, journal: Journal) -> None:
-        """Record that the pod is deleted."""
-        self.deleted = True
-        name, namespace = self.spec.name, self.spec.namespace
-        journal.note("podDeleted", "pod", f"{self.spec.key} deleted", name=name, namespace=namespace)
 
     def status(self) -> PodStatus:
         """The pod's status, as a copy."""
@@ -80,6 +66,7 @@ class PodRecord:
 class PodStore:
     """All pods of the node, by `namespace/name`, in the order of their creation."""
 
+    journal: Journal
     records: dict[str, PodRecord] = field(default_factory=dict)
 
     def record(self, name: str, namespace: str) -> PodRecord:
@@ -103,6 +90,19 @@ class PodStore:
         record = PodRecord(spec, affinity, containers, bound=bound, waits_for_devices=waits_for_devices)
         self.records[spec.key] = record
         return record
+
+    def remove(self, pod: PodRecord) -> None:
+        """Remove a deleted pod."""
+        del self.records[pod.spec.key]
+        name, namespace = pod.spec.name, pod.spec.namespace
+        self.journal.note("podDeleted", "pod", f"{pod.spec.key} deleted", name=name, namespace=namespace)
+
+    def note(self, pod: PodRecord) -> None:
+        """Record a pod's status if it has changed. Work on a deleted pod may go on, but is not recorded."""
+        status = pod.status()
+        if status != pod.noted and self.exists(pod):
+            pod.noted = status
+            self.journal.note("pod", "pod", render_pod(status), **pod_json(status))
 
     def forget(self) -> None:
         """A kubelet process starts, which knows no pod."""
@@ -128,16 +128,16 @@ class PodStore:
 
     def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
-        pod = self.of_uid(uid)
+        pod = self.by_uid(uid)
         return [] if pod is None else pod.container_claims(container)
 
     def uses(self, uid: str, container: str) -> bool:
         """Whether a container uses its devices or will use them, so neither it nor its pod has ended."""
-        pod = self.of_uid(uid)
+        pod = self.by_uid(uid)
         if pod is None or pod.phase.terminal:
             return False
         return not any(each.done for each in pod.containers if each.name == container)
 
-    def of_uid(self, uid: str) -> PodRecord | None:
+    def by_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
         return next((record for record in self.records.values() if record.spec.uid == uid), None)

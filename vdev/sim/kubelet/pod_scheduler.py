@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
-from ..api.server_objects import ApiObjectError
+from ..api.api_objects import ApiObjectError
 from ..dra.allocator import UnschedulableError
 from ..dra.control_plane import Bound, Cluster
 from ..journal import Event, Journal
@@ -29,13 +29,13 @@ class PodScheduler:
         self._store = store
         self._journal = journal
         self._node = node
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # one pod at a time, so that two pods never get the same devices
         self._changed = asyncio.Event()
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
-    async def bound(self) -> AsyncIterator[PodRecord]:
-        """The pods that this binds, at every change of an object or of the node. It also checks the slices."""
+    async def run(self, bound: Callable[[PodRecord], None]) -> None:
+        """Bind waiting pods at every change of an object or of the node, and call `bound` with each. Check slices."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -44,7 +44,7 @@ class PodScheduler:
             for pod in self._store.waiting():
                 await self.bind(pod)
                 if pod.bound:
-                    yield pod
+                    bound(pod)
 
     async def look_again(self) -> None:
         """Report pools that are incomplete, and were so at the last call."""
@@ -95,7 +95,7 @@ class PodScheduler:
         if pod.message != why:
             self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
         pod.reason, pod.message = "Unschedulable", why
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     def _assign(self, pod: PodRecord, bound: Bound) -> None:
         if not self._store.waits(pod):

@@ -4,19 +4,17 @@ The records of pods are in `pod_records`. The device manager decides which devic
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..api.server_objects import ApiObjectError
+from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.control_plane import Cluster
-from ..dra.dynamic_resources import UnresolvedError
+from ..dra.dynamic_resources import ClaimsError, UnresolvedError
 from ..journal import Event
 from ..lint import Finding, Severity
 from ..objects import container_edits
@@ -46,9 +44,10 @@ class PodWorkers:
         self._journal = process.life.journal
         self._allocatable = allocatable
         self._admission = asyncio.Lock()  # one pod after the other
+        self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
 
     async def add(self, pod: PodRecord) -> None:
-        """Admit a pod and start its containers. Raises DeviceVanishedError if the real kubelet would panic."""
+        """Admit a pod and start its containers. Raises KubeletPanic."""
         async with self._admission:
             if pod.known or pod.phase.terminal or not self._store.exists(pod):
                 return
@@ -78,7 +77,7 @@ class PodWorkers:
         The claims are prepared before, once for the pod's sandbox, which outlives the kubelet process but not a reboot.
         """
         if not pod.sandbox and not await self._prepare(pod):
-            self._retry(lambda: self._again(pod), "prepare claims again")
+            self._retry(pod)
             self.update(pod)
             return
         pod.sandbox = True
@@ -90,21 +89,19 @@ class PodWorkers:
                 break
         self.update(pod)
 
-    def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        life = self._process.life
-        life.later(life.timings.retry, work, name)
+    def _retry(self, pod: PodRecord) -> None:
+        """Work on a pod again later: once, even if several of its containers have failed."""
+        if pod.spec.uid not in self._retries:
+            self._retries.add(pod.spec.uid)
+            life = self._process.life
+            life.later(life.timings.retry, lambda: self._again(pod), f"work on pod {pod.spec.key} again")
 
     async def _again(self, pod: PodRecord) -> None:
-        if not pod.terminating and not pod.phase.terminal and self._store.exists(pod):
+        self._retries.discard(pod.spec.uid)
+        if pod.terminating or pod.phase.terminal:
+            await self.end(pod)
+        elif self._store.exists(pod):
             await self.sync(pod)
-
-    async def _start_again(self, pod: PodRecord, container: ContainerStatus) -> None:
-        if not container.waiting or pod.terminating or pod.phase.terminal or not self._store.exists(pod):
-            return
-        if container.kind is Kind.APP:
-            await self.restart(pod, container)
-        else:
-            await self.sync(pod)  # later containers may wait for this one
 
     async def end(self, pod: PodRecord) -> None:
         """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
@@ -116,13 +113,12 @@ class PodWorkers:
         except (ClaimsError, ApiObjectError) as error:
             if pod.terminating:
                 pod.message = str(error)
-            pod.note_status(self._journal)
-            self._retry(lambda: self.end(pod), "unprepare claims again")
+            self._store.note(pod)
+            self._retry(pod)
             return
         pod.claims = None
         if pod.terminating and self._store.exists(pod):
-            del self._store.records[pod.spec.key]
-            pod.note_deleted(self._journal)
+            self._store.remove(pod)
 
     async def end_deleted(self, pod: PodRecord) -> None:
         """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
@@ -152,7 +148,7 @@ class PodWorkers:
             for container in pod.containers:
                 self._update_devices(pod, container)
                 self._update_claims(pod, container)
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
         table = self._process.table
@@ -185,7 +181,7 @@ class PodWorkers:
     def push(self, uids: Iterable[str]) -> None:
         """Update the status of these pods, because the health of a device has changed."""
         for uid in uids:
-            if (pod := self._store.of_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
+            if (pod := self._store.by_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
 
     async def _admit(self, pod: PodRecord) -> None:
@@ -229,7 +225,7 @@ class PodWorkers:
         for container in pod.containers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     async def _prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; returns False after a failure, with an event."""
@@ -239,7 +235,7 @@ class PodWorkers:
         if not (names := _claim_names(pod)):
             return True
         try:
-            await self._process.dra.prepare(PodClaims(pod.spec.name, pod.spec.namespace, pod.spec.uid, names))
+            await self._process.dra.prepare(pod.spec, names)
         except ClaimsError as error:
             return self._claims_refused(pod, str(error))
         for container in pod.containers:
@@ -265,7 +261,7 @@ class PodWorkers:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._retry(lambda: self._start_again(pod, container), "start container again")
+            self._retry(pod)
             return
         container.waiting = container.message = ""
         container.restarts += container.started
@@ -283,7 +279,7 @@ class PodWorkers:
             container.allocations += await process.allocator.allocate(pod.spec, spec)
             self._check_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
-        resources = process.dice.sample(sorted(held), len(held))
+        resources = process.rng.sample(sorted(held), len(held))
         edits = container_edits.merge(
             (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
         )
@@ -293,7 +289,7 @@ class PodWorkers:
         )
         claims = pod.container_claims(spec.name)
         resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
-        edits = container_edits.joined(replace(edits, cdi_devices=()), resolved)
+        edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
         await self._check_host(edits)
         return edits
 

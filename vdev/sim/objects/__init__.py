@@ -1,1 +1,1 @@
-"""Frozen values: pods, devices, and what containers get. The rest of `sim` builds on them."""
+"""Values and formats that the rest of `sim` uses: pods, devices, container edits, quantities, names, YAML."""

@@ -1,6 +1,6 @@
-"""Quantities: what they amount to, and how the API server gives them back, which writes each amount in one way.
+"""Quantities: their amounts, and their canonical form, in which the API server returns them.
 
-A thousand devices are `1k`, also when written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
+A thousand devices are `1k`, even if written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ...model.quantity import amount_of
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-_BINARY_FROM = 1024  # below it amounts are written as decimal ones
+_BINARY_FROM = 1024  # smaller amounts have a decimal form
 _LONGEST = 64  # characters
 _RESOURCES = tuple(
     f"spec.{kind}.*.resources.{amounts}.*"
@@ -41,10 +41,10 @@ _PLACES: Mapping[str, Sequence[Sequence[str]]] = {
 
 
 def canonical(quantity: Any) -> Any:
-    """The quantity as it is given back; what is none stays as it is.
+    """The canonical form of a quantity. Other values are returned unchanged.
 
-    The largest suffix that leaves the number whole, of the same kind as it was written with: `1024` stays, `1024Ki` is
-    `1Mi`, and half a byte of anything is written in thousandths.
+    It has the largest suffix with which the number is whole, of the kind that the quantity was written with: `1024`
+    stays, `1024Ki` is `1Mi`, and `0.5Ki` is `512`.
     """
     if (amount := _amount(quantity)) is None:
         return quantity
@@ -54,7 +54,7 @@ def canonical(quantity: Any) -> Any:
 
 
 def exact(quantity: Any) -> Decimal | None:
-    """The amount; None for what is no quantity."""
+    """The amount of a quantity; None for other values."""
     amount = _amount(quantity)
     return None if amount is None else Decimal(amount.numerator) / amount.denominator
 
@@ -73,7 +73,7 @@ def _binary(amount: int) -> str:
 
 
 def _decimal(amount: Fraction) -> str:
-    """Less than a billionth is rounded up."""
+    """The decimal form. Fractions of a billionth are rounded up."""
     if amount == 0:
         return "0"
     whole = (power for power in _DECIMAL if (amount / Fraction(10) ** power).denominator == 1)
@@ -82,7 +82,7 @@ def _decimal(amount: Fraction) -> str:
 
 
 def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object of this kind with its quantities as they are given back."""
+    """An object with its quantities in canonical form."""
     found: Any = document
     for path in _PLACES.get(kind, ()):
         found = _changed(found, path)
@@ -90,7 +90,7 @@ def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _changed(value: Any, path: Sequence[str]) -> Any:
-    """The value with the quantities at a path written anew, `*` for each item; nothing in the given one is changed."""
+    """A copy of the value with the quantities at a path in canonical form. `*` in the path means each item."""
     if not path:
         return canonical(value)
     step, *rest = path

@@ -1,7 +1,7 @@
-"""What plugins change in a container: the Allocate responses of its resources, merged as the kubelet does it.
+"""The edits of a container: the Allocate responses of its resources, merged as the kubelet does it.
 
-When two responses disagree, the kubelet takes the first, in random order, and only logs it; here every conflict is
-named. What a single response may contain is checked in `lint`.
+If two responses disagree, the kubelet takes the first one, in random order, and only logs it. Here, each conflict is
+listed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,16 +24,16 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device node of the host, made in the container. `permissions` is made of r, w and m."""
+    """A device node of the host in the container."""
 
     host_path: str
     container_path: str
-    permissions: str
+    permissions: str  # r, w and m
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Everything that the plugins change in one container. The pod's own environment would override `envs`."""
+    """Everything that plugins and CDI devices change in a container. The pod's own variables would override `envs`."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -43,8 +43,8 @@ class Edits:
     conflicts: tuple[str, ...] = ()
 
 
-def joined(first: Edits, second: Edits) -> Edits:
-    """Both; where they disagree about a variable, a path or an annotation, the second one's."""
+def overlaid(first: Edits, second: Edits) -> Edits:
+    """Both edits. If they disagree about a variable, a path or an annotation, the second one counts."""
     mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
     nodes = {each.container_path: each for each in (*first.devices, *second.devices)}
     return Edits(
@@ -58,7 +58,7 @@ def joined(first: Edits, second: Edits) -> Edits:
 
 
 def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edits:
-    """Merge in the given order, the first one wins: envs by name, nodes and mounts by container path, CDI by name."""
+    """Merge responses, by resource. The first one counts for a variable, container path, annotation or CDI name."""
     envs: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
     nodes: dict[str, DeviceNode] = {}

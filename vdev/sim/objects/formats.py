@@ -1,4 +1,4 @@
-"""What the API server says of names and labels that have another form than Kubernetes wants."""
+"""The API server's error messages for invalid names and labels. Each function yields none for a valid value."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,19 +11,19 @@ _CHARACTERS = "lower-case letters, digits and '-', with a letter or digit at bot
 
 
 def wrong(value: Any, why: str) -> str:
-    """The sentence about a value."""
+    """The message about an invalid value."""
     return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {why}"
 
 
 def one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong with a field of which there are few values: the field and the sentence."""
+    """The place and the message if a value is not one of the allowed ones."""
     if value not in allowed:
         supported = ", ".join(json.dumps(each) for each in allowed if each)
         yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
 
 
 def subdomain(text: Any) -> Iterator[str]:
-    """What is wrong with the name of most objects."""
+    """The form of most objects' names."""
     if not isinstance(text, str) or len(text) > _LONGEST_SUBDOMAIN or not DNS_NAME.fullmatch(text):
         rule = f"at most {_LONGEST_SUBDOMAIN} characters, labels of {_CHARACTERS}, and '.' between them"
         yield wrong(text, f"must be a lowercase RFC 1123 subdomain: {rule}")
@@ -34,17 +34,8 @@ def dns_label(text: Any) -> Iterator[str]:
         yield wrong(text, f"must be a lowercase RFC 1123 label: at most {_LONGEST_LABEL} {_CHARACTERS}")
 
 
-def driver(text: Any) -> Iterator[str]:
-    if not text:
-        yield "Required value"
-    elif isinstance(text, str) and len(text) > _LONGEST_LABEL:
-        yield f"Too long: may not be more than {_LONGEST_LABEL} bytes"
-    else:
-        yield from subdomain(text.lower() if isinstance(text, str) else text)
-
-
 def qualified_name(key: str) -> Iterator[str]:
-    """What is wrong with the key of a label, a taint or a condition: a name, which may stand behind a domain."""
+    """The form of keys of labels, taints and conditions: a name with an optional domain."""
     if problem := qualified_name_problem(key):
         yield wrong(key, problem)
 
@@ -55,6 +46,6 @@ def label_value(text: Any) -> Iterator[str]:
 
 
 def extended_resource(name: str) -> Iterator[str]:
-    """What is wrong with the name of an extended resource (`acme.dev/npu`)."""
+    """The form of an extended resource's name (`acme.dev/npu`)."""
     if problem := resource_name_problem(name):
         yield wrong(name, problem)

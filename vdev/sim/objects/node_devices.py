@@ -1,4 +1,4 @@
-"""What plugins report about devices, and what the node shows of resources. Frozen values."""
+"""Devices as plugins list them, and resources as the node status shows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What goes to the node status: counts per resource, and the resources dropped since the last time."""
+    """The number of devices by resource."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    removed: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()  # resources whose plugin's grace period is over

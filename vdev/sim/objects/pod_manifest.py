@@ -1,7 +1,4 @@
-"""Reads v1 Pod manifests, as far as devices are concerned, and refuses what the API server would refuse.
-
-Only rules about extended resources are checked. The values that come out are those of `pods`.
-"""
+"""Reads the resources and claims of v1 Pod manifests, and checks the API server's rules for extended resources."""
 
 import uuid
 from collections.abc import Mapping
@@ -16,7 +13,7 @@ _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
 
 
 class ManifestError(UsageError):
-    """The manifest is not a Pod, or one that the API server would reject."""
+    """The manifest is not a Pod, or the API server would reject it."""
 
 
 def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: Mapping[str, int]) -> dict[str, Any]:
@@ -36,7 +33,7 @@ def manifest(name: str, limits: Mapping[str, int] | None = None, **containers: M
 
 
 def parse(document: Any, *, serial: int = 0) -> PodSpec:
-    """Read a v1 Pod. `serial` tells apart pods of one name when the manifest brings no UID. Raises ManifestError."""
+    """Read a v1 Pod. Without a UID, it gets one from its name and `serial`. Raises ManifestError."""
     pod = _mapping(document, "the manifest")
     if pod.get("kind") != "Pod" or pod.get("apiVersion") != "v1":
         raise ManifestError(f"expected a v1 Pod, found {pod.get('apiVersion')!r} {pod.get('kind')!r}")
@@ -109,7 +106,7 @@ def _claims(documents: Any) -> tuple[PodClaim, ...]:
 
 
 def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
-    """A container's `resources.claims`: names of the pod's claims, and requests."""
+    """A container's `resources.claims`, as pairs of the claim's name in the pod and the request."""
     rows = [
         _mapping(each, f"{where}.resources.claims[{number}]")
         for number, each in enumerate(_list(documents, f"{where}.resources.claims"))

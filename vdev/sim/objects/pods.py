@@ -1,4 +1,4 @@
-"""Pods and their containers: what they ask for, and what the kubelet reports about them."""
+"""Pods and their containers: their requests and their status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from .container_edits import Edits
 
 
 class Kind(Enum):
-    """When a container runs, which decides how devices are reused."""
+    """When a container runs. It decides whether later containers get its devices."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -27,26 +27,26 @@ class Phase(Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod has ended; it then holds nothing and is never admitted again."""
+        """Whether the pod has ended. It then holds no devices and is never admitted again."""
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """One of the claims of a pod: its name in the pod, and a claim's or a template's name."""
+    """A claim of a pod. It has either a claim or a template."""
 
-    name: str
+    name: str  # in the pod
     claim: str = ""
     template: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerClaim:
-    """What a container uses of a claim: the name in the pod, the claim's, and one request (empty: all of them)."""
+    """A claim that a container uses."""
 
-    name: str
+    name: str  # in the pod; empty for the claim of extended resources
     claim: str
-    request: str = ""
+    request: str = ""  # empty for all requests of the claim
 
     @property
     def resource(self) -> str:
@@ -56,27 +56,25 @@ class ContainerClaim:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container and what it asks for: limits of extended resources as counts, the rest as requested, and by the
-    name in the pod the claims that it uses, with a request or without.
-    """
+    """A container and its requests."""
 
     name: str
     kind: Kind
-    limits: Mapping[str, int]
-    requests: Mapping[str, Decimal]
-    claims: tuple[tuple[str, str], ...] = ()
+    limits: Mapping[str, int]  # rounded up
+    requests: Mapping[str, Decimal]  # with the limit, if a resource has no request
+    claims: tuple[tuple[str, str], ...] = ()  # names of the pod's claims, and requests (empty for all)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """One pod. `containers` come in the order in which the kubelet admits them: init containers first."""
+    """A pod and its requests."""
 
     name: str
     namespace: str
     uid: str
-    containers: tuple[ContainerSpec, ...]
+    containers: tuple[ContainerSpec, ...]  # init containers first, as the kubelet admits them
     claims: tuple[PodClaim, ...] = ()
-    node: str = ""
+    node: str = ""  # spec.nodeName
 
     @property
     def key(self) -> str:
@@ -86,7 +84,7 @@ class PodSpec:
         return next(each for each in self.containers if each.name == name)
 
     def requested(self) -> dict[str, Decimal]:
-        """What the whole pod takes, itself too: the larger of its start-up peak and its running sum, per resource."""
+        """The pod's requests: per resource, the larger of the init containers' peak and the running containers' sum."""
         running: dict[str, Decimal] = {"pods": Decimal(1)}
         peak: dict[str, Decimal] = {}
         for container in self.containers:
@@ -103,32 +101,26 @@ class PodSpec:
 
 @dataclass(slots=True)
 class ContainerStatus:
-    """What one container has, and whether it runs. That of a `PodStatus` is a copy, which the kubelet does not change.
-
-    `waiting` is the reason why it does not run (`CreateContainerConfigError`), empty otherwise; `restarts` counts
-    restarts; `allocations` counts the Allocate calls that were made for it; `edits` is what it got at its last start;
-    `claims` are the prepared devices (`driver/pool/device`) of the claims that it uses, by the name in the pod; `done`
-    says that it is an init container that has finished, `started` that it was started once.
-    """
+    """The status of a container. A `PodStatus` has copies, which the kubelet does not change."""
 
     name: str
     kind: Kind
     running: bool = False
-    waiting: str = ""
-    message: str = ""
+    waiting: str = ""  # why it does not run, such as CreateContainerConfigError
+    message: str = ""  # details of `waiting`
     restarts: int = 0
-    allocations: int = 0
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    edits: Edits = field(default_factory=Edits)
-    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    allocations: int = 0  # the number of Allocate calls for it
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
+    edits: Edits = field(default_factory=Edits)  # of its last start
+    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by resource and device id
     health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    done: bool = False
-    started: bool = False
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # driver/pool/device, by the name in the pod
+    done: bool = False  # it is an init container that has finished
+    started: bool = False  # it was started at least once
 
     @property
     def allocated_resources_status(self) -> list[dict[str, Any]]:
-        """As `allocatedResourcesStatus` stands in the API; `health` holds the same by resource and device id."""
+        """The field `allocatedResourcesStatus` of the API."""
         return [
             {"name": name, "resources": [self._resource(name, id_, state) for id_, state in sorted(ids.items())]}
             for name, ids in sorted(self.health.items())
@@ -141,34 +133,30 @@ class ContainerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedClaim:
-    """The claim behind a pod's extended resources: `mappings` are container, resource and request."""
+    """The claim that serves a pod's extended resources."""
 
     name: str
-    mappings: tuple[tuple[str, str, str], ...]
+    mappings: tuple[tuple[str, str, str], ...]  # container, resource, request
 
     def uses(self, container: str) -> list[ContainerClaim]:
-        """What one container uses of it."""
+        """The requests that a container uses."""
         return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A pod as the API would show it, plus what each container got. `terminating`: deleted, but not gone yet.
-
-    `bound`: it has its node. `claims` are its ResourceClaims by the name in the pod. `admitted`: a kubelet took it on
-    at some time; until then the API shows no containers.
-    """
+    """The status of a pod as in the API, and the edits of its containers."""
 
     spec: PodSpec
     phase: Phase
     reason: str = ""
     message: str = ""
     containers: tuple[ContainerStatus, ...] = ()
-    terminating: bool = False
-    bound: bool = True
-    claims: Mapping[str, str] = field(default_factory=dict)
+    terminating: bool = False  # it was deleted, but still exists
+    bound: bool = True  # it has its node
+    claims: Mapping[str, str] = field(default_factory=dict)  # names of ResourceClaims, by the name in the pod
     extended: ExtendedClaim | None = None
-    admitted: bool = False
+    admitted: bool = False  # a kubelet has admitted it; before, the API shows no containers
 
     @property
     def name(self) -> str:
@@ -183,7 +171,7 @@ class PodStatus:
         return self.spec.uid
 
     def container(self, name: str | None = None) -> ContainerStatus:
-        """The container of that name, or the first app container. KeyError with the names there are."""
+        """The container of that name, or the first app container. Raises KeyError."""
         for status in self.containers:
             if status.name == name or (name is None and status.kind is Kind.APP):
                 return status

@@ -1,39 +1,36 @@
-"""YAML as Kubernetes reads it, by way of Go: a date is a text, and there are no numbers in base 60.
+"""YAML as Kubernetes' reader in Go has it: a date is a text, and there are no numbers in base 60.
 
-Whatever cannot be read is a `yaml.YAMLError`. PyYAML alone has others for values that only look like what they are
-not, such as `!!int x`.
+All errors are `yaml.YAMLError`, also those for values such as `!!int x`, for which PyYAML raises other exceptions.
 """
 
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
 _NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = {
-        first: [(tag, pattern) for tag, pattern in rules if tag not in (_INT, _FLOAT, _TIME)]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        """A number, or the text if PyYAML takes it for a number in base 60, such as `12:34`."""
+        if ":" in node.value:
+            return node.value
+        is_int = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+    def construct_date(self, node: yaml.ScalarNode) -> str:
+        return str(node.value)
 
 
-_Loader.add_implicit_resolver(
-    _INT, re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    _FLOAT,
-    re.compile(r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"),
-    list("-+0123456789."),
-)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_number)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
 
 
 def document(text: str | bytes) -> Any:
-    """The only document; None where there is none. Raises yaml.YAMLError."""
+    """The only document; None for an empty text. Raises yaml.YAMLError."""
     with _as_yaml_errors():
         return _Loader(text).get_single_data()
 
@@ -50,13 +47,13 @@ def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            assert node is not None  # as there is one
+            assert node is not None  # says check_node
             found.append((node.start_mark.line + 1, loader.construct_document(node)))
     return found
 
 
 def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
-    """The line of what cannot be read, 0 if it is not known, and what is wrong there."""
+    """The line of an error, 0 if it is not known, and its text."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return 0, str(error)
     return error.problem_mark.line + 1, ": ".join(filter(None, (error.context, error.problem)))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from ...errors import UsageError, reason_of
+from ..api.api_objects import ApiObjects
 from ..api.server import ApiServer
-from ..api.server_objects import ServerObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
@@ -23,10 +23,10 @@ from .driver import RESOURCE, Capability, ScenarioError
 from .embedded_driver import SimDriver
 from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
 
-PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
+PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _KUBECONFIG = "{kubeconfig}"
 _CDI_DIR = "{cdi_dir}"
-_PLACE = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _LOOKS, _LOOK_SECONDS = 3, 0.1
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
@@ -79,7 +79,7 @@ class CommandNode(SimDriver):
         if not self._has_api:
             return await super().__aenter__()
         api = await self._open.enter_async_context(ApiServer())
-        self._objects = ServerObjects(api.objects)
+        self._objects = ApiObjects(api.objects)
         await super().__aenter__()
         NodeObjects(self.kubelet, api.objects).register()
         await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
@@ -96,7 +96,7 @@ class CommandNode(SimDriver):
 
     async def hook(self, name: str) -> None:
         """Run the command of a hook. Raises ScenarioError if it fails."""
-        argv, seconds = filled(self._options.hooks[name], _words(self._places)), self._options.timeout
+        argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
         try:
             async with asyncio.timeout(seconds):
                 code, printed = await run_program(argv, environ=self._environ())
@@ -129,7 +129,7 @@ class CommandNode(SimDriver):
 
     async def check(self) -> None:
         """Raise ScenarioError if the plugin ended by itself, or if there is a finding that counts."""
-        await asyncio.to_thread(self._plugin.check)
+        await self._plugin.check()
         if found := await self.errors():
             raise ScenarioError("; ".join(found))
 
@@ -143,14 +143,14 @@ class CommandNode(SimDriver):
                 return failure
             await self.kubelet.journal.next_change(at_most=_LOOK_SECONDS)
             try:
-                await asyncio.to_thread(self._plugin.check)
+                await self._plugin.check()
             except ScenarioError as ended:
                 return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._log)}"
 
     def _command(self, places: PluginPlaces) -> CommandPlugin:
         return CommandPlugin(
-            filled(self._options.command, _words(places)),
+            split_command(self._options.command, _words(places)),
             log=self._log,
             environ=self._environ(),
             again=self._options.again,
@@ -167,7 +167,7 @@ def capabilities() -> frozenset[Capability]:
     return frozenset(Capability) - {Capability.HOST_NODES, Capability.REASONS}
 
 
-def filled(command: str, words: Mapping[str, str]) -> list[str]:
+def split_command(command: str, words: Mapping[str, str]) -> list[str]:
     """The arguments of a command, split as in a shell, without placeholders. Raises UsageError."""
     try:
         parts = shlex.split(command)
@@ -175,11 +175,11 @@ def filled(command: str, words: Mapping[str, str]) -> list[str]:
         raise UsageError(f"{command!r}: not a command: {str(error).lower()}") from error
     if not parts:
         raise UsageError("the command is empty; give a program, with its arguments")
-    for name in (name for part in parts for name in _PLACE.findall(part)):
+    for name in (name for part in parts for name in _PLACEHOLDER.findall(part)):
         if name not in words:
             allowed = ", ".join(f"{{{each}}}" for each in words)
             raise UsageError(f"{command!r}: unknown placeholder {{{name}}}; there are {allowed}")
-    return [_PLACE.sub(lambda found: words[found[1]], part) for part in parts]
+    return [_PLACEHOLDER.sub(lambda found: words[found[1]], part) for part in parts]
 
 
 def _words(places: PluginPlaces) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _words(places: PluginPlaces) -> dict[str, str]:
         *(places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration),
         _kubeconfig(places),
     )
-    return dict(zip(PLACES, map(str, paths), strict=True))
+    return dict(zip(PLACEHOLDERS, map(str, paths), strict=True))
 
 
 def _kubeconfig(places: PluginPlaces) -> Path:
@@ -196,7 +196,7 @@ def _kubeconfig(places: PluginPlaces) -> Path:
 
 
 def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:
-    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if a kubelet uses it."""
+    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if another kubelet uses it."""
     kubelet_directory.refuse_live(paths.registration_socket)
-    if not device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):  # else the kubelet refuses to start
-        (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
+    device_checkpoint.read(paths.device_plugins)  # raises if it is a real kubelet's
+    (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
-from ..api.server_objects import ServerObjects
+from ...hostfs import write_atomic
+from ..api.api_objects import ApiObjects
 from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
@@ -46,7 +47,7 @@ class SimDriver:
         plugin: Callable[[PluginPlaces], CommandPlugin] = VdevRun,
         *,
         node_name: str = "sim-node",
-        objects: ServerObjects | None = None,
+        objects: ApiObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
         kubelet_dir: Path | None = None,
@@ -54,7 +55,7 @@ class SimDriver:
         cdi: bool = True,
         **kubelet_options: Any,
     ) -> None:
-        self._objects = objects or ServerObjects()
+        self._objects = objects or ApiObjects()
         self._kubeconfig = kubeconfig
         self._strict = strict
         self._kubelet_dir = kubelet_dir
@@ -107,7 +108,7 @@ class SimDriver:
 
     async def configure(self, text: str) -> None:
         """Replace the configuration by a rename, as editors do; the first call starts the plugin."""
-        await asyncio.to_thread(_replace, self._places.configuration, text)
+        await asyncio.to_thread(write_atomic, self._places.configuration, text.encode())
         if not self._configured:
             self._configured = True
             await self._plugin.start()
@@ -265,7 +266,7 @@ class SimDriver:
 
     async def change(self) -> None:
         """Return at the kubelet's next change, but soon. Raises ScenarioError if the plugin ended by itself."""
-        await asyncio.to_thread(self._plugin.check)
+        await self._plugin.check()
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
 
 
@@ -290,7 +291,7 @@ def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
                 refused[resource] = f"called Register, and was refused: {entry.fields['error']}"
             case "registrationWaits":
                 waits[resource] = f"called Register, but nothing answers at {endpoint}: " + (
-                    "a kubelet that starts removes all sockets of the directory; serve anew before you register"
+                    "a kubelet that starts removes all sockets of the directory; serve again before you register"
                     if resource in known
                     else "serve before you register"
                 )
@@ -314,9 +315,3 @@ def _device_node(path: Path, *, make: bool) -> None:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     else:
         path.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    temporary.replace(path)

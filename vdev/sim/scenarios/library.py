@@ -24,7 +24,7 @@ _DIRECTORY = Path(__file__).parent / "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScenarioFile:
     """A scenario with its name and its file."""
 
     name: str
@@ -43,14 +43,14 @@ class Found:
         return Capability.DRA in self.scenario.requires
 
 
-def find(name: str) -> Found:
+def find(name: str) -> ScenarioFile:
     """A built-in scenario by its name, or a file by its path. Blocks. Raises UsageError."""
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
         raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; those are {', '.join(NAMES)}")
-    return Found(path.stem, path, load(path), step_lines(path.read_text()))
+    return ScenarioFile(path.stem, path, load(path), step_lines(path.read_text()))
 
 
-def built_in() -> list[Found]:
+def built_in() -> list[ScenarioFile]:
     """The built-in scenarios. Blocks."""
     return [find(name) for name in NAMES]

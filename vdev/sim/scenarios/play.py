@@ -6,7 +6,7 @@ Nothing here sleeps, because the driver says when something may have changed. Th
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
@@ -56,7 +56,7 @@ async def play(
     player = _Player(scenario, driver, patience)
     skipped = []
     for number, step in enumerate(scenario.steps, 1):
-        need = need_of(step)
+        need = required_capability(step)
         if need is not None and need not in driver.capabilities:
             skipped.append(f"{scenario.title}: step {number} needs {need.value}")
             continue
@@ -69,7 +69,7 @@ async def play(
     return skipped
 
 
-def need_of(step: Step) -> Capability | None:
+def required_capability(step: Step) -> Capability | None:
     """What a driver must be able to do for a step, None if every driver can do it."""
     return _NEEDS.get(step.name)
 
@@ -244,7 +244,7 @@ class _Player:
             for resource, count in expect.get("registrations", {}).items():
                 yield f"{resource}: registrations", count, await driver.registrations(resource)
 
-    def _compared(self, rows: Sequence[_Row] | Iterator[_Row]) -> list[str]:
+    def _compared(self, rows: Iterable[_Row]) -> list[str]:
         return [
             f"{place}: expected {self._in_words(wanted, place)}, seen {seen!r}"
             for place, wanted, seen in rows

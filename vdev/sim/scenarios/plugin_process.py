@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...errors import reason_of
 from ..objects.node_devices import UNHEALTHY
@@ -88,82 +89,71 @@ class CommandPlugin:
         self._again = again
         self._strict = strict
         self._grace = grace
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._started = 0.0
 
     async def start(self) -> None:
         """Start the command, without waiting until the plugin serves. Raises ScenarioError if it cannot be started."""
-        await asyncio.to_thread(self._start)
+        self._started = time.monotonic()
+        try:
+            # The output is appended, so the log can be cut while the command runs.
+            with self._log.open("ab") as log:
+                self._process = await _start(self._argv, log, environ=self._environ)
+        except (OSError, ValueError) as error:
+            raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
 
     async def stop(self) -> None:
         """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it does not run.
 
         Raises ScenarioError if it ended before, or does not end as it should.
         """
-        await asyncio.to_thread(self.check)
+        await self.check()
         process, self._process = self._process, None
         if process is None:
             return
+        ended = False
         try:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-            ended = await asyncio.to_thread(_waited, process, self._grace)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._grace):
+                    await process.wait()
+                    ended = True
         finally:
-            _kill_group(process)  # also if the wait was cancelled
-        await asyncio.to_thread(self._await_end, process)
+            await self._end(process)  # also if the wait was cancelled
         if not ended:
             raise ScenarioError(f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed")
-        code = process.returncode
+        code = await process.wait()
         if code in _CRASHES or (self._strict and code not in _CLEAN_EXITS):
-            words = await asyncio.to_thread(last_words, self._log)
-            raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {words}")
+            raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {last_words(self._log)}")
 
     async def kill(self) -> None:
         """Send SIGKILL to the process group, and wait for the end. No effect if it does not run."""
         process, self._process = self._process, None
         if process is not None:
-            _kill_group(process)
-            await asyncio.to_thread(self._await_end, process)
+            await self._end(process)
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """Why it reports devices as Unhealthy, by resource and id. Only vdev says so."""
         return {}
 
-    def check(self) -> None:
-        """Raise ScenarioError with the last lines of its output if it ended by itself. Blocks."""
+    async def check(self) -> None:
+        """Raise ScenarioError with the last lines of its output if it ended by itself."""
         process = self._process
-        self._cut_log()
-        if process is None or (code := process.poll()) is None:
+        await asyncio.to_thread(self._cut_log)
+        if process is None or process.returncode is None:
             return
-        _kill_group(process)
-        self._await_end(process)
+        await self._end(process)
         if self._again:
             if time.monotonic() - self._started >= _RESTART_SECONDS:
-                self._start()
+                await self.start()
             return
         self._process = None
-        raise ScenarioError(f"the plugin {_ending(code)} by itself; {last_words(self._log)}")
+        raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self._log)}")
 
-    def _start(self) -> None:
-        self._started = time.monotonic()
-        try:
-            # The output is appended, so the log can be cut while the command runs.
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(  # the user's own command, no shell
-                    self._argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=self._environ,
-                    start_new_session=True,
-                )
-        except (OSError, ValueError) as error:
-            raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
-
-    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the end of a killed process. Blocks."""
-        process.wait()
-        self._cut_log()
+    async def _end(self, process: Process) -> None:
+        await _kill(process)
+        await asyncio.to_thread(self._cut_log)
 
     def _cut_log(self) -> None:
         """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
@@ -200,22 +190,29 @@ async def run_program(
     if the program cannot be started.
     """
     with tempfile.TemporaryFile() as printed:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=stderr,
-            env=environ,
-            start_new_session=True,
-        )
+        process = await _start(argv, printed, environ=environ, stderr=stderr)
         try:
             await process.wait()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            code = await process.wait()
+            await _kill(process)
         printed.seek(0)
-        return code, printed.read()
+        return await process.wait(), printed.read()
+
+
+async def _start(
+    argv: Sequence[str], output: IO[bytes], *, environ: Mapping[str, str] | None, stderr: int = subprocess.STDOUT
+) -> Process:
+    """Start a program in a new process group."""
+    return await asyncio.create_subprocess_exec(
+        *argv, stdin=subprocess.DEVNULL, stdout=output, stderr=stderr, env=environ, start_new_session=True
+    )
+
+
+async def _kill(process: Process) -> None:
+    """Kill the process group, and wait for the end of the process."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def last_words(log: Path) -> str:
@@ -225,20 +222,6 @@ def last_words(log: Path) -> str:
         if lines := file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]:
             return f"{LAST_LINES}\n" + "\n".join(f"  | {line}" for line in lines)
     return f"{LAST_LINES} none"
-
-
-def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the process ended within the time. Blocks."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _ending(code: int) -> str:

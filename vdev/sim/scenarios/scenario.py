@@ -29,6 +29,7 @@ class ScenarioFormatError(UsageError):
 
 
 def _number(value: Any) -> Any:
+    """A number, `remembered`, or a comparison with one of them."""
     number = value
     if isinstance(value, Mapping) and len(value) == 1 and value.keys() <= COMPARISONS.keys():
         (number,) = value.values()
@@ -38,6 +39,7 @@ def _number(value: Any) -> Any:
 
 
 def _count(value: Any) -> Any:
+    """A number, or a comparison with one."""
     if REMEMBERED in (value.values() if isinstance(value, Mapping) else [value]):
         raise ValueError("only numbers of the node are remembered")
     return _number(value)
@@ -49,6 +51,7 @@ def _both(value: Any) -> Any:
 
 
 def _codes(value: Any) -> frozenset[str]:
+    """The codes of forbidden warnings."""
     if value == "none":
         return frozenset()
     if not isinstance(value, list):
