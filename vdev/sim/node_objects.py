@@ -9,15 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .api.kinds import KINDS, ApiKind, Document, Refused
+from .api.kinds import BY_NAME, ApiKind, Document, Refused
 from .api.store import ObjectStore, timestamp
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
-_KINDS = {each.kind: each for each in KINDS}
-_NODE, _POD, _EVENT = _KINDS["Node"], _KINDS["Pod"], _KINDS["Event"]
+_NODE, _POD, _EVENT = BY_NAME["Node"], BY_NAME["Pod"], BY_NAME["Event"]
 _KILLED = 137  # exit code of a container
 _OWN = "default-scheduler"  # whose name pods have that name no other
 _LONGEST_NOTE = 1024  # characters of an event's message
