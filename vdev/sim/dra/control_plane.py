@@ -161,14 +161,14 @@ class Cluster:
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    async def look(self) -> None:
+    async def check_slices(self) -> None:
         """Report mistakes in the slices that this node can use, if these have changed."""
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
             self._journal.find(slice_lint.check_all(slices))
 
-    async def incomplete(self) -> list[Finding]:
+    async def incomplete_pools(self) -> list[Finding]:
         """The pools that are incomplete or outdated now. That is a mistake only if it lasts."""
         return list(slice_lint.check_complete(await self._own_slices()))
 

@@ -40,7 +40,7 @@ class PodScheduler:
             await self._changed.wait()
             self._changed.clear()
             with contextlib.suppress(ApiObjectError):
-                await self._cluster.look()
+                await self._cluster.check_slices()
             for pod in self._store.waiting():
                 await self.bind(pod)
                 if pod.bound:
@@ -49,7 +49,7 @@ class PodScheduler:
     async def look_again(self) -> None:
         """Report pools that are incomplete, and were so at the last call."""
         try:
-            found = await self._cluster.incomplete()
+            found = await self._cluster.incomplete_pools()
         except ApiObjectError:
             return
         self._journal.find(each for each in found if each in self._incomplete)
