@@ -1,7 +1,6 @@
-"""Which API server, and as whom: a context of a kubeconfig file, else the pod's own service account, else none.
+"""Which API server to use, and as which user: a context of a kubeconfig file, else the pod's service account.
 
-Only where things are is decided here. They are read when a connection is made, and again when they change. It is
-apart from `kube`, which code that only names a server does not need.
+This module only decides which files to use; `kube` reads them when it connects, and again when they change.
 """
 
 import os
@@ -18,20 +17,17 @@ NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerAddress:
-    """A context of a kubeconfig, the current one where it is empty; or an address and a service account's directory.
-
-    `ca` None trusts the system's authorities.
-    """
+    """A kubeconfig file with a context, or an address with a service account's files."""
 
     kubeconfig: Path | None = None
-    context: str = ""
+    context: str = ""  # empty: the file's current one
     address: str = ""
     token: Path | None = None
-    ca: Path | None = None
+    ca: Path | None = None  # None: trust the system's authorities
 
     @property
     def where(self) -> str:
-        """Which server, in a few words."""
+        """The server, for messages."""
         return (
             f"{self.kubeconfig}{f', context {self.context}' if self.context else ''}"
             if self.kubeconfig
@@ -40,7 +36,7 @@ class ApiServerAddress:
 
     @property
     def who(self) -> str:
-        """Who asks, for a sentence."""
+        """The user, for messages."""
         return f"the user of {self.kubeconfig}" if self.kubeconfig else "the service account"
 
 
@@ -51,7 +47,7 @@ def find_server(
     environ: Mapping[str, str] = os.environ,
     account: Path = ACCOUNT,
 ) -> ApiServerAddress | None:
-    """What is given, else the pod's own; None outside a cluster, or where the pod has no token. Looks at files."""
+    """Return the given server, else that of the pod; None outside a cluster, or if the pod has no token."""
     if kubeconfig:
         return ApiServerAddress(kubeconfig=kubeconfig, context=context)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -63,7 +59,7 @@ def find_server(
 
 
 def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
-    """As `find_server`. Raises UsageError where there is none, or no such file."""
+    """Like `find_server`. Raises UsageError if there is no server, or no such file."""
     if kubeconfig and not exists(kubeconfig):
         raise UsageError(f"the kubeconfig file {kubeconfig} does not exist")
     if server := find_server(kubeconfig=kubeconfig, context=context):

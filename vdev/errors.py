@@ -1,36 +1,36 @@
 """The exceptions that callers can react to, with the exit code and gRPC status that each one means.
 
     VdevError
-    ├── ConfigError          the files alone prove it wrong; carries every problem found     exit 2
+    ├── ConfigError          the configuration is wrong; has every problem found             exit 2
     ├── UsageError           the command line or the environment is wrong                    exit 2
-    ├── AllocationError      a request that cannot be granted, in a sentence a pod can show
+    ├── AllocationError      a request cannot be granted; the text is for the pod's event
     │   ├── UnknownDevice        NOT_FOUND
     │   ├── UnhealthyDevice      FAILED_PRECONDITION
     │   ├── InvalidRequest       INVALID_ARGUMENT
     │   └── ClaimRefused         FAILED_PRECONDITION
-    ├── ActionFailed         what must be done before a container starts was not done        FAILED_PRECONDITION
-    ├── RegistrationRefused  the kubelet said a permanent no to a resource
-    ├── SocketError          a socket that cannot be bound or reached
-    ├── ApiServerError       the API server gave no answer, or a no; `vdev.kube.answers` has one for each of them
-    ├── HostError            a file, directory or device of the host that cannot be used
+    ├── ActionFailed         an action before a container's start failed                     FAILED_PRECONDITION
+    ├── RegistrationRefused  the kubelet refuses a resource permanently
+    ├── SocketError          a socket cannot be bound or reached
+    ├── ApiServerError       the API server refuses a request or does not answer; see `vdev.kube.answers`
+    ├── HostError            a file, directory or device of the host cannot be used
     ├── InjectedError        a fault rule ends a call of the kubelet
-    └── InvariantBroken      what must never be so is so; the one error that ends a running agent
+    └── InvariantBroken      a state that must never exist; the only error that ends a running agent
 
-This module imports nothing of ours; every layer may raise what stands here.
+This module imports no other module of vdev, so that every layer may raise these errors.
 """
 
 from typing import ClassVar
 
 
 class VdevError(Exception):
-    """Anything vdev says no to. The text is a sentence for a person: what, where, expected, hint."""
+    """The base of vdev's errors. The text is for users: the place, the fact, what is allowed, a hint."""
 
     exit_code: ClassVar[int] = 1
     grpc_status: ClassVar[str] = "INTERNAL"  # the name of a grpc.StatusCode member
 
 
 class ConfigError(VdevError):
-    """The configuration is wrong; `problems` holds all of them, one line each in the text."""
+    """The configuration is wrong. `problems` are all that were found; the text has a line for each."""
 
     exit_code = 2
 
@@ -46,7 +46,7 @@ class UsageError(VdevError):
 
 
 class AllocationError(VdevError):
-    """A container's request cannot be granted. The text reaches the pod's event word for word."""
+    """A container's request cannot be granted. The kubelet copies the text into the pod's event."""
 
     grpc_status = "FAILED_PRECONDITION"
 
@@ -72,27 +72,27 @@ class ClaimRefused(AllocationError):
 
 
 class ActionFailed(VdevError):
-    """What must be done before a container starts was not done. The text reaches the pod's event word for word."""
+    """An action before a container's start failed. The kubelet copies the text into the pod's event."""
 
     grpc_status = "FAILED_PRECONDITION"
 
 
 class RegistrationRefused(VdevError):
-    """The kubelet refused a registration for good (version or resource name); retrying cannot help."""
+    """The kubelet refuses a registration permanently, because of the version or the resource's name."""
 
 
 class SocketError(VdevError):
-    """A socket cannot be bound, or nobody answers on it."""
+    """A socket cannot be bound or reached."""
 
 
 class ApiServerError(VdevError):
-    """The API server gave no answer, or one that is a no; `wait` is how many seconds it asks to be left alone."""
+    """The API server refuses a request or does not answer."""
 
-    wait: float = 0.0
+    wait: float = 0.0  # seconds that the server asks to wait before another request
 
 
 class HostError(VdevError):
-    """A file, directory or device node of the host cannot be read, written or made."""
+    """A file, directory or device node of the host cannot be read, written or created."""
 
 
 class InjectedError(VdevError):
@@ -104,12 +104,12 @@ class InjectedError(VdevError):
 
 
 class InvariantBroken(VdevError):
-    """What must never be so is so, and to go on would do harm: the agent ends, and a new one starts from what is true.
+    """A state that must never exist, in which going on would do harm: the agent ends, and a new one starts afresh.
 
-    Everything else that goes wrong while the agent runs is a problem that it reports and outlives.
+    Every other failure while the agent runs is a problem that it reports and survives.
     """
 
 
 def reason_of(cause: Exception) -> str:
-    """Why a call to the system failed, in a few words: `No such file or directory` without number and path."""
+    """Return why a call to the system failed: `No such file or directory`, without number and path."""
     return (cause.strerror if isinstance(cause, OSError) else "") or str(cause)

@@ -1,18 +1,18 @@
-"""JSON that somebody else wrote, read within bounds.
+"""Reads JSON of other programs within bounds.
 
-A short text can become much: a value of three bytes takes seventy in memory, and lists in each other end the parser.
+A value of three bytes takes seventy bytes in memory, and deeply nested lists end the parser with RecursionError.
 """
 
 import json
 from typing import Any
 
 _LONGEST = 2**24  # bytes or characters
-_PER_VALUE = 16  # of them at least, on the average
-_DEEPEST = 100  # lists and mappings in each other; objects of Kubernetes have twenty at most
+_PER_VALUE = 16  # bytes or characters, the least on average
+_DEEPEST = 100  # nested lists and mappings; objects of Kubernetes have at most twenty
 
 
 def parse_json(text: str | bytes, *, longest: int = _LONGEST) -> Any:
-    """The value of a text of JSON. Raises ValueError where there is none, or none within these bounds."""
+    """Parse a text of JSON. Raises ValueError if it is not JSON, or beyond these bounds."""
     if len(text) > longest:
         raise ValueError(f"longer than {longest} bytes")
     if _separators(text) > (most := longest // _PER_VALUE):
@@ -38,7 +38,7 @@ _TOO_DEEP = f"nested more than {_DEEPEST} deep"
 
 
 def _separators(text: str | bytes) -> int:
-    """As many as there are values, or more."""
+    """Return an upper bound of the number of values."""
     if isinstance(text, str):
         return sum(map(text.count, ",[{"))
     return sum(map(text.count, (b",", b"[", b"{")))

@@ -1,4 +1,4 @@
-"""Configurations as commands load them: which files a node takes, and another plugin's is called by its name."""
+"""Loads configurations for commands: chooses the files of a node, and recognizes files of other plugins."""
 
 import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from .model.problem import Place, Problem, Severity
 
 
 def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
-    """As `config.load`. Raises ConfigError, which for a file of another plugin says what it is and how to import it."""
+    """Like `config.load`. For a file of another plugin, ConfigError says which one and how to import it."""
     try:
         loaded = config.load(paths, **options)
     except ConfigError as bad:
@@ -26,28 +26,29 @@ def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
 
 
 def _refuse_others(paths: Sequence[Path | str], problems: Sequence[object]) -> None:
-    """Raises ConfigError where one of the files is another plugin's: its own problems mean nothing then."""
-    told = {str(path): problem for path in paths if (problem := _told(Path(path)))}
-    if told:
-        raise ConfigError((*told.values(), *_elsewhere(problems, told)))
+    """Raise ConfigError if one of the files is for another plugin. Then vdev's problems with the file mean nothing."""
+    others = {str(path): problem for path in paths if (problem := _other_plugin(Path(path)))}
+    if others:
+        raise ConfigError((*others.values(), *_elsewhere(problems, others)))
 
 
-def _told(path: Path) -> Problem | None:
-    from .importers import recognised  # only where something is wrong: it costs a process that runs nothing
+def _other_plugin(path: Path) -> Problem | None:
+    from .importers import recognized  # only needed for errors
 
     try:
-        form = recognised(config.text_of(path), str(path))
+        form = recognized(config.text_of(path), str(path))
     except ConfigError:
         return None
     if form is None:
         return None
-    message = f"this is a configuration of {form.title}; `vdev import {path}` makes one of vdev of it"
+    message = f"this is a configuration of {form.title}; `vdev import {path}` converts it"
     return Problem(Severity.ERROR, str(path), message, place=Place(str(path)))
 
 
-def _elsewhere(problems: Sequence[object], told: Container[str]) -> Iterator[object]:
+def _elsewhere(problems: Sequence[object], files: Container[str]) -> Iterator[object]:
+    """Yield the problems that are not in these files."""
     for problem in problems:
-        if not (isinstance(problem, Problem) and problem.place and problem.place.file in told):
+        if not (isinstance(problem, Problem) and problem.place and problem.place.file in files):
             yield problem
 
 
@@ -58,18 +59,18 @@ _STDIN = Path("/dev/stdin")
 
 def _check(paths: Sequence[Path]) -> None:
     if [*map(str, paths)].count("-") > 1:
-        raise UsageError("- is given twice, and the standard input can be read once; join the files before")
+        raise UsageError("- is given twice, and the standard input can be read only once; join the files first")
 
 
 def files_of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = NOTHING) -> list[Path]:
-    """The files that the node of this name, with these labels, takes. Raises UsageError where it finds none."""
+    """Return the files of the node with this name and these labels. Raises UsageError if there are none."""
     _check(paths)
     key = next((each for each in LABELS if labels.get(each)), LABEL)
     return [_chosen(path, node, key, labels.get(key, "")) if is_directory(path) else _file(path) for path in paths]
 
 
 def files_of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
-    """The files of each configuration that nodes may take, as many as the directories have files. Raises UsageError."""
+    """Return the files of each configuration that a node may have. Raises UsageError."""
     _check(paths)
     choices = [_configurations(path) if is_directory(path) else [_file(path)] for path in paths]
     return list(itertools.product(*choices))
@@ -87,11 +88,11 @@ def _chosen(directory: Path, node: str, key: str, label: str) -> Path:
 
 
 def _configurations(directory: Path) -> list[Path]:
-    """Those that may be configurations: of a ConfigMap, whose keys need no suffix, all that a label can name."""
+    """Return the files that may be configurations; in a mounted ConfigMap, whose keys need no suffix, all files."""
     names = sorted(each for each in _names(directory) if not each.startswith("."))
     if not (directory / "..data").is_dir():
         names = [each for each in names if each.endswith(SUFFIXES)]
-    names = [each for each in names if not each.endswith(".schema.json")]  # that of `vdev schema`, for an editor
+    names = [each for each in names if not each.endswith(".schema.json")]  # from `vdev schema`, for an editor
     if not names:
         raise UsageError(
             f"{directory}: no configuration in this directory; expected files named *.yaml, *.yml or *.json"

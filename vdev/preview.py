@@ -1,4 +1,4 @@
-"""What a node would advertise and answer, without a kubelet: files loaded and devices found as `vdev run` does it."""
+"""What a node would advertise and answer, without a kubelet. Files and devices are read as in `vdev run`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,32 +26,26 @@ from .planning import allocation, cdi, repartition
 from .planning.allocation import ContainerEdits, cdi_documents, container_edits
 from .planning.inventory import arrange
 from .planning.plan import ObservedState, desired_state
-from .planning.preferred import allocator_for
 from .planning.repartition import RepartitionState
 from .planning.resources import EMPTY, Inventory, Resource
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, the candidates that discovery looked at, every problem, and the Node.
-
-    `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say, `classes`
-    the DeviceClasses that go with them; empty where nobody asks for that. The time of a start is no part of the labels.
-    `notices` tell what is not wrong and worth knowing. `refused`: a running plugin would not take these files, whose
-    right part this is.
-    """
+    """Everything that a node would advertise."""
 
     node: str
     inventory: Inventory
-    found: Mapping[str, discovery.Found]
+    found: Mapping[str, discovery.Found]  # by entry, also the candidates that do not match
     problems: tuple[Problem, ...]
-    refused: bool = False
+    refused: bool = False  # a running plugin would refuse the files; this is the part without errors
+    # Of the Node; empty if the configuration does not ask for them. A start's time is not among the labels.
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     capacity: Mapping[str, SlotCounts] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
-    pools: Pools = field(default_factory=lambda: NO_POOLS)
+    pools: Pools = field(default_factory=lambda: NO_POOLS)  # for ResourceSlices
     classes: tuple[DeviceClass, ...] = ()
-    notices: tuple[Problem, ...] = ()
+    notices: tuple[Problem, ...] = ()  # worth knowing, and not wrong
 
 
 def preview(
@@ -63,9 +57,9 @@ def preview(
     preset_dirs: Sequence[Path] = (),
     node_labels: Mapping[str, str] = NOTHING,
 ) -> Preview:
-    """Load the files and arrange the node. From files with errors it takes what is right, and reports the errors.
+    """Load the files and plan for the node. If the files have errors, these are reported and the rest is used.
 
-    `node_labels` are those of the Node that choose layouts.
+    `node_labels` are labels of the Node that select layouts.
     """
     try:
         loaded = load(files, overrides=overrides, preset_dirs=preset_dirs)
@@ -117,11 +111,11 @@ def preview(
 
 
 def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
-    """A notice for each entry, if none is for this node."""
+    """Yield a notice for each entry, if none is for this node."""
     if not spec.on_node(node):
         for entry in spec.entries:
             message = f"entry {entry.name} is for nodes {', '.join(entry.on_nodes)}, this is {node}"
-            yield notice(entry.where, message, "--node NAME plans for another")
+            yield notice(entry.where, message, "--node NAME plans for another node")
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:
@@ -130,14 +124,17 @@ def _problems(bad: ConfigError) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedContainer:
-    """What a container gets; `cdi` has what the runtime finds under each CDI name in it."""
+    """What a container gets."""
 
     edits: ContainerEdits
-    cdi: Mapping[str, Mapping[str, Any]]
+    cdi: Mapping[str, Mapping[str, Any]]  # the edits of each CDI device in it, by qualified name
 
 
 def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None = None) -> PreviewedContainer:
-    """The answer to an allocation of these devices, under that strategy alone if given. Raises AllocationError."""
+    """Return the answer to an allocation of these devices; `strategy` replaces those of the file.
+
+    Raises AllocationError.
+    """
     if strategy:
         resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))
     given = container_edits(allocation.allocate(resource, ids))
@@ -154,18 +151,15 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswer:
-    """What a driver answers for a claim, as `v1.NodePrepareResourceResponse` is in JSON, and the CDI specification.
+    """The answer of a DRA driver for a claim."""
 
-    `cdi` has what the runtime finds under each name.
-    """
-
-    devices: list[dict[str, Any]]
-    specification: Mapping[str, Any]
-    cdi: Mapping[str, Mapping[str, Any]]
+    devices: list[dict[str, Any]]  # as in the JSON of `v1.NodePrepareResourceResponse`
+    specification: Mapping[str, Any]  # the CDI specification
+    cdi: Mapping[str, Mapping[str, Any]]  # the edits of each CDI device, by qualified name
 
 
 def claim_answers(seen: Preview, claim: Mapping[str, Any]) -> dict[str, ClaimAnswer | None]:
-    """By driver, what is prepared for an allocated ResourceClaim; None for a driver that this node does not have here.
+    """Return the answer of each driver for an allocated ResourceClaim; None for a driver that is not on this node.
 
     Raises AllocationError.
     """
@@ -200,7 +194,7 @@ def _claim_answer(seen: Preview, claim: Mapping[str, Any], driver: str) -> Claim
 
 
 def identified(resource: Resource, names: Iterable[str]) -> list[str]:
-    """The ids of devices that are named by their id or their index; of replicas of one device, the first."""
+    """Return the ids of devices that are named by id or index; of a device's replicas, the first."""
     by_index: dict[str, str] = {}
     for slot in resource.slots:
         by_index.setdefault(slot.device.ordinal, slot.id)
@@ -212,5 +206,5 @@ def healthy(resource: Resource) -> list[str]:
 
 
 def preferred(resource: Resource, size: int) -> list[str]:
-    """The ids that the preferred allocation chooses when all healthy devices are free; none if there are too few."""
-    return list(allocator_for(resource).prefer(healthy(resource), (), size))
+    """Return the ids that the preferred allocation chooses if all healthy devices are free; none if too few are."""
+    return list(resource.allocator.prefer(healthy(resource), (), size))

@@ -236,7 +236,7 @@ def recorded(seen: Recording, mask: Mask) -> Draft:
     names = _Names(mask)
     devices = _devices(seen, names)
     for text in names.changed:
-        draft.told("", text)
+        draft.note("", text)
     linked = {device.piece for device in devices if device.piece}
     rest = [piece for piece in seen.hardware if piece not in linked and (piece.is_accelerator or piece.kind == "usb")]
     if seen.with_hardware:
@@ -252,7 +252,7 @@ def recorded(seen: Recording, mask: Mask) -> Draft:
     if bad:
         draft.faults = {"rules": [{"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}]}
     if not draft.devices:
-        draft.told("", "the kubelet knows of no device of any plugin")
+        draft.note("", "the kubelet knows of no device of any plugin")
     return draft
 
 

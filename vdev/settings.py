@@ -1,10 +1,10 @@
-"""The options of a process: one field each, with its flag, environment variables, default, help and key in the file.
+"""The options of a process: a field for each, with its flag, environment variables, default, help and key in the file.
 
-A flag wins over the environment, the environment over the configuration file, the file over the default. What the file
-has too is passed on to it as `overrides`; the rest is for the process alone. Flags, aliases and variables of the plugin
-are those of NVIDIA/k8s-device-plugin v0.20.0.
+A flag takes precedence over the environment, the environment over the configuration file, and the file over the
+default. Options that are also keys of the file are given to `config.load` as `overrides`. Flags, aliases and variables
+of the plugin are those of NVIDIA/k8s-device-plugin v0.20.0.
 
-`cli.options` makes the command line from the fields and reads them.
+`cli.options` makes the command line from the fields, and reads it.
 """
 
 import functools
@@ -22,11 +22,12 @@ from .intervals import PRODUCTION
 from .model import virtual_node
 from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from .model.problem import Override
+from .model.scalars import HostPort
 from .model.spec import DEFAULT_FLAGS
 
 
 class Group(Enum):
-    """Options that belong together; the value is their heading in the help."""
+    """Groups of options; the value is the heading in the help."""
 
     FILES = "configuration files"
     PRESETS = "presets"
@@ -49,11 +50,18 @@ def _option(
     may_be_empty: bool = False,
     **default: Any,
 ) -> Any:
-    """A field of `Settings` with its help, its environment variables, the first of which wins, and its default.
+    """Declare a field of `Settings`.
 
-    `flags` are its names on the command line, without dashes, if they are not made from the field's name. `key` is its
-    path in the configuration file, if it has one. In the help, `metavar` stands for its value, and `unset` for a
-    default that is empty or computed. An empty variable counts as not set, unless `may_be_empty`.
+    Args:
+        group: its heading in the help.
+        help_: its description.
+        variables: environment variables; the first one that is set counts.
+        flags: its names on the command line, without dashes. Default: made from the field's name.
+        key: its path in the configuration file, if it has one.
+        metavar: the placeholder for its value in the help.
+        unset: the text in the help for a default that is empty or computed.
+        may_be_empty: whether an empty variable counts as set.
+        default: as in pydantic's `Field`.
     """
     shown: dict[str, Any] = {"metavar": metavar, "unset": unset}
     extra = shown | {"group": group.name, "flags": list(flags), "key": key, "may_be_empty": may_be_empty}
@@ -61,7 +69,7 @@ def _option(
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """What `_option` recorded for a field beyond what pydantic has a place for."""
+    """Return what `_option` recorded for a field in addition to pydantic's own attributes."""
     return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, Mapping) else {}
 
 
@@ -69,7 +77,6 @@ def declared(field: FieldInfo) -> dict[str, Any]:
 
 _TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which NVIDIA's flags go through
 _FALSE = ("0", "f", "F", "false", "False", "FALSE")
-_MAX_PORT = 65535
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
@@ -81,24 +88,17 @@ def _boolean(text: str) -> bool:
 
 
 def _items(given: str | list[str]) -> list[str]:
-    """A flag may be repeated; each time, and in the environment, it may have several items with commas."""
+    """Split lists. A flag may be repeated; in a flag and in the environment, commas separate items."""
     texts = [given] if isinstance(given, str) else given
     return [item.strip() for text in texts for item in text.split(",")]
 
 
 def _paths(given: str | list[str]) -> list[str]:
-    """A flag may be repeated, with one path each time; a variable separates paths by commas or colons."""
+    """Split paths. A flag may be repeated, with one path each time; in a variable, commas or colons separate paths."""
     items = [item.strip() for item in (re.split("[,:]", given) if isinstance(given, str) else given)]
     if not all(items):
         raise ValueError("an empty path")
     return items
-
-
-def _address(text: str) -> str:
-    _, colon, port = text.rpartition(":")
-    if text and not (colon and port.isascii() and port.isdigit() and int(port) <= _MAX_PORT):
-        raise ValueError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8080")
-    return text
 
 
 def _host(name: str) -> str:
@@ -138,8 +138,7 @@ _process = functools.partial(_option, Group.PROCESS)
 class Settings(BaseSettings):
     """The options of one process.
 
-    A field that is also a key of the file knows nothing of the file: `overrides` is what to put over it. `sources` has
-    the flag or variable that gave a field: `flag --mig-strategy`, `env MIG_STRATEGY`.
+    A field that is also a key of the file does not have the file's value: see `overrides`.
     """
 
     model_config = SettingsConfigDict(
@@ -151,8 +150,7 @@ class Settings(BaseSettings):
         defer_build=True,  # --help needs no validators
     )
 
-    sources: Mapping[str, str] = {}
-
+    sources: Mapping[str, str] = {}  # by field, what gave its value: `flag --mig-strategy` or `env MIG_STRATEGY`
     config_files: Paths = _files(
         "configuration file, or a directory with a file for each node; may be repeated to join files by section",
         "CONFIG_FILE",
@@ -361,7 +359,7 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = _process(
         "format of the log; auto is console on a terminal, else json", "VDEV_LOG_FORMAT", default="auto"
     )
-    http_address: Annotated[str, AfterValidator(_address)] = _process(
+    http_address: HostPort = _process(
         "serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
         "VDEV_HTTP_ADDRESS",
         default="",
@@ -407,23 +405,23 @@ class Settings(BaseSettings):
 
     @property
     def overrides(self) -> dict[str, Override]:
-        """The options that were given and are keys of the configuration file, by their paths there."""
+        """The given options that are also keys of the configuration file, by their paths there."""
         keys = {name: declared(type(self).model_fields[name])["key"] for name in self.sources}
         return {key: Override(_plain(getattr(self, name)), self.sources[name]) for name, key in keys.items() if key}
 
     @property
     def named_node(self) -> str:
-        """The node's name if it was given; empty if it was taken from this host."""
+        """The node's name if it was given; empty if it is the host's name."""
         return self.node_name if "node_name" in self.sources else ""
 
     @property
     def plugin_dir(self) -> Path:
-        """Where the plugin's own sockets go."""
+        """The directory of the plugin's own sockets."""
         return self.kubelet_dir / "device-plugins"
 
     @property
     def registration_socket(self) -> Path | None:
-        """Where to register; None: nowhere."""
+        """The socket to register at, or None."""
         return self.kubelet_socket if "kubelet_socket" in self.sources else self.plugin_dir / "kubelet.sock"
 
     @property
@@ -432,7 +430,7 @@ class Settings(BaseSettings):
 
 
 def _plain(value: Any) -> str | bool | tuple[str, ...]:
-    """The value as the file would have it."""
+    """Return the value as the file would have it."""
     if isinstance(value, tuple):
         return tuple(str(each) for each in value)
     return value if isinstance(value, bool) else str(value)

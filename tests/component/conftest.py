@@ -69,7 +69,7 @@ class RunningAgent:
     async def settled(self, kubelet: Kubelet) -> None:
         """Wait for the end of the step that is being taken: the kubelet is told before everything else is settled."""
         before = self.agent.turns
-        self.agent.due.mark()  # a step more, in case that one is over already
+        self.agent.pending.add()  # a step more, in case that one is over already
         await kubelet.wait_until(lambda: self.task.done() or self.agent.turns != before, what="the end of a step")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:

@@ -78,7 +78,7 @@ async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, director
     agent = await start_agent(virtual(2), pod_resources_socket=stale)
     agent.edit(virtual(1))
     await shows(NPU, 2, 1)
-    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.silent_since, what="a reading")
+    await kubelet.wait_until(lambda: agent.agent.holders.known.silent_since, what="a reading")
     await agent.settled(kubelet)
     assert {(NPU, "acme-1")} == set(agent.agent.reconciler.retired)
 
@@ -92,14 +92,12 @@ async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent
     await shows(NPU, 2, 1)
     holders = agent.agent.holders
     lister.refusal = grpc.StatusCode.UNAVAILABLE
-    agent.agent.due.ask_holders()
+    agent.agent.pending.ask_holders()
     await kubelet.wait_until(lambda: not holders.readable, what="the silence")
     await kubelet.restart()
     lister.held, lister.refusal = {}, None
-    agent.agent.due.ask_holders()
-    await kubelet.wait_until(
-        lambda: (NPU, "acme-1") in holders.knowledge.doubted and holders.readable, what="the doubt"
-    )
+    agent.agent.pending.ask_holders()
+    await kubelet.wait_until(lambda: (NPU, "acme-1") in holders.known.unlisted and holders.readable, what="the doubt")
     assert {(NPU, "acme-1"): "n/p"} == holders.holders
     agent.clock.advance(600)
     await shows(NPU, 1, 1)

@@ -1,4 +1,4 @@
-"""The makers' tools in containers: what an Allocate mounts, and what a container's shell makes of it."""
+"""The makers' tools in containers: the mounts of an Allocate, and the tools' output in a shell."""
 
 import json
 import os
@@ -29,7 +29,7 @@ devices:
 
 
 class Inside:
-    """A container as its runtime makes it: what is mounted leads to the node, the rest is empty."""
+    """A container with the mounts of its runtime, and nothing else."""
 
     def __init__(self, root: Path, pod: PodStatus) -> None:
         self.mounts = {each.container_path: each for each in pod.container().edits.mounts}
@@ -61,7 +61,6 @@ class Inside:
 
 @pytest.fixture
 def inside(tmp_path):
-    """What is inside of a pod's container."""
     return lambda pod: Inside(tmp_path / "containers", pod)
 
 
@@ -70,7 +69,7 @@ def devices_of(pod: PodStatus, resource: str = GPU) -> set[str]:
 
 
 async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside):
-    """Two of four, read-only, by the tool where the maker's own would be."""
+    """The tool is mounted read-only at the path of the maker's tool, and shows two of four devices."""
     await start_agent(config())
     pod = await kubelet.run_pod(manifest("a", {GPU: 2}))
     box = inside(pod)
@@ -84,7 +83,7 @@ async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside
 
 @pytest.mark.parametrize("file", [config(more=""), config(entry=", smi: false")], ids=["no telemetry", "smi: false"])
 async def test_no_tool_where_none_is_wanted(kubelet, start_agent, directory, file):
-    """Without telemetry, or by the entry, which goes before telemetry; and nothing is made on the node."""
+    """There is no tool without telemetry or with `smi: false`, and no directory on the node."""
     await start_agent(file)
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
     assert [] == list(pod.container().edits.mounts)
@@ -92,7 +91,6 @@ async def test_no_tool_where_none_is_wanted(kubelet, start_agent, directory, fil
 
 
 async def test_a_mig_device(kubelet, start_agent, inside):
-    """The container sees its GPU, and of its instances only its own."""
     await start_agent(config(entry=', partitions: {"0": [1g.5gb, 1g.5gb, 3g.20gb]}', flags="migStrategy: mixed"))
     pod = await kubelet.run_pod(manifest("a", {MIG: 1}))
     box = inside(pod)
@@ -105,7 +103,7 @@ async def test_a_mig_device(kubelet, start_agent, inside):
 
 
 async def test_several_resources_of_one_container(kubelet, start_agent, inside):
-    """A whole GPU, a MIG device and one of the other maker: each tool sees its own, in the order of the node."""
+    """Each tool shows its maker's devices, in the order of the node."""
     both = config(entry=', partitions: {"0": [1g.5gb]}', flags="migStrategy: mixed", count=2)
     amd = "  - {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 1}}\ntelemetry: {}"
     await start_agent(both.replace(TELEMETRY, amd))
@@ -122,7 +120,6 @@ async def test_several_resources_of_one_container(kubelet, start_agent, inside):
 
 
 async def test_a_shared_device(kubelet, start_agent, inside):
-    """Every pod with a share of it sees it."""
     shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
     await start_agent(config(more=f"{TELEMETRY}\n{shared}", count=1))
     for name in ("a", "b"):
@@ -131,7 +128,6 @@ async def test_a_shared_device(kubelet, start_agent, inside):
 
 
 async def test_amd(kubelet, start_agent, inside):
-    """AMD's tool, for AMD's presets."""
     await start_agent(config(preset="mi300x", count=2, resource="amd.com/gpu"))
     box = inside(await kubelet.run_pod(manifest("a", {"amd.com/gpu": 1})))
     assert ["/usr/bin/amd-smi"] == [each for each in box.mounts if each.startswith("/usr")]
@@ -140,7 +136,7 @@ async def test_amd(kubelet, start_agent, inside):
 
 
 async def test_by_cdi(kubelet, start_agent):
-    """The specification mounts what the answer would."""
+    """With CDI, the specification has the mounts."""
     agent = await start_agent(config(flags="plugin: {deviceListStrategy: cdi-cri}"))
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
     assert [] == list(pod.container().edits.mounts)
@@ -154,7 +150,7 @@ async def test_by_cdi(kubelet, start_agent):
 
 
 async def test_a_fault_shows_at_the_next_call(kubelet, start_agent, inside, directory):
-    """GPU is lost, exit code 15: of the pod that has it, until the fault is over."""
+    """The tool of the pod with this device fails with exit code 15 until the fault ends."""
     agent = await start_agent(config(count=2))
     first, second = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
     boxes = {each.raw_index: box for box in (inside(first), inside(second)) for each in [_Raw(box)]}
@@ -175,7 +171,7 @@ class _Raw:
 
 
 async def test_the_load_shows(kubelet, start_agent, inside):
-    """What a pod holds is busy, with a program of its own; the numbers agree with each other."""
+    """A held device is busy and has a program; its memory adds up."""
     steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
     await start_agent(config(entry=steady, count=1))
     box = inside(await kubelet.run_pod(manifest("a", {GPU: 1})))
@@ -194,7 +190,7 @@ async def test_the_load_shows(kubelet, start_agent, inside):
 
 
 async def test_two_shares_have_half_each(kubelet, start_agent, inside):
-    """Of the memory, as each container's own tool tells it of its program."""
+    """The program of each container has half of the memory."""
     shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
     steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
     await start_agent(config(more=shared, entry=steady, count=1))
@@ -212,7 +208,7 @@ async def test_two_shares_have_half_each(kubelet, start_agent, inside):
 
 
 def static_busybox() -> str:
-    """A shell that needs no library, or a skip."""
+    """A statically linked shell, or a skip."""
     found = shutil.which("busybox")
     if found is None or b"/ld-linux" in Path(found).read_bytes():
         pytest.skip("no static busybox here: install busybox-static")
@@ -222,7 +218,7 @@ def static_busybox() -> str:
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="bind mounts and chroot need root")
 async def test_in_a_real_root(kubelet, start_agent, tmp_path):
-    """With bind mounts, read-only, in an image that has a shell and nothing else; a fault is seen through them."""
+    """The tool works with read-only bind mounts in an image with only a shell, and shows a fault."""
     root = tmp_path / "image"
     for directory in ("bin", "dev", "usr/bin"):
         (root / directory).mkdir(parents=True)
@@ -254,7 +250,7 @@ async def test_in_a_real_root(kubelet, start_agent, tmp_path):
 
 
 async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
-    """Over an edit and a restart of the plugin; the directory goes with the last pod that may have it mounted."""
+    """A held device's directory survives an edit and a restart, and is removed after its pod."""
     agent = await start_agent(config(count=2))
     pods = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
     boxes = {_Raw(box).raw_index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
@@ -275,10 +271,10 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
 
 
 async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, inside):
-    """A pod that is admitted while an edit takes its tool away has one that its runtime can mount."""
+    """A pod that is admitted while an edit removes the tool can still mount it."""
     held = HeldBack(lambda plan: [each.device.raw.tools for each in plan.observed.inventory.resources[GPU].slots])
     agent = await start_agent(config(), appliers=[held], look_at_holders=0.2)
-    await kubelet.wait_until(lambda: held.last.observed.in_use.complete, what="an answer about pods")
+    await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
     agent.edit(config(entry=", smi: false"))
     await held.reached.wait()
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))

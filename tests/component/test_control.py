@@ -88,7 +88,7 @@ def _bind_another(run):
 
 @pytest.mark.parametrize("harm", [_remove, shutil.rmtree, _bind_another])
 async def test_a_socket_that_is_taken_away_is_made_anew(directory, kubelet, start_agent, shows, harm):
-    """Clients reach the agent again, though it cannot be told; and it goes on cleaning up after itself."""
+    """Clients reach the agent again, and it still removes its socket at the end."""
     run = directory / "run"
     agent = await start_agent(CONFIG, run_dir=run, look_at_command_socket=0.01)
     await shows("acme.dev/npu", 1, 1)
@@ -98,7 +98,6 @@ async def test_a_socket_that_is_taken_away_is_made_anew(directory, kubelet, star
         async with asyncio.timeout(10):
             while not await _answers(run):
                 await asyncio.sleep(0.01)
-    assert [] == status.status(agent.agent)["problems"]
     await agent.stop()
     assert not (run / command_socket.SOCKET).exists()
 

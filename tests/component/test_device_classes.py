@@ -61,7 +61,7 @@ async def test_no_cluster_and_no_action(file, capsys, monkeypatch, directory):
     monkeypatch.setenv("HOME", str(directory))
     assert 2 == await command("classes", file, "--apply")
     assert 2 == await command()
-    assert "no action given; expected classes" in capsys.readouterr().err
+    assert "the following arguments are required: classes" in capsys.readouterr().err
 
 
 async def test_a_file_without_claims_says_so(directory, capsys):

@@ -331,8 +331,8 @@ async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, 
         await kubelet.wait_until(lambda: lister.asked > asked, what="the first question")
         other.symlink_to(kubelet.pod_resources_socket)
         other.replace(socket)
-        await kubelet.wait_until(lambda: agent.agent.holders.knowledge.claimed, what="the pod's name")
-        (use,) = agent.agent.holders.knowledge.claimed
+        await kubelet.wait_until(lambda: agent.agent.holders.known.claims, what="the pod's name")
+        (use,) = agent.agent.holders.known.claims
         assert ("default/train", "whole") == (use.pod, use.claim.removeprefix("default/"))
 
 

@@ -33,13 +33,13 @@ def config(*rules, head=CONFIG):
 
 @pytest.fixture
 def kubelet_clock():
-    """The kubelet's time, which can be put forward."""
+    """The kubelet's clock."""
     return LeapClock()
 
 
 @pytest.fixture
 async def kubelet(directory, api_server, kubelet_clock):
-    """A kubelet whose claims and slices are those of the API server, with a template for a device."""
+    """A kubelet with an API server, and a claim template for a device."""
     timings = replace(quick.KUBELET, retry=0.05)
     npus = device_class(NPU, "device.driver == 'acme.dev'")
     async with dra_kubelet(directory, api_server, npus, timings=timings, clock=kubelet_clock) as running:
@@ -49,7 +49,7 @@ async def kubelet(directory, api_server, kubelet_clock):
 
 @pytest.fixture
 def start(start_agent, account, api_server, kubelet):
-    """Start an agent with these rules; with `published`, wait until drivers are registered and slices are there."""
+    """Start an agent with these rules. With `published`, wait for registered drivers and for slices."""
 
     async def start(*rules, published=True, head=CONFIG, **options):
         options |= {"api_server": account, "wait": False, "fault_injection": True}
@@ -63,14 +63,11 @@ def start(start_agent, account, api_server, kubelet):
 
 @pytest.fixture
 def slices(api_server):
-    """The slices that are there."""
     return lambda: api_server.all("resourceslices")
 
 
 @pytest.fixture
 def clear():
-    """End a rule."""
-
     async def clear(agent, name="x"):
         await agent.agent.faults.commands["fault-clear"]({"name": name})
 
@@ -83,22 +80,21 @@ def devices(found):
 
 
 def pools(found):
-    """Generation and count of each."""
+    """Generation and slice count of each pool."""
     return sorted((each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in found)
 
 
 def claims(agent):
-    """How many are prepared."""
+    """The number of prepared claims."""
     return sum(len(each["claims"]) for each in agent.agent.dra.document())
 
 
 def injected(agent):
-    """How often each rule did something, by its name."""
     return {each["name"]: each["injected"] for each in agent.agent.faults.status()["rules"]}
 
 
 def found(kubelet):
-    """What the kubelet's own checks found wrong."""
+    """The findings of the kubelet's checks."""
     return {each.code for each in kubelet.errors}
 
 
@@ -114,7 +110,7 @@ def found(kubelet):
     ],
 )
 async def test_prepare_fails(kubelet, start, clear, fault, why, findings):
-    """The pod waits with the sentence that the kubelet makes of it, and starts after the fault."""
+    """The pod waits with the kubelet's message, and starts after the fault."""
     agent = await start(f"name: x, rpc: NodePrepareResources, {fault}")
     waiting = await kubelet.run_pod(pod("one", templates=["npu"]))
     assert Phase.PENDING is waiting.phase
@@ -126,7 +122,7 @@ async def test_prepare_fails(kubelet, start, clear, fault, why, findings):
 
 
 async def test_every_second_call_fails(kubelet, start):
-    """Chance chooses among the calls, and `resource` means the driver; a rule of another driver does nothing."""
+    """`probability` is about calls, and `resource` names the driver."""
     other = "\n  - {name: other, resource: acme.org/npu, advertise: [dra], virtual: {count: 1}}\n"
     rules = [
         f"name: {name}, resource: {driver}, rpc: [NodePrepareResources, Allocate], everyNth: 2, error: {{message: no}}"
@@ -140,7 +136,7 @@ async def test_every_second_call_fails(kubelet, start):
 
 
 async def test_prepare_answers_with_another_device(kubelet, start):
-    """The kubelet's checks find it, and the runtime cannot resolve what it is told."""
+    """The kubelet reports it, and the runtime cannot resolve the names."""
     await start("name: x, rpc: NodePrepareResources, answer: {wrongDevice: true}")
     running = await kubelet.run_pod(pod("one", templates=["npu"]))
     assert Phase.RUNNING is not running.phase
@@ -149,7 +145,7 @@ async def test_prepare_answers_with_another_device(kubelet, start):
 
 @pytest.mark.parametrize("fault", ["delay: 20s", "hang: true"])
 async def test_prepare_takes_its_time(kubelet, start, clear, fault):
-    """The pod starts when the delay is over, or when the fault is and the kubelet asks again."""
+    """The pod starts after the delay, or after the fault."""
     agent = await start(f"name: x, rpc: NodePrepareResources, nth: 1, {fault}")
     starting = asyncio.create_task(kubelet.run_pod(pod("one", templates=["npu"])))
     await kubelet.wait_until(lambda: injected(agent)["x"], what="the call")
@@ -164,7 +160,7 @@ async def test_prepare_takes_its_time(kubelet, start, clear, fault):
 
 
 async def test_unprepare_fails(kubelet, start, clear):
-    """The pod is Terminating until the fault ends; the claim stays prepared meanwhile."""
+    """The pod is Terminating and the claim stays prepared until the fault ends."""
     agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")
     await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.delete_pod("one")
@@ -177,7 +173,7 @@ async def test_unprepare_fails(kubelet, start, clear):
 
 
 async def test_a_device_fails_once_a_claim_has_it(kubelet, start, clear):
-    """The rule's time counts from the first preparation; no further call is one, and a strict kubelet asks twice."""
+    """The rule's times start with the first preparation; a second call for the claim does not count."""
     agent = await start("name: x, onAllocate: true, nth: 1, at: 20s, devices: [npu/0-1], health: Unhealthy")
     await kubelet.run_pod(pod("one", templates=["npu"]))
     await kubelet.run_pod(pod("two", templates=["npu"]))
@@ -195,14 +191,14 @@ async def test_a_device_fails_once_a_claim_has_it(kubelet, start, clear):
 
 
 def health(kubelet, name="one"):
-    """What the status of the pod says of its device."""
+    """The health of the device in the pod's status."""
     rows = kubelet.pod(name).container().allocated_resources_status
     return [device["health"] for row in rows for device in row["resources"]]
 
 
 @pytest.mark.parametrize("fault", ["silent", "ended"])
 async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
-    """The health of a pod's device is not known any more, and is again after the fault."""
+    """The health of a pod's device is unknown during the fault."""
     agent = await start(f"name: x, manual: true, for: 1h, healthStream: {{{fault}: true}}")
     await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="a healthy device")
@@ -222,7 +218,7 @@ async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
 
 
 async def test_a_taint(kubelet, start, slices, api_server, clear):
-    """Claims get another device; it is gone with the rule. The device's health is none of it."""
+    """Claims get another device until the fault ends. The device's health does not change."""
     agent = await start("name: x, devices: [npu/0], taint: {key: acme.dev/drain, value: soon}")
 
     def tainted():
@@ -243,7 +239,7 @@ async def test_a_taint(kubelet, start, slices, api_server, clear):
 
 
 async def test_a_taint_beside_health(start, slices, api_server):
-    """A device can have several, also where the entry's policy is to have none; slices stay within their limits."""
+    """A device can have several taints, even if the entry's policy is none, within the limits of slices."""
     head = CONFIG.replace("count: 2", "count: 100") + "    dra: {taints: {unhealthy: none, lost: none}}\n"
     await start(
         "name: a, devices: [npu/0], taint: {key: acme.dev/drain, effect: NoExecute}",
@@ -263,7 +259,7 @@ async def test_a_taint_beside_health(start, slices, api_server):
 
 
 async def test_slices_come_late(start, slices, api_server, kubelet):
-    """Each change does; what is there stays until then."""
+    """Each change is delayed; the present slices stay until then."""
     rule = "name: x, slices: {late: 20s}"
     agent = await start(rule, published=False)
     await api_server.until(lambda: injected(agent).get("x") == 1)
@@ -279,7 +275,7 @@ async def test_slices_come_late(start, slices, api_server, kubelet):
 
 
 async def test_slices_are_withheld(start, slices, api_server, clear, kubelet):
-    """Nothing is written, also after a wipe; all is as it should be when the fault ends."""
+    """Nothing is written until the fault ends, even after the slices were deleted."""
     agent = await start("name: x, manual: true, for: 1h, slices: {withheld: true}")
     await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
     agent.edit(config("name: x, manual: true, for: 1h, slices: {withheld: true}").replace("count: 2", "count: 3"))
@@ -294,14 +290,13 @@ async def test_slices_are_withheld(start, slices, api_server, clear, kubelet):
 
 
 async def allocates_nothing(kubelet):
-    """No claim gets a device of the pool."""
     waiting = await kubelet.run_pod(pod("waits", templates=["npu"]))
     assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
     await kubelet.delete_pod("waits")
 
 
 async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
-    """It says that it has more slices than there are, and nothing is allocated from it."""
+    """Nothing is allocated from a pool that announces more slices than exist."""
     agent = await start("name: x, slices: {incomplete: true}")
     assert [(1, 2)] == pools(slices())
     await allocates_nothing(kubelet)
@@ -314,7 +309,7 @@ async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
 
 
 async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, kubelet):
-    """It is left beside the others, with a device that nobody must take; it goes with the fault."""
+    """The old slice stays beside the others until the fault ends, and its device is not allocated."""
     agent = await start("name: x, slices: {oldGeneration: true}")
     assert [(1, 1), (2, 1)] == pools(slices())
     assert [*NPUS, "vdev-stale"] == devices(slices())
@@ -327,7 +322,7 @@ async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, ku
 
 
 async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet):
-    """In two slices; nothing is allocated from the pool."""
+    """Nothing is allocated from a pool in which a device is in two slices."""
     agent = await start("name: x, slices: {duplicateName: true}")
     assert ["npu-0", "npu-0", "npu-1"] == devices(slices())
     await allocates_nothing(kubelet)
@@ -337,7 +332,7 @@ async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet
 
 
 async def test_slices_are_wiped(start, slices, api_server, kubelet):
-    """At each beginning, and they are made again at once; with `for`, only after that."""
+    """The slices are written again at once; with `for`, after that time."""
     rules = (
         "name: x, manual: true, slices: {wiped: true}",
         "name: y, manual: true, slices: {wiped: true}, for: 20s",
@@ -357,7 +352,7 @@ async def test_slices_are_wiped(start, slices, api_server, kubelet):
 
 
 async def test_requests_about_slices_fail(start, slices, api_server, clear):
-    """The API server refuses them, and the problem names the rule; all is well when it is over."""
+    """The API server refuses slices until the fault ends, and the problem names the rule."""
     agent = await start("name: x, api: {status: 403, verbs: create, resources: resourceslices}", published=False)
     await api_server.until(lambda: any("'x'" in str(each) for each in agent.agent.reconciler.problems))
     assert [] == slices()
@@ -367,7 +362,7 @@ async def test_requests_about_slices_fail(start, slices, api_server, clear):
 
 
 async def test_requests_about_claims_fail(kubelet, start, clear):
-    """A claim cannot be read, so its pod waits with a sentence that names the rule."""
+    """A claim cannot be read, and its pod waits with a message that names the rule."""
     agent = await start("name: x, api: {unreachable: true, resources: resourceclaims}")
     waiting = await kubelet.run_pod(pod("one", templates=["npu"]))
     assert Phase.PENDING is waiting.phase
@@ -381,7 +376,6 @@ async def test_requests_about_claims_fail(kubelet, start, clear):
 
 
 async def test_what_the_status_says(start, kubelet):
-    """The drill, its kind, and the devices of a rule about them."""
     agent = await start(
         "name: a, slices: {withheld: true}, at: 1h",
         "name: b, healthStream: {silent: true}",

@@ -12,7 +12,7 @@ from tests.kit.api_server import ApiServer
 from tests.kit.dra_scenarios import dra_scenarios
 from tests.kit.manifests import permissions_of
 from vdev.sim import Timings
-from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
@@ -46,7 +46,7 @@ def node(monkeypatch, api_server, kubeconfig):
 
         return SimDriver(
             in_a_pod,
-            objects=ServerObjects(api_server.objects),
+            objects=ApiObjects(api_server.objects),
             kubeconfig=kubeconfig,
             timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
             strict=True,

@@ -119,7 +119,7 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
     agent = await start_agent(DEVICES + strategy, **SOON)
     cdi = agent.agent.cdi
-    cdi.apply = write = Trouble(cdi.apply, RuntimeError("who would have thought"))
+    cdi.make = write = Trouble(cdi.make, RuntimeError("who would have thought"))
     agent.edit(MORE + strategy)
     reason = "writing CDI specifications failed: RuntimeError: who would have thought"
     await agent.calls_unhealthy(kubelet, NPU, "npu-2", reason)
@@ -142,19 +142,19 @@ async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
 
     agent = await start_agent(devices(1), **SOON)
     nodes = agent.agent.nodes
-    nodes.apply = Trouble(nodes.apply, RuntimeError("who would have thought"))
+    nodes.make = Trouble(nodes.make, RuntimeError("who would have thought"))
     agent.edit(devices(2))
     await agent.calls_unhealthy(
         kubelet, NPU, "npu-1", "making virtual nodes failed: RuntimeError: who would have thought"
     )
     await shows(NPU, 2, 1)
     assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
-    nodes.apply.failure = None
+    nodes.make.failure = None
     await shows(NPU, 2, 2)
 
 
 async def test_tools_that_fail(kubelet, start_agent, shows):
-    """A container with a mount whose source is missing would not start."""
+    """A container with a mount whose source is missing would not start, so the device comes without it."""
     text = """
 version: v1
 devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}}]
@@ -162,11 +162,12 @@ telemetry: {address: "127.0.0.1:0"}
 """
     agent = await start_agent(text, **SOON)
     tools = agent.agent.tools
-    tools.apply = Trouble(tools.apply, RuntimeError("who would have thought"))
+    tools.make = Trouble(tools.make, RuntimeError("who would have thought"))
     agent.edit(text.replace("count: 1", "count: 2"))
-    await shows("nvidia.com/gpu", 2, 1)
-    tools.apply.failure = None
     await shows("nvidia.com/gpu", 2, 2)
+    await kubelet.wait_until(lambda: tools.without_tools, what="the failure")
+    tools.make.failure = None
+    await kubelet.wait_until(lambda: not tools.without_tools, what="the tools")
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

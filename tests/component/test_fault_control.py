@@ -1,4 +1,4 @@
-"""People inject failures: over the control socket, with the commands, and by files."""
+"""Fault injection by commands over the control socket, and by files."""
 
 import asyncio
 import json
@@ -24,19 +24,17 @@ faults:
 
 @pytest.fixture
 def clock():
-    """Virtual time."""
     return ManualClock(50.0)
 
 
 @pytest.fixture
 def run_dir(directory):
-    """Where the control socket is."""
     return directory / "run"
 
 
 @pytest.fixture
 async def agent(start_agent, clock, run_dir, directory):
-    """A plugin that takes faults from people."""
+    """A plugin that allows fault injection."""
     (directory / "faults").mkdir()
     return await start_agent(
         DEVICES, clock=clock, run_dir=run_dir, fault_injection=True, fault_dir=directory / "faults"
@@ -45,7 +43,7 @@ async def agent(start_agent, clock, run_dir, directory):
 
 @pytest.fixture
 async def vdev(run_dir, capsys):
-    """Run a command against the plugin; its exit code and what it printed."""
+    """Run a command against the plugin. Returns its exit code and output."""
 
     async def run(*arguments):
         code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(run_dir)])
@@ -56,7 +54,7 @@ async def vdev(run_dir, capsys):
 
 
 async def test_device_set_and_clear(agent, vdev, shows):
-    """A device is set Unhealthy with a reason, and let go again."""
+    """A device is set Unhealthy with a reason, and cleared."""
     assert (0, "added: device:acme-0\n") == await vdev(
         "device", "set", "acme-0", "--health", "Unhealthy", "--reason", "XID 79"
     )
@@ -68,12 +66,12 @@ async def test_device_set_and_clear(agent, vdev, shows):
 
 
 def complaints(agent):
-    """Where the log says that a rule selects no device."""
+    """The problems in the log about rules without devices."""
     return [each["where"] for each in agent.logs if "selects no device" in str(each.get("problem"))]
 
 
 async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agent, clock, shows):
-    """Neither at the start nor when an edit brings a rule with its device is there a false alarm."""
+    """A rule is not reported before its devices can exist, at the start and after an edit."""
     agent = await start_agent(DEVICES, clock=clock)
     await shows(NPU, 4, 4)
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
@@ -89,7 +87,7 @@ async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agen
 
 @pytest.mark.parametrize("devices", ["[gpu/0]", "{resource: acme.dev/gpu}", "['gp*']"])
 async def test_a_rule_about_devices_of_other_nodes_is_no_problem(start_agent, clock, shows, devices):
-    """One file for many nodes: where none of a rule's devices belong, that they are not there is as it shall be."""
+    """A rule whose devices are all for other nodes is not reported."""
     gpu = "  - {name: gpu, resource: acme.dev/gpu, onNodes: [gpu-*], virtual: {}}\nfaults:\n"
     rule = f"    - {{name: theirs, devices: {devices}, health: Unhealthy}}\n"
     agent = await start_agent(DEVICES.replace("faults:\n", gpu) + rule, clock=clock)
@@ -99,7 +97,7 @@ async def test_a_rule_about_devices_of_other_nodes_is_no_problem(start_agent, cl
 
 
 async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
-    """One fault that reaches two resources counts for each of them, and the list names both."""
+    """A fault in two resources counts once for each, and the list names both."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
     text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
     await start_agent(text, clock=clock, run_dir=run_dir)
@@ -110,7 +108,7 @@ async def test_the_count_of_injections_says_in_which_resources(start_agent, cloc
 
 
 async def test_device_set_for_a_while(agent, vdev, shows, clock):
-    """With --for the device recovers by itself."""
+    """With --for, the device recovers after that time."""
     await vdev("device", "set", "acme-1", "--health", "Unhealthy", "--for", "30s")
     await shows(NPU, 4, 3)
     clock.advance(30)
@@ -118,7 +116,7 @@ async def test_device_set_for_a_while(agent, vdev, shows, clock):
 
 
 async def test_add_list_clear(agent, vdev, shows):
-    """A rule is added, listed as in force, and cleared."""
+    """A rule is added, listed as active, and cleared."""
     code, _ = await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
     assert 0 == code
     await shows(NPU, 4, 2)
@@ -132,7 +130,7 @@ async def test_add_list_clear(agent, vdev, shows):
 
 
 async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, vdev):
-    """The hint stands behind the problem, as `vdev validate` and the log have it."""
+    """An error has its hint, as in `vdev validate`."""
     agent.edit(DEVICES.replace("count:", "cuont:"))
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
     _, shown = await vdev("status")
@@ -141,7 +139,7 @@ async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, v
 
 
 async def test_trigger(agent, vdev, shows, clock):
-    """A rule that waits for it begins when it is triggered, each time."""
+    """A manual rule begins each time that it is triggered."""
     for _ in range(2):
         assert 0 == (await vdev("fault", "trigger", "planned"))[0]
         await shows(NPU, 4, 3)
@@ -150,7 +148,7 @@ async def test_trigger(agent, vdev, shows, clock):
 
 
 async def test_clear_all(agent, vdev, shows):
-    """Everything that fails on demand ends."""
+    """All rules end."""
     await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
     await vdev("fault", "trigger", "planned")
     await shows(NPU, 4, 1)
@@ -177,7 +175,7 @@ REFUSALS = [
 
 
 async def test_refusals(agent, vdev, shows):
-    """A wrong wish is refused with the reason, exit code 2, and nothing changes."""
+    """A wrong request is refused with exit code 2, and changes nothing."""
     for arguments, what in REFUSALS:
         code, text = await vdev(*arguments)
         assert (2, True) == (code, what in text), (arguments, text)
@@ -185,7 +183,7 @@ async def test_refusals(agent, vdev, shows):
 
 
 async def test_what_the_configuration_takes_over_is_its_own(agent, vdev, shows, kubelet):
-    """A rule of a person with the name of one of the configuration is gone, and hinders nothing afterwards."""
+    """A rule of the configuration replaces a live rule of its name, and can be cleared."""
     rule = "{{name: {}, devices: [acme/{}], health: Unhealthy}}"
     await vdev("fault", "add", rule.format("mine", 0))
     await vdev("fault", "add", rule.format("taken", 1))
@@ -203,27 +201,27 @@ async def test_what_the_configuration_takes_over_is_its_own(agent, vdev, shows, 
 
 
 async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet):
-    """A device that is set stays so when it cannot be set otherwise."""
+    """A request that is refused does not change a device that was set before."""
     await vdev("device", "set", "acme-0", "--health", "Unhealthy")
     await shows(NPU, 4, 3)
-    wish = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
+    request = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
     for wrong in ({"for": "soon"}, {"health": "Sick"}):
         with pytest.raises(UsageError, match="expected"):
-            await command_socket.ask(run_dir, wish | wrong)
+            await command_socket.ask(run_dir, request | wrong)
     await agent.settled(kubelet)
     assert agent.agent.faults.engine.runs["device:acme-0"].active
 
 
 @pytest.mark.parametrize("command", [("status",), ("fault", "list")])
 async def test_a_table_has_one_line_for_each(agent, vdev, shows, command):
-    """Whatever a reason holds, it makes no lines of its own, and the terminal obeys nothing of it."""
+    """A reason with control characters stays on its line."""
     await vdev("device", "set", "acme-0", "--health", "Unhealthy", "--reason", "one\ntwo \x1b[2Jthree")
     await shows(NPU, 4, 3)
     assert "one two  [2Jthree" in (await vdev(*command))[1]
 
 
 async def test_permission(start_agent, run_dir):
-    """Without --enable-fault-injection faults can be seen, and not made."""
+    """Without --enable-fault-injection, faults can be listed and not added."""
     await start_agent(DEVICES, run_dir=run_dir)
     assert False is (await command_socket.ask(run_dir, {"do": "fault-list"}))["enabled"]
     for ask in ({"do": "fault-add", "rules": "{}"}, {"do": "fault-trigger", "name": "planned"}, {"do": "device-set"}):
@@ -232,12 +230,12 @@ async def test_permission(start_agent, run_dir):
 
 
 async def test_socket_is_private(agent, run_dir):
-    """Only the owner may ask."""
+    """Only the owner may use the socket."""
     assert 0o600 == (run_dir / command_socket.SOCKET).stat().st_mode & 0o777
 
 
 async def test_rules_from_files(agent, shows, directory, kubelet):
-    """A file in the directory is in force while it is there; a wrong one changes nothing and is reported."""
+    """The rules of a file are active while it exists. A file with errors is reported and changes nothing."""
     file = directory / "faults" / "drill.yaml"
     file.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
     await shows(NPU, 4, 3)
@@ -250,7 +248,7 @@ async def test_rules_from_files(agent, shows, directory, kubelet):
 
 @pytest.mark.parametrize("moved", ["{x: b, y: a}", "{x: b}", "{y: a, z: b}"])
 async def test_rules_that_move_between_files(start_agent, shows, directory, kubelet, moved):
-    """All files of a ConfigMap change in one moment, so what a name was in before is nothing against its new place."""
+    """All files of a ConfigMap change at once, so a rule may move from one file to another."""
     faults = directory / "faults"
     for version, place in (("old", {"x": "a", "y": "b"}), ("new", yaml.safe_load(moved))):
         (faults / version).mkdir(parents=True)
@@ -276,7 +274,7 @@ async def test_rules_that_move_between_files(start_agent, shows, directory, kube
 
 
 async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
-    """The first file by name has it; the other one is a problem while both are there."""
+    """Of two files with one rule name, the first counts; the other one is a problem."""
     first, second = directory / "faults" / "a.yaml", directory / "faults" / "b.yaml"
     second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
     await shows(NPU, 4, 2)
@@ -291,7 +289,7 @@ async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
 
 
 async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet):
-    """It is a problem, and the rules of the other files are in force."""
+    """It is a problem, and the rules of other files are active."""
     (directory / "faults" / "odd.yaml").symlink_to("n" * 300)
     (directory / "faults" / "drill.yaml").write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
     await shows(NPU, 4, 3)
@@ -299,7 +297,7 @@ async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet
 
 
 async def test_configuration_keeps_live_rules(agent, vdev, shows):
-    """A reload of the configuration does not end what people inject."""
+    """A reload of the configuration does not end live rules."""
     await vdev("device", "set", "acme-0", "--health", "Unhealthy")
     await shows(NPU, 4, 3)
     agent.edit(DEVICES.replace("count: 4", "count: 5"))

@@ -11,14 +11,14 @@ devices:
 
 
 def config(file):
-    """Devices of which one fails while the file is there."""
+    """A configuration in which a device fails while the file exists."""
     rule = f"{{name: x, devices: [acme/1], onFile: '{file}', health: Unhealthy}}"
     return f"{DEVICES}faults: {{rules: [{rule}]}}\n"
 
 
 @pytest.fixture
 def flag(directory):
-    """A file that is there, in a directory where nothing else happens."""
+    """An existing file in a directory without other changes."""
     path = directory / "flags" / "flag"
     path.parent.mkdir()
     path.touch()
@@ -26,13 +26,13 @@ def flag(directory):
 
 
 async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
-    """The fault begins with the agent."""
+    """The fault begins when the agent starts."""
     await start_agent(config(flag), **NO_LOOKS)
     await shows(NPU, 4, 3)
 
 
 async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
-    """The fault begins when a new configuration brings the rule, though nothing happens to the file."""
+    """The fault begins when an edit adds the rule, without a change of the file."""
     agent = await start_agent(DEVICES, **NO_LOOKS)
     await shows(NPU, 4, 4)
     agent.edit(config(flag))
@@ -40,7 +40,7 @@ async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
 
 
 async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubelet, directory):
-    """What a person begins goes on when its directory is looked at, until the file has come and gone."""
+    """A triggered fault goes on while the file is missing, and ends when the file has come and gone."""
     flag = directory / "flags" / "absent"
     flag.parent.mkdir()
     agent = await start_agent(config(flag), fault_injection=True, **NO_LOOKS)
@@ -56,7 +56,7 @@ async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubele
 
 
 async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
-    """A rule that is added by hand begins at once."""
+    """A live rule begins at once."""
     agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)
     text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
     await agent.agent.faults.commands["fault-add"]({"rules": text})

@@ -24,13 +24,12 @@ TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
 
 @pytest.fixture
 async def clock(request):
-    """Virtual time."""
     return getattr(request, "param", ManualClock)()
 
 
 @pytest.fixture
 async def tell(start_agent, clock):
-    """Start a plugin with a story."""
+    """Start a plugin with a file of the library."""
 
     async def start(name, **options):
         text = await asyncio.to_thread((LIBRARY / name).read_text)
@@ -40,7 +39,7 @@ async def tell(start_agent, clock):
 
 
 async def test_xid79(tell, clock, shows, kubelet):
-    """One GPU goes and comes back; the pod that holds it runs on and its status names the device."""
+    """A GPU disappears and comes back; its pod goes on, and the pod's status names the device."""
     await tell("xid79.yaml")
     await kubelet.run_pod(manifest("all", {GPU: 8}))
     for seconds, allocatable, health in ((60, 7, "Unhealthy"), (30, 8, "Healthy"), (270, 7, "Unhealthy")):
@@ -69,7 +68,7 @@ async def test_ecc_degradation(tell, clock, shows, kubelet):
 
 
 async def test_nvlink_pair_lost(tell, clock, shows, kubelet):
-    """A pair goes in one step, and a pod of two gets the pair that is left."""
+    """Two GPUs fail at once, and a pod for two gets the other pair."""
     await tell("nvlink-pair-lost.yaml")
     clock.advance(120)
     await shows("acme.dev/gpu", 4, 2)
@@ -82,11 +81,11 @@ async def test_nvlink_pair_lost(tell, clock, shows, kubelet):
 
 @TIME_GOES_ON
 async def test_usb_unplugged(tell, clock, shows, kubelet):
-    """A key that a pod holds stays listed as Unhealthy until the pod is gone, and comes back."""
+    """An unplugged device that a pod holds stays listed as Unhealthy until the pod ends, and comes back."""
     key = "example.com/yubikey"
     agent = await tell("usb-unplugged.yaml")
     await kubelet.run_pod(manifest("holder", {key: 1}))
-    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="the kubelet to name the pod")
+    await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="the kubelet to name the pod")
     clock.advance(30)
     await shows(key, 1, 0)
     assert "'Unhealthy'" in str(kubelet.pod("holder").container().allocated_resources_status)
@@ -98,7 +97,7 @@ async def test_usb_unplugged(tell, clock, shows, kubelet):
 
 
 async def test_slow_driver(tell, clock, kubelet):
-    """An allocation waits, and then is granted."""
+    """An allocation is delayed, then granted."""
     agent = await tell("slow-driver.yaml")
     starting = asyncio.create_task(kubelet.run_pod(manifest("p", {GPU: 1})))
     await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["slow"].injected)
@@ -108,7 +107,7 @@ async def test_slow_driver(tell, clock, kubelet):
 
 
 async def test_flaky_allocate(tell, kubelet):
-    """Every fourth pod is refused in the firmware's words."""
+    """Every fourth pod is refused with the message of the rule."""
     await tell("flaky-allocate.yaml")
     pods = [await kubelet.run_pod(manifest(f"p{number}", {NPU: 1})) for number in range(8)]
     assert [3, 7] == [number for number, pod in enumerate(pods) if pod.phase is Phase.FAILED]
@@ -116,7 +115,7 @@ async def test_flaky_allocate(tell, kubelet):
 
 
 async def test_crash_loop(tell, clock, shows, kubelet):
-    """The plugin dies 20 seconds after its start, and again after the next one."""
+    """The plugin exits 20 seconds after each start."""
     codes, agents = [], []
 
     def die(code):
@@ -133,7 +132,7 @@ async def test_crash_loop(tell, clock, shows, kubelet):
 
 
 async def test_late_registration(tell, clock, shows, kubelet):
-    """There is no GPU before 45 seconds, and then there are all."""
+    """The resource registers after 45 seconds."""
     agent = await tell("late-registration.yaml", wait=False)
     await kubelet.wait_until(lambda: agent.agent.faults.engine.runs and agent.agent.faults.engine.runs["late"].injected)
     clock.advance(44.9)
@@ -161,7 +160,7 @@ async def test_restart_storm(tell, clock, shows, kubelet):
 
 
 async def test_tenth_of_fleet(tell, clock, shows):
-    """About a tenth of the nodes is chosen; one of these loses one GPU, another node none."""
+    """About a tenth of the nodes is chosen, and each of these loses one GPU."""
     loaded = await asyncio.to_thread(load, [LIBRARY / "tenth-of-fleet.yaml"])
     (rule,) = loaded.spec.faults.rules
     fleet = [f"node-{number}" for number in range(1000)]
@@ -173,7 +172,6 @@ async def test_tenth_of_fleet(tell, clock, shows):
 
 
 async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
-    """A node that is not chosen loses nothing."""
     node = next(
         name
         for name in map("node-{}".format, range(99))
@@ -186,7 +184,7 @@ async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
 
 
 async def test_flapping(tell, clock, shows, kubelet):
-    """One device goes and comes."""
+    """A device fails and recovers."""
     agent = await tell("flapping.yaml")
     for allocatable in (1, 2, 1, 2):
         clock.advance(agent.agent.faults.engine.next_change - clock.now())
@@ -195,7 +193,7 @@ async def test_flapping(tell, clock, shows, kubelet):
 
 @pytest.fixture
 async def node(api_server):
-    """What the API server has of the node: its conditions by type, and how often there was an Event, by reason."""
+    """The Node's conditions by type, and the number of its Events by reason."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
 
     def seen():
@@ -208,7 +206,7 @@ async def node(api_server):
 
 @TIME_GOES_ON
 async def test_xid79_for_operators(tell, clock, shows, node, account, api_server):
-    """Health, Event and condition in one step; the Xid of the application is an Event alone."""
+    """Health, Event and condition change at once; an Xid of an application is only an Event."""
     agent = await tell("xid79-for-operators.yaml", api_server=account)
 
     def leap():  # to the very moment: the last rule holds for a second, and the time goes on meanwhile
@@ -230,7 +228,7 @@ async def test_xid79_for_operators(tell, clock, shows, node, account, api_server
 
 @TIME_GOES_ON
 async def test_thermal_event(tell, clock, shows, node, account, api_server):
-    """Three times an Event, and a condition between the first and the second."""
+    """There are three Events, and a condition between the first two."""
     agent = await tell("thermal-event.yaml", api_server=account)
     for times, pressure in ((1, "True"), (2, None), (3, None)):
         clock.advance(agent.agent.faults.engine.next_change - clock.now())
@@ -241,7 +239,7 @@ async def test_thermal_event(tell, clock, shows, node, account, api_server):
 
 @TIME_GOES_ON
 async def test_api_server_away(tell, clock, shows, node, account, api_server):
-    """The list follows at once, the condition when the server answers."""
+    """The list follows at once, the condition as soon as the API server answers."""
     agent = await tell("api-server-away.yaml", api_server=account)
     await api_server.until(lambda: node()[0].get("GpuHealthy") == "True")
     clock.advance(60)
@@ -256,7 +254,7 @@ async def test_api_server_away(tell, clock, shows, node, account, api_server):
 
 @TIME_GOES_ON
 async def test_dra_bad_day(tell, clock, kubelet, node, account, api_server):
-    """Taints, a wipe, an incomplete pool, a slice that is left over, and news that come late."""
+    """Taints, deleted slices, an incomplete pool, an old slice, and late changes."""
     (kubelet.device_plugin_dir.parent / "plugins_registry").mkdir(exist_ok=True)
     agent = await tell("dra-bad-day.yaml", api_server=account, wait=False)
 
@@ -302,7 +300,7 @@ async def test_dra_bad_day(tell, clock, kubelet, node, account, api_server):
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_each_story_is_told_and_tested(path):
-    """A story has a comment that says what is seen and what is right, and a test here."""
+    """Each file of the library has a comment with what happens, and a test here."""
     text = path.read_text()
     assert "# Seen on" in text
     assert "A healthy" in text

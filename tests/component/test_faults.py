@@ -19,7 +19,7 @@ devices:
 
 
 def config(*rules, head=DEVICES):
-    """The devices with these rules, each in flow style."""
+    """The configuration with these rules, each in flow style."""
     return head + "faults:\n  seed: 7\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
 
 
@@ -29,14 +29,11 @@ TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
 
 @pytest.fixture
 async def clock(request):
-    """Virtual time."""
     return getattr(request, "param", ManualClock)()
 
 
 @pytest.fixture
 async def start(start_agent, clock):
-    """Start a plugin with these rules, on virtual time."""
-
     async def begin(*rules, head=DEVICES, **options):
         return await start_agent(config(*rules, head=head) if rules else head, clock=clock, **options)
 
@@ -44,12 +41,10 @@ async def start(start_agent, clock):
 
 
 def injected(agent, name):
-    """How often a rule did something."""
     return agent.agent.faults.engine.runs[name].injected
 
 
 async def allocate(kubelet, agent, ids, *, deadline=20):
-    """Call Allocate as the kubelet does."""
     service = agent.agent.lists.services[NPU]
     async with grpc.aio.insecure_channel(f"unix:{service.socket}") as channel:
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
@@ -83,7 +78,7 @@ async def test_removed_while_held(start, shows, clock, kubelet):
 
 
 async def test_drop_harms(start, shows, clock, kubelet):
-    """With consent a held id leaves the list at once."""
+    """With allowHarmful, a held id leaves the list at once."""
     await start('name: x, devices: ["acme/*"], at: 10s, drop: true, allowHarmful: true')
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     clock.advance(10)
@@ -91,7 +86,7 @@ async def test_drop_harms(start, shows, clock, kubelet):
 
 
 async def test_physical_fault_reaches_replicas_and_partitions(start, shows, clock):
-    """What breaks a card breaks all that it is cut and shared into."""
+    """A fault of a device reaches all its partitions and replicas."""
     head = """version: v1
 flags: {migStrategy: mixed}
 devices:
@@ -110,7 +105,7 @@ sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}
 
 
 async def test_partition_fault_spares_its_neighbours(start, shows, clock):
-    """A rule that names a profile fails these partitions alone."""
+    """A rule with a profile reaches only these partitions."""
     head = """version: v1
 flags: {migStrategy: mixed}
 devices:
@@ -126,7 +121,7 @@ devices:
 
 
 async def test_allocation_triggers(start, shows, kubelet):
-    """A device that fails when it is given to a pod: only that one."""
+    """A rule with onAllocate reaches only the allocated device."""
     agent = await start("name: x, onAllocate: true, health: Unhealthy, reason: broke in use")
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await shows(NPU, 4, 3)
@@ -136,7 +131,7 @@ async def test_allocation_triggers(start, shows, kubelet):
 
 
 async def test_file_triggers(start, shows, directory):
-    """A rule begins when its file appears, and ends when it goes."""
+    """A rule begins when its file appears, and ends when it is removed."""
     flag = directory / "now"
     await start(f"name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy")
     await shows(NPU, 4, 4)
@@ -150,7 +145,7 @@ async def test_file_triggers(start, shows, directory):
 
 
 async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
-    """A call hangs until the fault is over, and then is an error rather than a surprise."""
+    """A call hangs until the fault ends, and then fails."""
     agent = await start("name: x, rpc: Allocate, hang: true, for: 1h")
     call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
     await kubelet.wait_until(lambda: injected(agent, "x"))
@@ -159,7 +154,7 @@ async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
 
 
 async def test_hanging_call_can_be_cancelled(start, kubelet):
-    """Who cancels a hanging call is rid of it, and the device is not in flight any more."""
+    """A hanging call can be cancelled, and its device is no longer in flight."""
     agent = await start("name: x, rpc: Allocate, hang: true")
     with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
         await allocate(kubelet, agent, ["acme-0"], deadline=0.2)
@@ -190,7 +185,7 @@ async def test_bogus_allocate_answer(start, kubelet):
 
 @pytest.mark.parametrize("answer", ["bogusIds", "empty"])
 async def test_useless_preferences_are_survived(start, kubelet, answer):
-    """The kubelet does without a preference that is none."""
+    """The kubelet ignores a wrong preference."""
     agent = await start(f"name: x, rpc: GetPreferredAllocation, answer: {{{answer}: true}}")
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 2}))).phase
     assert injected(agent, "x")
@@ -205,7 +200,7 @@ async def test_pre_start_can_fail(start, kubelet, clock):
 
 @TIME_GOES_ON
 async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, clock):
-    """Without options there is no registration; it comes when the fault is over."""
+    """Without options there is no registration until the fault ends."""
     agent = await start("name: x, rpc: GetDevicePluginOptions, error: {}, for: 1m", wait=False)
     await kubelet.wait_until(lambda: "x" in agent.agent.faults.engine.runs and injected(agent, "x"))
     assert NPU not in kubelet.node().capacity
@@ -215,7 +210,7 @@ async def test_options_that_fail_refuse_the_registration(start, kubelet, shows, 
 
 @TIME_GOES_ON
 async def test_list_that_fails(start, kubelet, shows, clock):
-    """Streams that end with an error leave the resource without devices until the fault is over."""
+    """Streams that fail leave the resource without devices until the fault ends."""
     agent = await start("name: x, rpc: ListAndWatch, error: {}, for: 1m", wait=False)
     await kubelet.wait_until(lambda: "x" in agent.agent.faults.engine.runs and injected(agent, "x"))
     clock.advance(60)
@@ -232,7 +227,7 @@ async def test_list_that_fails(start, kubelet, shows, clock):
     ids=["none", "of a version that is refused"],
 )
 async def test_no_registration(start, kubelet, shows, clock, fault, seconds, said):
-    """Nothing is registered while the rule lasts; when it is over the plugin tries again."""
+    """Nothing is registered until the fault ends."""
     agent = await start(f"name: x, register: {fault}, for: {seconds}s", wait=False)
     await kubelet.wait_until(lambda: said in str(status(agent.agent)["resources"]))
     clock.advance(seconds)
@@ -240,7 +235,7 @@ async def test_no_registration(start, kubelet, shows, clock, fault, seconds, sai
 
 
 async def test_registering_twice(start, kubelet):
-    """Two registrations arrive where one is right."""
+    """The plugin registers twice."""
     await start("name: x, register: {twice: true}")
     await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
 
@@ -252,7 +247,7 @@ async def test_registering_twice(start, kubelet):
     ids=["closed", "duplicate ids", "over 4 MiB"],
 )
 async def test_wrong_lists_for_a_while(start, shows, clock, fault, meanwhile):
-    """With a duration the plugin stays away so long; an id with both healths counts twice; after it all is well."""
+    """After the fault, the list is correct again."""
     await start(f"name: x, stream: {fault}, at: 10s, for: 20s")
     clock.advance(10)
     await shows(NPU, *meanwhile)
@@ -261,7 +256,7 @@ async def test_wrong_lists_for_a_while(start, shows, clock, fault, meanwhile):
 
 
 async def test_stalled_stream(start, kubelet, shows, clock):
-    """Nothing new is said while the stream stalls, and all of it after."""
+    """Changes are not sent while the stream stalls, and are sent after that."""
     agent = await start(
         "name: stall, stream: {stall: true}, at: 10s, for: 1m",
         "name: sick, devices: [acme/0], at: 20s, health: Unhealthy",
@@ -274,7 +269,7 @@ async def test_stalled_stream(start, kubelet, shows, clock):
 
 
 async def test_flood(start, kubelet, clock):
-    """The same list comes again and again."""
+    """The same list is sent repeatedly."""
     agent = await start("name: x, stream: {flood: 100}, at: 10s, for: 10s")
     clock.advance(10)
     await kubelet.wait_until(lambda: injected(agent, "x"))
@@ -288,7 +283,7 @@ async def test_flood(start, kubelet, clock):
 @TIME_GOES_ON
 @pytest.mark.parametrize("fault", ["delete", "replace"])
 async def test_spoilt_socket(start, kubelet, shows, clock, fault):
-    """A socket that is gone or no longer ours is made again, and no file is left behind."""
+    """A deleted or replaced socket is made again, and no file is left behind."""
     agent = await start(f"name: x, socket: {{{fault}: true}}, at: 10s")
     before = agent.agent.lists.services[NPU].socket
     clock.advance(10)
@@ -300,7 +295,7 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
 @TIME_GOES_ON
 @pytest.mark.timeout(120)
 async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
-    """Sockets that are spoilt while others are being made take nobody down, and are all made again at the end."""
+    """Sockets that are disturbed repeatedly do not affect others, and exist again at the end."""
     names = [f"acme.dev/npu{number}" for number in range(8)]
     entries = "".join(f"  - {{name: e{n}, resource: {name}, virtual: {{count: 1}}}}\n" for n, name in enumerate(names))
     head = f"version: v1\ndevices:\n{entries}"
@@ -325,7 +320,7 @@ CDI = DEVICES.replace("version: v1", "version: v1\nflags: {plugin: {deviceListSt
 
 @pytest.mark.parametrize(("fault", "sound"), [("missing: true", None), ("broken: true", False), ("late: 30s", None)])
 async def test_cdi_files(start, kubelet, clock, fault, sound):
-    """The file is away or broken while the rule says so, and sound after."""
+    """The file is missing or broken until the fault ends."""
     agent = await start(f"name: x, cdi: {{{fault}}}, for: 1m", head=CDI)
     path = agent.cdi_dir / "vdev-k8s.device-plugin.acme.dev-npu.json"
 
@@ -341,7 +336,7 @@ async def test_cdi_files(start, kubelet, clock, fault, sound):
 
 
 async def test_pod_resources_down(start, kubelet, clock):
-    """Without the PodResources API nobody knows who holds what, until it is back."""
+    """Holders are unknown while the PodResources API does not answer."""
     agent = await start("name: x, podResources: {unavailable: true}, at: 10s, for: 10s")
     await kubelet.wait_until(lambda: agent.agent.holders.holders is not None)
     clock.advance(10)
@@ -354,7 +349,7 @@ async def test_pod_resources_down(start, kubelet, clock):
 
 
 async def test_reload(start, shows, clock, kubelet):
-    """An untouched rule goes on, a changed one starts anew, a removed one heals."""
+    """An unchanged rule goes on, a changed one starts again, a removed one ends."""
     one = "name: a, devices: [acme/0], at: 60s, health: Unhealthy"
     other = "name: b, devices: [acme/1], at: {}, health: Unhealthy"
     agent = await start(one, other.format("60s"))
@@ -372,7 +367,7 @@ async def test_reload(start, shows, clock, kubelet):
 
 
 async def test_drills_can_be_seen(start, shows, clock):
-    """Log, metrics and status tell an injected fault from a real one."""
+    """Log, metrics and status mark an injected fault."""
     agent = await start("name: x, devices: [acme/0], at: 5s, health: Unhealthy, reason: XID 79")
     clock.advance(5)
     await shows(NPU, 4, 3)

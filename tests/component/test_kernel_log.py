@@ -34,7 +34,7 @@ faults: {{kernelLog: {log}, rules: {rules}}}
 
 
 def said(log):
-    """The messages in a file."""
+    """The lines of the file."""
     if not log.exists():
         return []
     found = [SYSLOG.match(line) for line in log.read_text().splitlines()]
@@ -43,7 +43,7 @@ def said(log):
 
 
 async def test_the_line(kubelet, start_agent, tmp_path):
-    """The GPU, then its Xid, in the words that readers of kernel logs look for."""
+    """A line names the GPU, and the next line has its Xid."""
     log = tmp_path / "kern.log"
     agent = await start_agent(config(log))
     await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
@@ -58,7 +58,7 @@ async def test_the_line(kubelet, start_agent, tmp_path):
 
 
 async def test_once_for_each_time_that_it_begins(kubelet, start_agent, tmp_path):
-    """Not at each turn; but again when the fault was over in between, and after a restart."""
+    """It is written once for each beginning of the fault, and after a restart."""
     log = tmp_path / "kern.log"
     agent = await start_agent(config(log))
     await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
@@ -75,7 +75,6 @@ async def test_once_for_each_time_that_it_begins(kubelet, start_agent, tmp_path)
 
 
 async def test_a_cut_device_has_it_once(kubelet, start_agent, tmp_path):
-    """However many partitions it consists of."""
     log = tmp_path / "kern.log"
     cut = ', partitions: {"1": [1g.5gb, 1g.5gb, 3g.20gb]}'
     agent = await start_agent(config(log, partitions=cut))
@@ -85,7 +84,7 @@ async def test_a_cut_device_has_it_once(kubelet, start_agent, tmp_path):
 
 
 async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
-    """It is a problem with a sentence, everything else goes on, and the line is written once it can be."""
+    """It is a problem, everything else goes on, and the line is written later."""
     place = tmp_path / "logs"
     log = place / "kern.log"
     agent = await start_agent(config(log))
@@ -102,7 +101,7 @@ async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
 
 
 async def test_the_kernels_own_log(kubelet, start_agent, tmp_path):
-    """`true` is the host's /dev/kmsg, which takes a line for each write, with its level and without a time."""
+    """`true` is the host's /dev/kmsg. Each write is a line with a level and without a time."""
     kmsg = tmp_path / "dev/kmsg"
     kmsg.parent.mkdir()
     kmsg.touch()
@@ -113,6 +112,5 @@ async def test_the_kernels_own_log(kubelet, start_agent, tmp_path):
 
 @pytest.mark.parametrize("value", ["kmsg", "1", "/var/log/", "[a]"])
 def test_bad_values(value):
-    """A sentence says what is expected."""
     with pytest.raises(ConfigError, match=r"faults\.kernelLog: expected true or the absolute path of a file"):
         load_text(config(value))

@@ -57,19 +57,6 @@ async def test_a_field_of_somebody_else(api_server, api, node):
     assert not [each for each in found["metadata"]["managedFields"] if each["manager"] == "gfd"]
 
 
-async def test_the_words_of_a_conflict(api_server, start_api, node):
-    """As Kubernetes has them, of one field and of several."""
-    said = []
-    api = await start_api()
-    await api_server.edit("nodes", "n", {"metadata": {"labels": {"a": "1", "b": "1"}}}, manager="kubectl")
-    for wanted in ({"a": "2"}, {"a": "2", "b": "2"}):
-        with pytest.raises(kube.Conflict) as raised:
-            await api.apply(NODES, "n", {"metadata": {"labels": wanted}})
-        said.append(str(raised.value))
-    assert all(word in said[0] for word in ("kubectl", ".metadata.labels.a"))
-    assert all(word in said[1] for word in ("kubectl", ".metadata.labels.a", ".metadata.labels.b"))
-
-
 async def test_a_field_of_two(api_server, api, node):
     """The same value is no conflict, and stays when one of them lets it go."""
     await api.apply(NODES, "n", labels(__a="1"), manager="first")

@@ -203,7 +203,7 @@ SPOILT = {
     "empty": (lambda _: b"", "the file is damaged"),
     "half": (lambda data: data[:-80], "the file is damaged"),
     "other bytes": (lambda data: data.replace(b"count: 2", b"count: 9"), "its checksum does not fit"),
-    "newer": (_changed(version=9), "it has version 9, and this vdev knows version 1"),
+    "newer": (_changed(version=9), "it has version 9, and this vdev knows version 2"),
     "another node's": (_changed(node="node-2"), "it is of node 'node-2'"),
     "without files": (_changed(files=[]), "the file is damaged"),
     "no texts": (_changed(files=[{"file": "x", "text": 7}]), "the file is damaged"),

@@ -48,7 +48,7 @@ async def start_busy(start_agent, directory):
             running.edit(template.format(few=next(numbers) % 7 + 2, **said))
             await until(lambda: running.agent.config.status.applied > applied)
             turns = running.agent.turns
-            running.agent.due.mark()  # one more, in case that one is over already
+            running.agent.pending.add()  # one more, in case that one is over already
             await until(lambda: running.agent.turns > turns)
 
         await until(lambda: running.agent.reconciler.published)

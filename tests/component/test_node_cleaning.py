@@ -30,15 +30,14 @@ async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
     out = capsys.readouterr().out
     assert (
-        "n: taken away\n  label acme.dev/x\n  label acme.dev/y\n  resource acme.dev/npu\n  condition NpuHealthy\n"
-        == out
+        "n: removed\n  label acme.dev/x\n  label acme.dev/y\n  resource acme.dev/npu\n  condition NpuHealthy\n" == out
     )
     found = api_server.object("nodes", "n")
     assert {"a/b": "c"} == found["metadata"]["labels"]
     assert {"cpu": "8"} == found["status"]["capacity"]
     assert ["MemoryPressure", "Ready"] == [each["type"] for each in found["status"]["conditions"]]
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
-    assert "n: vdev has written nothing\n" == capsys.readouterr().out
+    assert "n: vdev wrote nothing\n" == capsys.readouterr().out
 
 
 async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconfig):

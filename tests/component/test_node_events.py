@@ -106,8 +106,8 @@ async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, a
     await api_server.until(lambda: "ConfigurationApplied" in events())
     await kubelet.stop()
     await api_server.until(lambda: any(each.trouble for each in agent.agent.lists.services.values()))
-    agent.agent.due.mark()
-    await api_server.until(lambda: any(each.again_at for each in agent.agent.node_api.appliers))
+    agent.agent.pending.add()
+    await api_server.until(lambda: any(each.retry_at for each in agent.agent.node_api.appliers))
     assert "ResourceNotRegistered" not in events()
     agent.clock.advance(21.0)
     await api_server.until(lambda: "ResourceNotRegistered" in events())
@@ -164,7 +164,7 @@ async def test_a_storm(start_agent, account, api_server, events):
         await set_health(agent, f"npu-{number}", "Unhealthy")
         for _ in range(2):  # the first turn to end may have begun before
             before = agent.agent.turns
-            agent.agent.due.mark()
+            agent.agent.pending.add()
             await api_server.until(lambda before=before: agent.agent.turns > before)
     await api_server.until(lambda: 25 == len(api_server.all("events", "default")))
     assert 10 >= len([each for each in api_server.asked if each.resource == "nodes/status"])

@@ -20,14 +20,11 @@ FALLEN = "Xid 79: GPU has fallen off the bus"
 
 
 def config(*rules, head=HEAD):
-    """A configuration with these rules, each in flow style."""
     return with_rules(head, *rules)
 
 
 @pytest.fixture
 def conditions(api_server, node):
-    """The Node's conditions: status, reason and message by type."""
-
     def by_type():
         found = api_server.object("nodes", "node-1").get("status", {}).get("conditions", ())
         return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
@@ -36,17 +33,16 @@ def conditions(api_server, node):
 
 
 async def do(agent, command, **request):
-    """Ask the agent for a fault."""
+    """Add a rule to the agent."""
     return await agent.agent.faults.commands[f"fault-{command}"](request)
 
 
 def gpu(agent, index):
-    """The id of a GPU."""
     return agent.agent.reconciler.served.resources[GPU].slots[index].id
 
 
 async def test_an_xid(start_agent, account, api_server, events, conditions, shows, kubelet):
-    """One rule: the list, the Event and the condition in one step, and all of it back at its end."""
+    """A rule changes list, Event and condition at once, and all of it ends with the rule."""
     rule = "name: dead, devices: [a100/3], xid: 79, manual: true, for: 30s"
     agent = await start_agent(config(rule), api_server=account, fault_injection=True)
     await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
@@ -70,7 +66,7 @@ async def test_an_xid(start_agent, account, api_server, events, conditions, show
 
 
 async def test_an_xid_of_the_application(start_agent, account, api_server, events, conditions, shows):
-    """An Event and the fact, and the device stays as it is."""
+    """There is an Event, and the device stays Healthy."""
     agent = await start_agent(config("name: app, devices: [a100/0], xid: 31"), api_server=account)
     await api_server.until(lambda: "NvidiaXID31Warning" in events())
     assert "Xid 31: GPU memory page fault" in events()["NvidiaXID31Warning"]["message"]
@@ -82,7 +78,7 @@ async def test_an_xid_of_the_application(start_agent, account, api_server, event
 
 
 async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account, api_server, events, shows):
-    """The Event names the device, not what it is shared into."""
+    """The Event names the device, not its replicas."""
     sharing = f"sharing: {{timeSlicing: {{resources: [{{name: {GPU}, replicas: 3}}]}}}}\n"
     agent = await start_agent(config("name: x, devices: [a100/1], xid: 48") + sharing, api_server=account)
     await shows(GPU, 12, 9)
@@ -93,7 +89,7 @@ async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account
 
 
 async def test_an_event_again_and_again(start_agent, account, api_server, events):
-    """Each repetition is counted, in one Event."""
+    """One Event counts all repetitions."""
     rule = "name: hot, at: 5s, every: 20s, times: 3, event: {reason: GpuHot, message: GPU 3 is at 95 degrees}"
     agent = await start_agent(config(rule), api_server=account)
     await api_server.until(lambda: "ConfigurationApplied" in events())
@@ -114,7 +110,7 @@ async def test_an_event_again_and_again(start_agent, account, api_server, events
 
 
 async def test_a_condition_comes_and_goes(start_agent, account, api_server, conditions):
-    """Over that of an entry, and of a type that nobody else names."""
+    """It overrides that of an entry, or has its own type."""
     rules = (
         "name: ill, manual: true, for: 30s, condition: {type: GpuHealthy, status: false, reason: Ill, message: ill}",
         "name: odd, manual: true, for: 30s, condition: {type: NvlinkDegraded, status: true}",
@@ -139,7 +135,7 @@ async def test_a_condition_comes_and_goes(start_agent, account, api_server, cond
     ],
 )
 async def test_the_api_server_fails(start_agent, account, api_server, node, conditions, kubelet, shows, failure, says):
-    """The device plugin never notices; the status says it; and it is made up for when the rule ends."""
+    """The device plugin goes on, the status has the problem, and the writes follow after the fault."""
     rule = f"name: away, manual: true, api: {{{failure}}}"
     agent = await start_agent(config(rule), api_server=account, fault_injection=True)
     await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
@@ -149,7 +145,7 @@ async def test_the_api_server_fails(start_agent, account, api_server, node, cond
     await shows(GPU, 4, 3)
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {GPU: 1}))).phase
     await api_server.until(lambda: any(says in str(each) for each in agent.agent.reconciler.problems))
-    assert any("the fault rule 'away' says so" in str(each) for each in agent.agent.reconciler.problems)
+    assert any("injected by the fault rule 'away'" in str(each) for each in agent.agent.reconciler.problems)
     assert "True" == conditions()["GpuHealthy"][0]
     await do(agent, "clear", name="away")
     await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
@@ -157,7 +153,7 @@ async def test_the_api_server_fails(start_agent, account, api_server, node, cond
 
 
 async def test_watches_break(start_agent, account, api_server, node, conditions, kubelet):
-    """The open watch ends, what is written goes on, and the watch is back at the end."""
+    """The open watch ends and writes go on; the watch is back after the fault."""
     agent = await start_agent(
         config("name: deaf, manual: true, api: {watch: broken}"), api_server=account, fault_injection=True
     )
@@ -174,7 +170,7 @@ async def test_watches_break(start_agent, account, api_server, node, conditions,
 
 
 async def test_a_condition_that_an_earlier_process_left(start_agent, account, api_server, conditions):
-    """Goes with the first look of the next one, also where no entry names any."""
+    """The next agent removes a condition that a rule left, even if no entry has conditions."""
     head = HEAD.replace("    conditions: [{type: GpuHealthy}, {type: GpuXid, trueWhen: unhealthy}]\n", "")
     agent = await start_agent(config("name: odd, condition: {type: Odd, status: true}", head=head), api_server=account)
     await api_server.until(lambda: "Odd" in conditions())

@@ -153,7 +153,7 @@ async def test_a_features_directory_that_is_not_there(kubelet, start_agent, dire
     await api_server.until(lambda: any("nowhere/vdev" in str(each) for each in agent.agent.reconciler.problems))
     (directory / "nowhere").mkdir()
     agent.clock.advance(60.0)
-    agent.agent.due.mark()
+    agent.agent.pending.add()
     await api_server.until((directory / "nowhere" / "vdev").exists)
 
 

@@ -82,7 +82,7 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
     refused = api_server.writes
     for _ in range(10):
         before = agent.agent.turns
-        agent.agent.due.mark()
+        agent.agent.pending.add()
         await api_server.until(lambda before=before: agent.agent.turns > before)
         assert any("may not" in str(each) for each in agent.agent.reconciler.problems)
     assert refused == api_server.writes

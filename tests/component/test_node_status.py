@@ -100,7 +100,7 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
     for _ in range(60):
         turns = again.agent.turns
         again.clock.advance(60.0)
-        again.agent.due.mark()
+        again.agent.pending.add()
         await api_server.until(lambda: again.agent.turns != turns)
     assert before == api_server.writes
 

@@ -70,11 +70,11 @@ async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, director
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
     holders = agent.agent.holders
-    seen = holders.knowledge.kubelet
+    seen = holders.known.kubelet
     await kubelet.restart()
-    await kubelet.wait_until(lambda: holders.knowledge.kubelet != seen, what="the new kubelet")
-    assert {(NPU, "acme-0"): "default/a"} == holders.knowledge.holders
-    await kubelet.wait_until(lambda: (NPU, "acme-0") in holders.knowledge.named, what="the kubelet to name its pod")
+    await kubelet.wait_until(lambda: holders.known.kubelet != seen, what="the new kubelet")
+    assert {(NPU, "acme-0"): "default/a"} == holders.known.pods
+    await kubelet.wait_until(lambda: (NPU, "acme-0") not in holders.known.unlisted, what="the kubelet to name its pod")
     assert ["got"] == lines(told)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told) == ["got", "back"], what="onRelease")
@@ -104,7 +104,7 @@ async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the timeout")
-    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0].reason
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0]["reason"]
     await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
 
 
@@ -161,7 +161,7 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     agent = await start_agent(config(f"onAllocate: [{action}]"), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the refusal")
-    assert reason == agent.agent.handovers.actions.failures[0].reason
+    assert reason == agent.agent.handovers.actions.failures[0]["reason"]
     assert "kept" == outside.read_text()
 
 

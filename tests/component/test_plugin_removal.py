@@ -1,7 +1,5 @@
 """A device that a pod may hold stays listed; what nobody holds goes; what overlaps waits."""
 
-from math import inf
-
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -62,7 +60,7 @@ async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, sh
     agent.edit(config(1))
     await shows(NPU, 2, 1)
     await agent.serves(2, kubelet)
-    await kubelet.wait_until(lambda: agent.agent.holders.snapshot().blind_since < inf, what="a question in vain")
+    await kubelet.wait_until(lambda: agent.agent.holders.known.silent_since, what="a question in vain")
     agent.clock.advance(9 * 60)
     agent.edit(config(1).replace("count: 1", "count: 1, memory: 1Gi"))
     await agent.serves(3, kubelet)

@@ -24,7 +24,7 @@ BROKEN = "faults: {rules: [{name: broken, devices: [npu-1], health: Unhealthy, o
 
 
 async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_agent, directory):
-    """Ids, numbers, NUMA nodes, and the health of what a pod holds."""
+    """The recording has the ids, numbers, NUMA nodes, and the health of held devices."""
     broken, file = directory / "broken", directory / "recorded.yaml"
     agent = await start_agent(NODE + BROKEN % broken)
     await kubelet.run_pod(manifest("holder", {"acme.dev/npu": 3}))
@@ -46,7 +46,7 @@ async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_
 
 
 async def test_without_a_kubelet(directory, capsys):
-    """It is told where it was looked for, and what to do."""
+    """The error names the socket and says what to do."""
     assert 1 == await asyncio.to_thread(main, ["record", "--kubelet-dir", str(directory)])
     assert f"the kubelet does not answer at {directory}/pod-resources/kubelet.sock; run this" in capsys.readouterr().err
     words = ["record", "--kubelet-dir", str(directory), "--host-root", str(directory), "--hardware"]

@@ -21,7 +21,6 @@ DOORS = dict(re.findall(r"^\| ([^|]+?) \| (.*?) \|", PAGE, re.MULTILINE))
 
 @pytest.fixture
 async def node(api_server):
-    """The Node of the agent."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
 
     def look():
@@ -31,13 +30,12 @@ async def node(api_server):
 
 
 def condition(node):
-    """The status and the reason of the condition."""
     found = {each["type"]: each for each in node.get("status", {}).get("conditions", ())}
     return tuple(found.get("GpuHealthy", {}).get(key, "") for key in ("status", "reason"))
 
 
 def smi(pod, *arguments):
-    """The exit code of nvidia-smi in a pod's container, and what it says."""
+    """The exit code and output of nvidia-smi in a pod's container."""
     mounts = {each.container_path: Path(each.host_path) for each in pod.container().edits.mounts}
     (device,) = (host for path, host in mounts.items() if path.startswith(telemetry.IN_CONTAINER))
     done = subprocess.run(
@@ -51,7 +49,7 @@ def smi(pod, *arguments):
 
 
 async def test_the_drill(start_agent, account, api_server, node, kubelet, shows, tmp_path):
-    """In the order of the page, with what its table says of each door."""
+    """The steps of the page, with the values in its table."""
     log = tmp_path / "xids.log"
     agent = await start_agent(CONFIG.replace("/tmp/vdev-drill.log", str(log)), api_server=account, fault_injection=True)
 
@@ -106,6 +104,6 @@ async def test_the_drill(start_agent, account, api_server, node, kubelet, shows,
 
 
 def all_work(pod):
-    """Whether nvidia-smi works in a container with several devices."""
+    """Run nvidia-smi in a container with several devices."""
     directories = [Path(each.host_path) for each in pod.container().edits.mounts if "/devices/" in each.host_path]
     return all("lost=''" in (each / "nvidia").read_text() for each in directories)

@@ -141,7 +141,7 @@ async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, 
     """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
     held = HeldBack(lambda plan: [each.source for each in plan.observed.inventory.resources[NPU].entries.values()])
     agent = await start_agent(config("file: text"), appliers=[held], look_at_holders=0.2)
-    await kubelet.wait_until(lambda: held.last.observed.in_use.complete, what="an answer about pods")
+    await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
     agent.edit(config("file: text").replace(", node: {file: text}", ""))
     await held.reached.wait()
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
@@ -193,7 +193,7 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
-    assert any(each["event"] == "stand-in not made" for each in agent.logs)
+    assert any(each["event"] == "files for containers not made" for each in agent.logs)
 
 
 async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_agent, directory):

@@ -133,7 +133,7 @@ async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, 
     monkeypatch.setattr(Dra, "apply", apply)
     agent = await start(config(NODES["a file"]))
     holders = agent.agent.holders
-    await kubelet.wait_until(lambda: holders.snapshot().complete, what="what pods hold, without which nothing goes")
+    await kubelet.wait_until(lambda: holders.known.is_complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert seen[0]

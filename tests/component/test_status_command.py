@@ -221,14 +221,14 @@ def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("environ", "colours"),
+    ("environ", "colors"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_colours_are_for_terminals_that_want_them(environ, colours, monkeypatch):
+def test_colors_are_for_terminals_that_want_them(environ, colors, monkeypatch):
     """See https://no-color.org; and never in a file."""
-    assert not common.has_colours(environ)
+    assert not common.has_colors(environ)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert colours is common.has_colours(environ)
+    assert colors is common.has_colors(environ)
 
 
 def test_a_terminal_gets_no_more_lines_than_it_has(monkeypatch, capsys):

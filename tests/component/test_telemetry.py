@@ -1,4 +1,4 @@
-"""What devices of a running plugin measure, over real sockets: who holds them, what fails, where it is told."""
+"""Telemetry of a running plugin over real sockets: pods, faults, the address, annotations."""
 
 import asyncio
 import re
@@ -20,13 +20,12 @@ devices: [{name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40g
 
 
 async def page(agent):
-    """The metrics."""
     found = [each["address"] for each in agent.logs if each.get("what") == "metrics of devices" and "address" in each]
     return (await get(found[-1], "/metrics")).text
 
 
 def values(text, name, **labels):
-    """The values of a metric with these labels, by the pod."""
+    """The values of a metric with these labels, by pod."""
     found = {}
     for line in text.splitlines():
         if line.startswith(f"{name}{{") and all(f'{key}="{value}"' in line for key, value in labels.items()):
@@ -36,12 +35,12 @@ def values(text, name, **labels):
 
 
 async def eventually(agent, kubelet, condition, what):
-    """Wait until the page says so; the page."""
+    """Wait until the metrics meet the condition, and return them."""
     told = "nothing"
     try:
         async with asyncio.timeout(30):
             while not condition(told := await page(agent)):
-                agent.agent.due.ask_holders()
+                agent.agent.pending.ask_holders()
                 await agent.settled(kubelet)
     except TimeoutError:
         raise TimeoutError(f"waited for {what}; the page says\n{told}") from None
@@ -49,7 +48,7 @@ async def eventually(agent, kubelet, condition, what):
 
 
 def up(running, times=1):
-    """Whether the metrics are served, by so many plugins one after the other."""
+    """Whether the metrics have been served this number of times."""
     told = [
         each for each in running.logs if each.get("what") == "metrics of devices" and each["event"] == "serving HTTP"
     ]
@@ -82,7 +81,7 @@ async def test_load_follows_pods(agent, kubelet):
 
 
 async def test_a_fault_shows_in_the_metric_when_it_shows_in_the_list(start_agent, kubelet):
-    """A card that falls off the bus says its Xid, and nothing else."""
+    """A lost device has only the metric of its Xid."""
     rules = "faults: {rules: [{name: lost, devices: [a100/1], xid: 79}]}\n"
     running = await start_agent(CONFIG + rules)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
@@ -93,7 +92,7 @@ async def test_a_fault_shows_in_the_metric_when_it_shows_in_the_list(start_agent
 
 
 async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
-    """As the clock goes on, and not as somebody reads."""
+    """The temperature depends on the clock, not on the number of reads."""
     rules = "faults: {rules: [{name: hot, devices: [a100/1], overheat: {to: 100, within: 60s}}]}\n"
     running = await start_agent(CONFIG + rules)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
@@ -103,7 +102,7 @@ async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
 
 
 async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, kubelet):
-    """It has a sentence, the devices are served, and the metrics come once the address is free."""
+    """The devices are served, and a problem says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         running = await start_agent(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
@@ -119,7 +118,7 @@ async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, ku
 
 
 async def test_the_address_follows_the_file(agent, kubelet):
-    """Taken away, nothing is served any more; given again, it is."""
+    """Without the address nothing is served; with it, metrics are served again."""
     before = len([each for each in agent.logs if each["event"] == "serving HTTP"])
     agent.edit(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
     await agent.serves(2, kubelet)
@@ -133,14 +132,13 @@ async def test_the_address_follows_the_file(agent, kubelet):
 
 
 async def test_top_says_what_devices_measure(agent):
-    """Under keys that are documented."""
     told = await agent.agent.telemetry.top({})
     assert (told["on"], told["node"], len(told["devices"])) == (True, "node-1", 2)
     assert {"load", "temperature", "power", "memoryUsedMiB", "holders", "xid", "health"} <= told["devices"][0].keys()
 
 
 def annotated(name, **annotations):
-    """A pod object with annotations, as the API server has it."""
+    """A pod object with annotations."""
     spec = {"nodeName": "node-1", "containers": [{"name": "main", "image": "x"}]}
     metadata = {"name": name, "namespace": "default", "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -150,7 +148,7 @@ ANNOTATED = CONFIG.replace('127.0.0.1:0"', '127.0.0.1:0", podAnnotations: true')
 
 
 async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_server, account):
-    """By its annotation, as soon as that is another one; nonsense is a problem, and the pattern stays."""
+    """The annotation sets the load, and so does a change of it. An invalid one is a problem, and the pattern stays."""
     await api_server.add("pods", annotated("one", **{"vdev.dev/load": "15"}), namespace="default")
     running = await start_agent(ANNOTATED, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
@@ -178,7 +176,6 @@ async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_serv
 
 
 async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_server, account):
-    """A problem says what is missing, and the metrics are served."""
     api_server.permissions = set()
     running = await start_agent(ANNOTATED, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
@@ -192,7 +189,7 @@ async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_se
 
 
 async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, api_server, account):
-    """Metrics alone need no permission."""
+    """Metrics without annotations need no permission."""
     running = await start_agent(CONFIG, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
     assert not api_server.asked

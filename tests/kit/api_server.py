@@ -1,4 +1,4 @@
-"""The API server of `vdev.sim` for tests of `vdev.kube`: it also fails on command, knows tokens, and counts.
+"""The API server of `vdev.sim` for tests: it also fails on command, checks tokens and permissions, and counts requests.
 
     async with ApiServer() as api:
         await api.add("nodes", {"metadata": {"name": "worker-1"}})
@@ -6,7 +6,7 @@
         api.fail(status=429, after=1, verb="patch")        # until api.heal()
         assert api.writes == 0
 
-Objects must be such by Kubernetes' own schemas as well, where these are installed.
+Objects are also checked against Kubernetes' own schemas, if these are installed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.kit import api_schemas
 from tests.kit.releases import Release
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
-from vdev.sim.api.store import Objects
+from vdev.sim.api.store import ObjectStore
 
 ME = "system:serviceaccount:vdev-system:vdev"
 _REQUEST = contextvars.ContextVar("request", default=None)
@@ -29,7 +29,7 @@ _WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came."""
+    """A request that the server received."""
 
     verb: str
     resource: str  # with its subresource: nodes/status
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Failure:
-    """What goes wrong with requests of this kind (empty: with all), `times` times; with every one of so many."""
+    """How requests of a verb and resource fail; empty means any."""
 
     verb: str = ""
     resource: str = ""
@@ -50,14 +50,14 @@ class Failure:
     message: str = "a failure of the test"
     after: int | None = None
     hang: bool = False
-    times: int = -1
-    every: int = 1
+    times: int = -1  # how many fail; -1: all
+    every: int = 1  # 3: only every third
     seen: int = field(default=0)
     hits: int = field(default=0)
-    released: asyncio.Event = field(default_factory=asyncio.Event)  # set: what hung goes on
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # set it to let hanging requests continue
 
     def hit(self, verb, resource):
-        """Whether this request fails by it, which is counted."""
+        """Whether this request fails; counts it."""
         if self.times == 0 or self.verb not in ("", verb) or self.resource not in ("", resource):
             return False
         self.seen += 1
@@ -69,31 +69,33 @@ class Failure:
 
 
 async def _cut():
-    """The body of an answer that breaks."""
+    """The body of an answer whose connection breaks."""
     yield b""
     raise ConnectionResetError
 
 
 class ApiServer(server.ApiServer):
-    """One server. `tokens` are those it knows; `permissions` those of RBAC ("patch nodes/status", or for objects of one
-    name alone "patch nodes worker-1"), None: all. Without `schemas` objects are not held against Kubernetes' own, which
-    takes thirty milliseconds for a large one.
+    """One server.
+
+    `tokens` are the valid ones. `permissions` are those of RBAC ("patch nodes/status", or "patch nodes worker-1" for
+    one object), None: all. Without `schemas`, it does not check Kubernetes' schemas, which takes 30 ms for a large
+    object.
     """
 
-    bookmarks = 0.0  # at once, so that no test waits for one
+    bookmarks = 0.0  # at once, so no test waits for one
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
         rules = release or Release()
         rules.more = self._problems
         self._schemas = schemas
-        self._anew = functools.partial(Objects, rules=rules)
-        super().__init__(self._anew(), kinds=kinds, tls=tls)
+        self._new_store = functools.partial(ObjectStore, rules=rules)
+        super().__init__(self._new_store(), kinds=kinds, tls=tls)
         self._begin()
         self.tokens = {token}
         self.permissions = None
         self.asked = []
         self._failures = []
-        self._watches = {}  # the bytes with which each task that watches is to break, None: it is not
+        self._watches = {}  # by task of a watch: the bytes after which it breaks, None: it continues
 
     def _begin(self):
         for name in ("vdev-system",):
@@ -104,11 +106,11 @@ class ApiServer(server.ApiServer):
     def _count(self):
         self.changes += 1
 
-    # --- what a test does ---------------------------------------------------------------------------------------------
+    # --- for tests ---------------------------------------------------------------------------------------------
 
     @property
     def writes(self):
-        """How many requests came that write, whatever became of them."""
+        """How many writing requests the server received, successful or not."""
         return sum(each.verb in _WRITES for each in self.asked)
 
     def object(self, plural, name, namespace=""):
@@ -120,7 +122,7 @@ class ApiServer(server.ApiServer):
         return self.objects.all(self.kind(plural), namespace)
 
     async def add(self, plural, document, *, namespace="", manager="somebody", status=None):
-        """Make an object, as somebody else; with its status."""
+        """Create an object with its status, as another client."""
         kind = self.kind(plural)
         found = self.objects.create(kind, namespace, document, manager)
         if status is not None:
@@ -130,7 +132,7 @@ class ApiServer(server.ApiServer):
         return found
 
     async def register(self, name, status, **labels):
-        """Make a Node as a kubelet does: nobody owns its first status, and then the kubelet what changes of it."""
+        """Create a Node as a kubelet does. Nobody owns its first status; the kubelet owns later changes."""
         ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
         quiet = {"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": "2026-11-23T08:00:00Z"}
         metadata = {"name": name} | ({"labels": labels} if labels else {})
@@ -143,61 +145,61 @@ class ApiServer(server.ApiServer):
         )
 
     async def edit(self, plural, name, patch, *, namespace="", manager="somebody", subresource=""):
-        """Merge a patch into an object, as somebody else."""
+        """Merge a patch into an object, as another client."""
         kind = self.kind(plural)
         new = patches.merge(self.objects.get(kind, namespace, name), patch)
         return self.objects.change(kind, (namespace, name), new, manager=manager, subresource=subresource)
 
     async def remove(self, plural, name, *, namespace=""):
-        """Delete an object, as somebody else."""
+        """Delete an object, as another client."""
         self.objects.delete(self.kind(plural), namespace, name)
 
     async def until(self, condition, *, seconds=90):
-        """Wait for a condition, which may depend on everything that goes on in the loop."""
+        """Wait for any condition."""
         async with asyncio.timeout(seconds):
             while not condition():
                 await asyncio.sleep(0.005)
 
     def fail(self, **failure):
-        """Let requests fail: by verb and resource; with a status, or hanging; so many times or until `heal`."""
+        """Let requests fail as `Failure` says, until `heal`."""
         self._failures.append(Failure(**failure))
         return self._failures[-1]
 
     def heal(self):
-        """Nothing fails any more; what hangs stays so."""
+        """End all failures; hanging requests still hang."""
         self._failures.clear()
 
     def break_watches(self, rest=b""):
-        """Cut every connection that watches, after a last few bytes."""
+        """Send a few last bytes to every watch, and cut its connection."""
         for task in self._watches:
             self._watches[task] = rest
             task.cancel()
 
     def expire(self):
-        """Forget every version but the newest."""
+        """Forget all versions but the newest."""
         self.objects.version += 1
         self.objects.forgotten = self.objects.version
 
     def lose_store(self):
-        """Have another, empty one, whose versions begin anew; to be done while it is down."""
-        self.objects = self._anew()
+        """Start with an empty store whose versions start again. Call it while the server is down."""
+        self.objects = self._new_store()
         self._begin()
 
     async def bookmark(self):
-        """Tell those who watch the newest version, though nothing happened to what they watch."""
+        """Let watches send a bookmark, by a change of something else."""
         self.objects.create(self.kind("namespaces"), "", {"metadata": {"generateName": "x"}}, "somebody")
 
-    # --- on the way of a request --------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------
 
     async def respond(self, sent):
-        """Cut the connection where a failure has no status."""
+        """Cut the connection if a failure has no status."""
         try:
             return await super().respond(sent)
         except ConnectionResetError:
             return StreamingResponse(_cut())
 
     async def stream(self, watch):
-        """Until `break_watches`."""
+        """The events until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
         try:
@@ -213,7 +215,7 @@ class ApiServer(server.ApiServer):
             del self._watches[task]
 
     async def admit(self, request):
-        """Ask for its token, note it, let it fail, ask for its permission."""
+        """Check the token, record the request, let it fail, and check its permission."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
@@ -235,12 +237,15 @@ class ApiServer(server.ApiServer):
             self._allow("create", request)
 
     def _problems(self, kind, old, new):
-        """What is wrong by Kubernetes' schemas. Since 1.36, a client that changes the status of a claim's devices needs
-        a permission for their drivers.
+        """Breaches of Kubernetes' schemas, and missing permissions.
+
+        Since 1.36, a client that changes the status of a claim's devices needs a permission for their drivers.
         """
         if self._schemas:
             yield from api_schemas.causes(new)
         request = _REQUEST.get()
+        if request is not None:
+            self.look_at(request, old, new)
         if request is None or kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
             return
         before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
@@ -252,6 +257,9 @@ class ApiServer(server.ApiServer):
             if not is_same and not self._may(wanted, "resourceclaims/driver", driver):
                 text = f'changing status.devices requires resource="resourceclaims/driver", verb="[{wanted}]"'
                 yield "status.devices", f"Forbidden: {text} permission: {driver}"
+
+    def look_at(self, request, old, new):
+        """Called with each object that a request changes, before and after."""
 
     async def _fail(self, verb, resource):
         for each in self._failures:

@@ -4,14 +4,14 @@ import contextlib
 
 from tests.kit import quick
 from vdev.sim import Kubelet, Phase
-from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.api_objects import ApiObjects
 
 
 @contextlib.asynccontextmanager
 async def dra_kubelet(directory, api_server, *classes, **options):
     """The kubelet of node-1, in a cluster that has these DeviceClasses."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-    objects = ServerObjects(api_server.objects)
+    objects = ApiObjects(api_server.objects)
     options = {"rate_limit": False, "timings": quick.KUBELET, "cdi_dir": directory / "cdi"} | options
     options |= {"node_name": "node-1", "strict": True, "objects": objects}
     async with Kubelet(directory / "kubelet", **options) as running:

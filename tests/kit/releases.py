@@ -1,9 +1,9 @@
-"""The rules of other releases of Kubernetes than the one that the embedded API server stands for."""
+"""The rules of other releases of Kubernetes than that of the embedded API server."""
 
 from vdev.sim.api.rules import Rules
 
-_SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
-_GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
+_SPLIT_COUNTERS = (1, 35)  # from here on, counters need another slice than devices
+_GATES = (1, 36)  # from here on, partitions, taints and shares are enabled by default
 _GATED = (
     *("taints", "consumesCounters", "allowMultipleAllocations"),
     *("bindsToNode", "bindingConditions", "bindingFailureConditions"),
@@ -11,8 +11,9 @@ _GATED = (
 
 
 class Release(Rules):
-    """Those of a version. With `alpha` the gates of partitions, taints and shares are on though they are alpha, `more`
-    says what else is wrong with an object.
+    """The rules of a version.
+
+    With `alpha`, partitions, taints and shares are enabled although they are alpha. `more` finds further problems.
     """
 
     def __init__(self, version=Rules.version, *, alpha=False):
@@ -22,7 +23,7 @@ class Release(Rules):
         self._gates = alpha or version >= _GATES
 
     def complete(self, kind, new, *, now):
-        """Without the fields of gates that are off."""
+        """Drop the fields of disabled gates."""
         if kind.kind == "ResourceSlice" and not self._gates:
             new["spec"].pop("sharedCounters", None)
             for device in new["spec"].get("devices") or ():
@@ -33,7 +34,7 @@ class Release(Rules):
         super().complete(kind, new, now=now)
 
     def problems(self, kind, old, new):
-        """Counters beside their devices are wrong since they have slices of their own."""
+        """Before 1.35, counters may be in the slice of their devices."""
         for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "sharedCounters exclude each other" not in text:
                 yield field, text

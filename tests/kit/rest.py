@@ -1,4 +1,4 @@
-"""HTTP as any client of an API server speaks it, for tests of what the server answers."""
+"""A plain HTTP client, for tests of the API server."""
 
 import asyncio
 import http.client
@@ -6,7 +6,7 @@ import json
 
 
 class Caller:
-    """Speaks HTTP with a server, from a thread."""
+    """Sends requests to a server, from a thread."""
 
     def __init__(self, server):
         self.server = server
@@ -27,7 +27,7 @@ class Caller:
             connection.close()
 
     async def watch(self, path, accept="application/json"):
-        """The events of a watch that is over within a second, by type and name."""
+        """The events of a watch of one second."""
         path = f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1"
         text = await asyncio.to_thread(self._lines, path, accept)
         return [json.loads(line) for line in text.splitlines()]

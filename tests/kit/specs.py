@@ -10,8 +10,8 @@ from vdev.model.virtual import Preset, VirtualDevices
 def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(), **fields):
     """Virtual devices, with what a preset would say of them; `nodes` are those of the real device."""
     preset = Preset.model_construct(device_nodes=nodes, **({"id_style": id_style} if id_style else {}))
-    source = VirtualDevices.model_construct(partitioning=geometry, **fields)
-    return source.resolved(preset, count=count, links=links or {})
+    scores = {"link_rows": links} if links else {}
+    return VirtualDevices.model_construct(partitioning=geometry, **scores, **fields).resolved(preset, count=count)
 
 
 def made_entry(name, resource, source=None, *, where="", partitions=None, choice=None, **fields):
@@ -24,7 +24,7 @@ def made_entry(name, resource, source=None, *, where="", partitions=None, choice
         case Sysfs():
             fields["sysfs"] = source
         case UsbGroup():
-            fields |= {"usb": list(source.sticks), "group_by": source.group_by}
+            fields |= {"usb": list(source.selectors), "group_by": source.group_by}
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
     entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
     return entry.placed(where).partitioned(partitions or {})

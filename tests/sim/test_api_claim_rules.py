@@ -1,4 +1,4 @@
-"""What the API server says of claims, templates and classes: field and reason, as a real one of 1.36.2 answered."""
+"""The claims, templates and classes that the API server refuses, and the defaults that it fills in."""
 
 import pytest
 
@@ -11,39 +11,59 @@ PATHS = {
     "ResourceClaimTemplate": f"{GROUP}/namespaces/default/resourceclaimtemplates",
     "DeviceClass": f"{GROUP}/deviceclasses",
 }
-EXACTLY = "spec.devices.requests[0].exactly"
+REQUEST = "spec.devices.requests[0]"
+EXACTLY = f"{REQUEST}.exactly"
 DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
 
 
 @pytest.fixture
 async def ask():
-    """A caller of a server."""
+    """A client of a server."""
     async with ApiServer() as server:
         yield Caller(server)
 
 
+def requests(*written, **more):
+    """The spec of a claim with these requests."""
+    return {"devices": {"requests": list(written), **more}}
+
+
 def asked(**more):
-    """A claim's spec that asks for one device."""
-    return {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", **more}}]}}
+    """The spec of a claim for one device."""
+    return requests({"name": "r", "exactly": {"deviceClassName": "c", **more}})
 
 
-def either(*names, **more):
-    """One that takes the first of several."""
-    return {"devices": {"requests": [{"name": "r", "firstAvailable": [sub(name, **more) for name in names]}]}}
-
-
-def sub(name, **more):
-    """A request among several."""
-    return {"name": name, "deviceClassName": "c", **more}
+def configured(**more):
+    """The spec of a claim for one device, with constraints or configuration."""
+    return {"devices": asked()["devices"] | more}
 
 
 async def make(ask, kind, spec, **metadata):
-    """What comes of making such an object."""
+    """The answer to a request that creates an object."""
     document = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "one", **metadata}}
     return await ask("POST", PATHS[kind], document | ({} if spec is None else {"spec": spec}))
 
 
+OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
+
+
 REFUSED = [
+    (requests({"name": "r"}), REQUEST),
+    (requests({"name": "R!", "exactly": {"deviceClassName": "c"}}), f"{REQUEST}.name"),
+    (requests({"name": "r", "exactly": {}}), f"{EXACTLY}.deviceClassName"),
+    (requests({"name": "r", "firstAvailable": [{"name": "x"}]}), f"{REQUEST}.firstAvailable[0].deviceClassName"),
+    (
+        configured(constraints=[{"matchAttribute": "acme.dev/a", "requests": ["x"]}]),
+        "spec.devices.constraints[0].requests[0]",
+    ),
+    (configured(constraints=[{"matchAttribute": "model"}]), "spec.devices.constraints[0].matchAttribute"),
+    (configured(constraints=[{"requests": ["r"]}]), "spec.devices.constraints[0]"),
+    (
+        requests(asked()["devices"]["requests"][0], config=[OPAQUE | {"requests": ["x"]}]),
+        "spec.devices.config[0].requests[0]",
+    ),
+    (asked(count=-1), f"{EXACTLY}.count"),
+    (asked(cuont=1), f"{EXACTLY}.cuont"),
     (asked(allocationMode="All", count=1), f"{EXACTLY}.count"),
     (asked(allocationMode="Most"), f"{EXACTLY}.allocationMode"),
     (asked(selectors=[{}]), f"{EXACTLY}.selectors[0].cel.expression"),
@@ -78,11 +98,11 @@ async def test_a_claim_is_refused(subtests, ask):
     [
         (asked(), ("exactly",)),
         (asked(count=0, allocationMode=""), ("exactly",)),
-        (either("a"), ("firstAvailable", 0)),
+        (requests({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c"}]}), ("firstAvailable", 0)),
     ],
 )
 async def test_defaults_of_requests(ask, spec, where):
-    """Mode and number are there for readers of the claim; and a second apply of the same changes nothing."""
+    """The server fills in mode and count; a second write of the same spec changes nothing."""
     _, made = await make(ask, "ResourceClaim", spec)
     (request,) = made["spec"]["devices"]["requests"]
     for step in where:
@@ -95,16 +115,22 @@ async def test_defaults_of_requests(ask, spec, where):
 MERGE = "application/merge-patch+json"
 
 
+async def test_a_claim_with_constraints_and_configuration(ask):
+    """The server accepts it."""
+    spec = configured(constraints=[{"matchAttribute": "acme.dev/a"}] * 32, config=[OPAQUE] * 32)
+    assert 201 == (await make(ask, "ResourceClaim", spec))[0]
+
+
 async def test_all_devices_and_tolerations(ask):
-    """All are not counted; how a toleration compares is written down."""
+    """Mode All gets no count, a toleration gets its operator."""
     _, made = await make(ask, "ResourceClaim", asked(allocationMode="All", tolerations=[{"key": "a"}]))
     request = made["spec"]["devices"]["requests"][0]["exactly"]
     assert "count" not in request
     assert "Equal" == request["tolerations"][0]["operator"]
 
 
-async def test_a_class_with_a_name_for_pods_that_is_none(subtests, ask):
-    """No pod could ask for it."""
+async def test_a_wrong_extended_resource_name(subtests, ask):
+    """A pod could not request it."""
     cases = [
         "",
         "cpu",
@@ -135,7 +161,7 @@ def given(result, devices=(), **allocation):
 
 
 async def test_a_status_is_refused(subtests, ask):
-    """What a driver writes is checked as well."""
+    """The server checks the status that drivers write."""
     await make(ask, "ResourceClaim", asked())
     for status, field in (
         (given({}, [{"data": "x"}]), f"{DEVICE}.data"),
@@ -147,8 +173,8 @@ async def test_a_status_is_refused(subtests, ask):
             assert (422, [field]) == (code, fields(answer))
 
 
-async def test_a_status_with_all_that_there_is(ask):
-    """Nothing of it is refused."""
+async def test_a_status_with_all_fields(ask):
+    """The server accepts it."""
     share = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     told = {"shareID": share, "data": {"a": 1}, "networkData": {"ips": ["10.0.0.1/24", "2001:db8::1/64"]}}
     binding = {"bindingConditions": ["a.dev/a"], "bindingFailureConditions": ["a.dev/b"]}

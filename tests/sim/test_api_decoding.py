@@ -1,4 +1,4 @@
-"""What the API server makes of fields that it does not know, of null, and of what only it may write."""
+"""How the API server treats unknown fields, null, and fields that only it writes."""
 
 import pytest
 
@@ -12,25 +12,25 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 
 @pytest.fixture
 async def ask():
-    """A caller of a server."""
+    """A client of a server."""
     async with ApiServer() as server:
         yield Caller(server)
 
 
 def of(kind, name="one", **more):
-    """An object of the core's group."""
+    """An object of the core group."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more}
 
 
 async def test_an_unknown_field_of_dra_is_refused(ask):
-    """Which is more than a real server does: there the field would be gone with a warning that few read."""
+    """A real server drops the field with a warning."""
     document = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {"x": 1}}
     status, answer = await ask("POST", CLASSES, document)
     assert (422, "spec.x") == (status, answer["details"]["causes"][0]["field"])
 
 
-async def test_nothing_is_no_value(ask):
-    """What is null is left out, as the time of creation that Go clients send."""
+async def test_null_is_left_out(ask):
+    """Go clients, for example, send a creation time of null."""
     document = of("ConfigMap", data={"b": "1"}, binaryData=None)
     document["metadata"]["annotations"] = None
     _, made = await ask("POST", MAPS, document)
@@ -39,16 +39,16 @@ async def test_nothing_is_no_value(ask):
     assert "annotations" not in made["metadata"]
 
 
-async def test_the_kind_may_be_left_to_the_path(ask):
-    """As items of a list have none."""
+async def test_an_object_need_not_name_its_kind(ask):
+    """The items of a list do not name it."""
     status, made = await ask("POST", MAPS, {"metadata": {"name": "m"}})
     assert (201, "ConfigMap") == (status, made["kind"])
     del made["kind"], made["apiVersion"]
     assert 200 == (await ask("PUT", f"{MAPS}/m", made))[0]
 
 
-async def test_what_only_the_server_writes(ask):
-    """A deletion is asked for; what a write leaves out of it stays."""
+async def test_fields_that_only_the_server_writes(ask):
+    """A write neither changes nor removes them."""
     _, made = await ask("POST", MAPS, of("ConfigMap"))
     gone = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert made == (await ask("PATCH", f"{MAPS}/one", gone, MERGE))[1]
@@ -60,8 +60,8 @@ async def test_what_only_the_server_writes(ask):
         assert made["metadata"][field] == changed["metadata"][field]
 
 
-async def test_what_is_stored_is_never_changed(ask):
-    """Code that has an object may keep it, whatever is written afterwards and through which door."""
+async def test_stored_objects_are_never_changed(ask):
+    """Each write stores another object, so code may keep an object that it has read."""
     objects, nodes = ask.server.objects, ask.server.kind("nodes")
     await ask("POST", NODES, of("Node"))
     first = objects.get(nodes, "", "one")
@@ -76,7 +76,7 @@ async def test_what_is_stored_is_never_changed(ask):
 
 
 async def test_an_unknown_field_of_a_claims_status(ask):
-    """It is refused as one of its spec is, and not stored."""
+    """It is refused like an unknown field of the spec."""
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
     request = {"name": "r", "exactly": {"deviceClassName": "c"}}
     await ask("POST", path, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}})

@@ -14,7 +14,7 @@ FIRST = "spec.containers[0]"
 
 @pytest.fixture
 async def ask():
-    """A caller of a server."""
+    """A client of a server."""
     async with ApiServer() as server:
         yield Caller(server)
 
@@ -26,12 +26,12 @@ def pod(*, name="p", container=None, **spec):
 
 
 def limits(**amounts):
-    """A container that asks for so much."""
+    """A container with these limits."""
     return {"container": {"resources": {"limits": amounts}}}
 
 
 async def test_defaults(ask):
-    """What schedulers and operators read without asking whether it is there."""
+    """Schedulers and operators rely on these fields."""
     _, made = await ask("POST", PODS, pod(**limits(cpu="1")) | {"status": {"phase": "Running"}})
     spec, (container,) = made["spec"], made["spec"]["containers"]
     assert {"cpu": "1"} == container["resources"]["limits"] == container["resources"]["requests"]
@@ -44,7 +44,7 @@ async def test_defaults(ask):
 
 
 def binding(node="n", **metadata):
-    """What a scheduler creates."""
+    """A Binding as a scheduler creates it."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -67,8 +67,8 @@ async def test_a_binding(ask):
     assert 'pod p is already assigned to node "n"' in refused["message"]
 
 
-async def test_bindings_that_are_none(ask):
-    """Of a pod that is not there, another one of that name, no node, and behind a gate."""
+async def test_wrong_bindings(ask):
+    """Of an unknown pod, with another UID, without a node, and of a pod with a scheduling gate."""
     await ask("POST", PODS, pod(schedulingGates=[{"name": "g"}]))
     assert 404 == (await ask("POST", f"{PODS}/q/binding", binding() | {"metadata": {"name": "q"}}))[0]
     assert 409 == (await ask("POST", f"{PODS}/p/binding", binding(uid="another")))[0]
@@ -79,7 +79,7 @@ async def test_bindings_that_are_none(ask):
 
 
 async def test_an_eviction(ask):
-    """It deletes as a deletion does: a pod that has a node stays until its kubelet lets it go."""
+    """It deletes the pod. A pod that has a node stays until its kubelet deletes it."""
     await ask("POST", PODS, pod(nodeName="n"))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     assert 201 == (await ask("POST", f"{PODS}/p/eviction", eviction))[0]

@@ -242,21 +242,21 @@ SLICE_BODY = base64.b64decode(RECORDED["one"])
 
 
 def body(api_version, kind, message=None):
-    """What a client sends of a message."""
+    """The body in which a client sends a message."""
     about = pb.TypeMeta(apiVersion=api_version, kind=kind)
     raw = b"" if message is None else message.SerializeToString()
     return b"k8s\0" + pb.Unknown(typeMeta=about, raw=raw).SerializeToString()
 
 
 def test_each_field_is_what_it_is_in_json(subtests):
-    """As a Go client encodes it."""
+    """The recorded bodies are those of a Go client."""
     for wanted in OBJECTS:
         with subtests.test(wanted=wanted):
             assert wanted == protobuf_bodies.document(base64.b64decode(RECORDED[wanted["kind"]]))
 
 
 def test_the_recorded_bodies_have_every_field():
-    """Of each message; else a number that is wrong would go unnoticed."""
+    """Otherwise a wrong field number could go unnoticed."""
     found = set()
 
     def note(message):
@@ -278,7 +278,7 @@ def test_the_recorded_bodies_have_every_field():
     assert set() == every - found - {"vdev.api.Time.nanos"}  # which clients do not send
 
 
-def test_what_is_not_set_is_not_there():
+def test_fields_that_are_not_set_are_left_out():
     """A time without a value is null; a message without fields is an object."""
     made = pb.Event(metadata=pb.ObjectMeta(creationTimestamp=pb.Time()), eventTime=pb.MicroTime(), source={})
     wanted = {"metadata": {"creationTimestamp": None}, "eventTime": None, "source": {}}
@@ -307,8 +307,8 @@ async def test_a_slice_is_the_same_as_in_json():
         assert 200 == (await ask("DELETE", f"{SLICES}/one", body(DRA, "DeleteOptions"), PROTOBUF))[0]
 
 
-async def test_what_is_not_understood(subtests):
-    """It is said what is, and the server goes on."""
+async def test_wrong_bodies(subtests):
+    """The answer names the kinds that are possible, and the server continues."""
     cases = [
         (PODS, body("v1", "Pod"), 415, "Pod of v1: the body must be application/json"),
         (SLICES, body("resource.k8s.io/v1beta1", "ResourceSlice"), 415, "only DeleteOptions, ConfigMap"),

@@ -22,7 +22,7 @@ async def server():
 
 
 class Store:
-    """Puts objects into a server, with whatever status."""
+    """Creates objects with any status."""
 
     def __init__(self, api):
         self.objects, self.kind = api.objects, api.kind
@@ -59,7 +59,7 @@ def main(*states, phase="Running", **more):
 
 
 def init(*states, **more):
-    """That of a pod that waits for its init containers."""
+    """The status of a pod that waits for its init containers."""
     rows = [container(each["name"], **state) for each, state in zip(INITS, states, strict=False)]
     return {"phase": "Pending", "initContainerStatuses": rows, **more}
 
@@ -95,7 +95,7 @@ INITS_SHOWN = {
 
 
 async def cells(server, path, accept=KUBECTL):
-    """The rows of a table: what each column shows."""
+    """The rows of a table, as cells by column."""
     status, table = await Caller(server)("GET", path, accept=accept)
     assert (200, "Table", "meta.k8s.io/v1") == (status, table["kind"], table["apiVersion"])
     names = [each["name"] for each in table["columnDefinitions"]]
@@ -104,7 +104,7 @@ async def cells(server, path, accept=KUBECTL):
 
 @pytest.mark.parametrize("case", PODS_SHOWN)
 async def test_how_a_pod_is_shown(server, case):
-    """Ready containers, the reason that counts, restarts."""
+    """Ready containers, the reason, restarts."""
     status, ready, reason, restarts = PODS_SHOWN[case]
     gates = {"schedulingGates": [{"name": "acme.dev/gate"}]} if case == "gated" else {}
     spec = {"containers": [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}], **gates}
@@ -125,7 +125,7 @@ async def test_how_a_pod_with_init_containers_is_shown(server, case):
 
 
 async def test_a_pod_that_is_deleted(server):
-    """Is Terminating while its node has it."""
+    """It is Terminating until its node deletes it."""
     spec = {"nodeName": "n1", "containers": [{"name": "c0", "image": "i"}]}
     Store(server).add("Pod", "p", main({}), spec=spec)
     await Caller(server)("DELETE", f"{PODS}/p")
@@ -154,13 +154,13 @@ async def test_how_a_node_is_shown(server, conditions, spec, shown):
 
 
 def test_an_age(subtests):
-    """In the largest unit of which there are two."""
+    """It is shown in the largest unit of which it has at least two."""
     for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
         with subtests.test(seconds=seconds):
             assert shown == tables.age(dt.timedelta(seconds=seconds))
 
 
-async def test_what_a_row_is_about(server):
+async def test_the_object_of_a_row(server):
     """The object's metadata, the whole object or nothing, as the client asks."""
     store = Store(server)
     for name in ("n1", "n2"):
@@ -198,7 +198,7 @@ async def test_a_watch_of_rows(server):
         (MAPS, KUBECTL),
     ],
 )
-async def test_who_gets_objects(server, path, accept):
-    """Whoever wants no table, or objects first, or is about a kind that has no table."""
+async def test_requests_that_get_objects(server, path, accept):
+    """Clients that prefer objects, and all clients for kinds without a table."""
     _, found = await Caller(server)("GET", path, accept=accept)
     assert found["kind"] in ("NodeList", "ConfigMapList")

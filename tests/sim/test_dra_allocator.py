@@ -1,4 +1,4 @@
-"""What the embedded scheduler gives out: first fit in the order of the slices, and what can be in the way."""
+"""The devices that the embedded scheduler allocates: first fit in the order of the slices."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big
 
 
 def matches(expression, _driver, found):
-    """In place of CEL: the name of an attribute that has to be there."""
+    """A function in place of CEL: the expression is the name of an attribute that the device must have."""
     if expression == "broken":
         raise SelectorError("CEL runtime error: no such key")
     if expression == "only-b" and found["name"] != "b":
@@ -57,13 +57,13 @@ def test_slices_are_tried_by_name():
     assert ["z", "a"] == names([second, first], claim("one", exactly(count=2)))
 
 
-def test_it_goes_back_where_a_choice_leads_nowhere():
+def test_it_goes_back_if_a_later_request_gets_no_device():
     """The first request could have the only device that the second can use."""
     slices = [slice_of("acme.dev", [device("a", attributes={"big": True}), device("b")])]
     assert ["b", "a"] == names(slices, claim("one", exactly(name="any"), exactly("big", name="big")))
 
 
-def test_a_class_that_is_not_there():
+def test_an_unknown_class():
     with pytest.raises(UnschedulableError) as error:
         names([two()], claim("one", exactly("gone")))
     assert "0/1 nodes are available: request main: device class gone does not exist." == error.value.message
@@ -82,7 +82,7 @@ def test_other_nodes_and_older_generations_do_not_count():
     assert ["new"] == names([far, old, new], claim("one"))
 
 
-def test_a_pool_that_is_not_complete_gives_nothing():
+def test_nothing_is_allocated_from_an_incomplete_pool():
     half = slice_of("acme.dev", [device("a")], count=2)
     with pytest.raises(UnschedulableError, match="cannot allocate all claims"):
         names([half], claim("one"))
@@ -97,7 +97,7 @@ def test_a_pool_that_is_not_complete_gives_nothing():
         [device("a", consumesCounters=[{"counterSet": "gone", "counters": {"x": {"value": "1"}}}])],
     ],
 )
-def test_an_invalid_pool_gives_nothing(devices):
+def test_nothing_is_allocated_from_an_invalid_pool(devices):
     with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a"):
         names([slice_of("acme.dev", devices)], claim("one"))
 
@@ -154,7 +154,7 @@ def test_shared_counters():
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(1, 8))
 def test_counters_are_never_exceeded(sizes, count):
-    """Whatever is given out, and it is given whenever it can be: some of the sizes, in order, add up."""
+    """And the claim gets devices whenever some of them fit."""
     devices = [part(f"p-{number}", size) for number, size in enumerate(sizes)]
     slices = [COUNTERS, slice_of("acme.dev", devices, name="1", count=2)]
     can = sum(sorted(sizes)[:count]) <= 4 and count <= len(sizes)
@@ -200,7 +200,7 @@ def test_counters_of_two_drivers_with_pools_of_one_name():
 
 
 def test_shares_of_a_device_consume_its_counters_once():
-    """However small a share is: this one takes nothing of the memory."""
+    """This also holds for a share that takes no memory."""
     policy = {"default": "0", "validRange": {"min": "0"}}
     memory = {"memory": {"value": "4Gi", "requestPolicy": policy}}
     uses = part("s", 3)["consumesCounters"]
@@ -248,7 +248,7 @@ def test_a_share_takes_what_its_policy_says(policy, asked, taken):
 
 
 def test_shares_of_one_device_until_it_is_used_up():
-    """A claim may have two of them, a request may not: its devices are different ones."""
+    """A claim can have two of them. A request cannot, because its devices are different."""
     slices = [shared({"value": "4Gi", "requestPolicy": POLICY})]
     with pytest.raises(UnschedulableError):
         names(slices, claim("one", exactly(count=2)))
@@ -267,8 +267,8 @@ def test_a_share_of_a_device_without_capacity_takes_nothing():
     assert "consumedCapacity" not in found
 
 
-def test_all_devices_are_those_with_the_capacity_that_is_asked_for():
-    """Also as far as it is left."""
+def test_all_devices_with_a_capacity():
+    """Capacity that is in use does not count."""
     devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
     request = exactly(allocationMode="All", capacity={"requests": {"memory": "2Gi"}})
     assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
@@ -328,7 +328,7 @@ def test_admin_access_occupies_nothing():
     assert ["a"] == names([two()], claim("one"), others=[seen])
 
 
-def test_who_looks_at_devices_in_one_claim_looks_at_different_ones():
+def test_admin_access_in_one_claim_is_to_different_devices():
     looks = [exactly(name=name, adminAccess=True) for name in "xy"]
     assert ["a", "b"] == names([two()], claim("one", *looks))
     assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()))
@@ -343,13 +343,13 @@ def test_all_devices_against_a_constraint():
         names([slice_of("acme.dev", devices)], claim("one", exactly(allocationMode="All"), constraints=[same]))
 
 
-def test_configuration_of_a_class_is_there_once_for_all_its_requests():
-    """That of the claim as well."""
+def test_configuration_of_classes_and_claims():
+    """The configuration of a class comes once for all its requests, then that of the claim."""
     pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node", {})
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
     either = {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "acme.dev"}]}
-    both = [{"requests": ["x", "f"], **opaque}, {"requests": ["f/s"], **opaque}, opaque]
+    both = [{"requests": each, **opaque} for each in (["x", "f"], ["f/s"], ["other"])] + [opaque]
     document = claim("one", exactly(name="x"), either, config=both)
     (found,) = Allocator(pools, classes, [], matches=matches).allocate([document], "sim-node")
     told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
@@ -357,23 +357,15 @@ def test_configuration_of_a_class_is_there_once_for_all_its_requests():
     assert [("FromClass", ["x", "f/s"]), *mine] == told
 
 
-@pytest.mark.parametrize("place", [{"allNodes": True}, {"nodeName": "sim-node"}])
-def test_an_allocation_says_on_which_nodes_it_can_be_used(place):
-    found = slice_of("acme.dev", [device("net")])
-    found["spec"].pop("nodeName")
-    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
-    (given,) = Allocator(pools, CLASSES, [], matches=matches).allocate([claim("one")], "sim-node")
-    assert ("nodeSelector" not in given) == ("allNodes" in place)
-
-
-def test_configuration_of_class_and_claim():
-    pools = gather([two()], "sim-node", {})
-    opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
-    classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
-    document = claim("one", config=[{"requests": ["main"], **opaque}, {"requests": ["other"], **opaque}])
-    (found,) = Allocator(pools, classes, [], matches=matches).allocate([document], "sim-node")
-    assert [("FromClass", ["main"]), ("FromClaim", ["main"])] == [
-        (each["source"], each["requests"]) for each in found["devices"]["config"]
-    ]
-    (term,) = found["nodeSelector"]["nodeSelectorTerms"]
-    assert [{"key": "metadata.name", "operator": "In", "values": ["sim-node"]}] == term["matchFields"]
+def test_an_allocation_names_its_node():
+    """Except for devices of all nodes."""
+    for place, fields in (
+        ({"allNodes": True}, []),
+        ({"nodeName": "sim-node"}, [{"key": "metadata.name", "operator": "In", "values": ["sim-node"]}]),
+    ):
+        found = slice_of("acme.dev", [device("net")])
+        found["spec"].pop("nodeName")
+        pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
+        (given,) = Allocator(pools, CLASSES, [], matches=matches).allocate([claim("one")], "sim-node")
+        terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
+        assert fields == [field for term in terms for field in term["matchFields"]]

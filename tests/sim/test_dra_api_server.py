@@ -1,4 +1,4 @@
-"""The embedded kubelet with the tests' API server, which refuses what the real one refuses, and which can be away."""
+"""The embedded kubelet with the tests' API server, which refuses the same objects as a real one, and can be away."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.kit.api_server import ApiServer
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
-from vdev.sim.api.server_objects import ApiObjectError, ServerObjects
+from vdev.sim.api.api_objects import ApiObjectError, ApiObjects
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ async def cluster(clock, cdi_dir):
     """A kubelet whose objects are an API server's."""
     async with ApiServer() as api:
         timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
-        objects = ServerObjects(api.objects)
+        objects = ApiObjects(api.objects)
         async with Kubelet(clock=clock, timings=timings, objects=objects, cdi_dir=cdi_dir, strict=True) as kubelet:
             yield kubelet
 
@@ -24,8 +24,8 @@ SHARED = device(
 )
 
 
-async def test_the_server_takes_all_that_is_written(cluster, dra_on):
-    """Slices, claims from templates, allocations with shares, reservations, and their end."""
+async def test_the_server_accepts_all_writes(cluster, dra_on):
+    """Slices, claims from templates, allocations with shares, reservations, and their release."""
     create = cluster.objects.create
     await create("DeviceClass", device_class("acme.dev"))
     await create("DeviceClass", device_class("named", extendedResourceName="acme.dev/gpu"))
@@ -59,7 +59,7 @@ async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on
 
 
 async def test_an_edit_with_an_unknown_field_is_refused(cluster):
-    """As it is where it comes by HTTP: what has such a field would be another object for the scheduler."""
+    """It is refused as over HTTP."""
     await cluster.objects.create("ResourceClaim", claim("one"))
     with pytest.raises(ApiObjectError, match=r"spec\.device"):
         await cluster.objects.edit("ResourceClaim", "one", "", lambda each: each["spec"].update(device={}))

@@ -1,4 +1,4 @@
-"""Claims on the embedded kubelet: allocated, prepared once, shown, unprepared after the last pod, with every text."""
+"""Claims on the embedded kubelet: allocated, prepared once, shown, and unprepared after the last pod."""
 
 import asyncio
 import re
@@ -33,8 +33,8 @@ async def driver(dra):
     return await dra(slice_of("acme.dev", DEVICES))
 
 
-async def test_a_claim_of_a_template_is_made_prepared_and_given_back(kubelet, driver):
-    """The container sees its device; when the pod goes, so does the claim, and the device is free."""
+async def test_a_claim_from_a_template(kubelet, driver):
+    """The container gets its device. The claim is deleted with the pod, and the device is free."""
     await add(kubelet, template("gpu"))
     first = await kubelet.run_pod(pod("one", templates=["gpu"]))
     assert Phase.RUNNING is first.phase
@@ -67,7 +67,7 @@ async def test_a_shared_claim_is_prepared_once_and_unprepared_after_the_last_pod
 
 
 async def test_a_pod_waits_for_a_device(kubelet, driver):
-    """It is not bound before another one ends, and says why."""
+    """It is bound when another pod ends, and shows the reason until then."""
     await add(kubelet, template("gpu", exactly(count=2)), claim("later"))
     await kubelet.run_pod(pod("one", templates=["gpu"]))
     waiting = await kubelet.run_pod(pod("two", claims=["later"]))
@@ -77,8 +77,8 @@ async def test_a_pod_waits_for_a_device(kubelet, driver):
     await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
 
 
-async def test_a_claim_that_cannot_be_allocated_anywhere_says_so_in_the_pod(kubelet, driver):
-    """It waits for another claim or class."""
+async def test_a_pod_shows_why_its_claim_is_not_allocated(kubelet, driver):
+    """Too many devices, or an unknown class."""
     await add(kubelet, claim("many", exactly(count=33)), claim("other", exactly("gone")))
     text = "0/1 nodes are available: claim default/many asks for 33 devices, at most 32 are allowed."
     many = await kubelet.run_pod(pod("one", claims=["many"]))
@@ -93,7 +93,7 @@ async def test_a_claim_that_cannot_be_allocated_anywhere_says_so_in_the_pod(kube
 
 
 async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
-    """A call per driver and pod; each container sees its own."""
+    """There is one call per driver and pod. Each container gets its own claims."""
     await add(kubelet, claim("a"), claim("b"))
     uses = {"main": [{"name": "a"}], "side": [{"name": "b", "request": "main"}]}
     found = await kubelet.run_pod(pod("one", claims=["a", "b"], containers=uses))
@@ -105,7 +105,7 @@ async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
 
 
 async def test_the_two_devices_of_a_request(kubelet, driver):
-    """Both nodes are there, and the variable names both."""
+    """The container gets both device nodes, and the variable names both."""
     await add(kubelet, claim("pair", exactly(count=2)))
     found = (await kubelet.run_pod(pod("one", claims=["pair"]))).container()
     assert "gpu-0,gpu-1" == found.edits.envs["DRA_MAIN"]
@@ -147,7 +147,7 @@ async def invents(_request):
     ],
 )
 async def test_a_failed_prepare_is_tried_again(kubelet, clock, driver, attribute, answer, text, code):
-    """The pod waits with the kubelet's text, and runs when the driver has come to its senses."""
+    """The pod shows the kubelet's text, and runs when the driver answers correctly."""
     await add(kubelet, claim("gpu"))
     sound = getattr(driver, attribute)
     setattr(driver, attribute, answer)
@@ -168,7 +168,7 @@ async def test_a_failed_prepare_is_tried_again(kubelet, clock, driver, attribute
 
 
 async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
-    """A driver that does not answer costs this pod 45 s, here less."""
+    """The kubelet waits 45 s for a driver, in this test less."""
     async with kubelet_of(prepare=0.2) as kubelet:
         driver = await dra_on(kubelet, *driver_slices)
         release = asyncio.Event()
@@ -185,8 +185,8 @@ async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
         release.set()
 
 
-async def test_a_prepare_under_way_when_its_driver_registers_anew_is_tried_again(kubelet, clock, driver):
-    """The connection it came by is closed, which the pod survives."""
+async def test_a_prepare_is_tried_again_if_its_driver_registers_again(kubelet, clock, driver):
+    """The connection of the call is closed."""
     release, sound = asyncio.Event(), driver.answer_prepare
 
     async def hangs(_request):
@@ -209,8 +209,8 @@ async def test_a_prepare_under_way_when_its_driver_registers_anew_is_tried_again
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(short_dir, service):
-    """A registration may go between two calls of one claim."""
+async def test_a_call_on_a_closed_connection_fails_like_one_in_progress(short_dir, service):
+    """A driver may unregister between two calls for one claim."""
     life = Life(SystemClock(), Timings(), Journal())
     client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, life)
     await client.close()
@@ -219,8 +219,8 @@ async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(shor
             await call([ClaimInfo("uid", "gpu", "default")])
 
 
-async def test_a_driver_that_hangs_holds_up_no_other_pod(kubelet, dra, driver):
-    """Each pod has a worker of its own."""
+async def test_a_driver_that_hangs_does_not_delay_other_pods(kubelet, dra, driver):
+    """Each pod has its own worker."""
     pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates selectors, is not installed")
     release = asyncio.Event()
 
@@ -240,8 +240,8 @@ async def test_a_driver_that_hangs_holds_up_no_other_pod(kubelet, dra, driver):
     assert Phase.PENDING is (await slow).phase
 
 
-async def test_unprepare_comes_after_a_prepare_that_failed(kubelet, driver):
-    """The driver may have done half of it."""
+async def test_unprepare_follows_a_failed_prepare(kubelet, driver):
+    """The driver may have prepared a part."""
     driver.prepare_claim = failing("broken")
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
@@ -251,7 +251,7 @@ async def test_unprepare_comes_after_a_prepare_that_failed(kubelet, driver):
 
 
 async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet, driver):
-    """The kubelet's file names it, but no device."""
+    """The kubelet's file has the claim without devices."""
     sound, driver.prepare_claim = driver.prepare_claim, failing("broken")
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
@@ -263,8 +263,8 @@ async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet
     assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
 
 
-async def test_a_driver_that_is_not_there(kubelet):
-    """The pod waits; nothing else does."""
+async def test_an_unregistered_driver(kubelet):
+    """The pod waits. Other pods run."""
     await add(kubelet, device_class("acme.dev"), claim("gpu"), slice_of("acme.dev", DEVICES, name="static"))
     found = await kubelet.run_pod(pod("one", claims=["gpu"]))
     assert "ContainerCreating" == found.container().waiting
@@ -280,21 +280,21 @@ async def test_a_driver_that_is_not_there(kubelet):
     ],
 )
 async def test_a_pod_that_names_its_node_gets_no_allocation(kubelet, driver, status, text):
-    """The kubelet refuses a claim that nobody allocated, or that is not for the pod."""
+    """The kubelet refuses a claim that is not allocated, or not reserved for the pod."""
     await add(kubelet, {**claim("gpu"), "status": status})
     await kubelet.run_pod(pod("one", claims=["gpu"], node="sim-node", uid="u1"))
     assert re.search(text, kubelet.events[-1].message)
     assert [] == driver.asked("NodePrepareResources")
 
 
-async def test_a_claim_that_is_not_there(kubelet, driver):
+async def test_an_unknown_claim(kubelet, driver):
     """The kubelet cannot fetch it."""
     await kubelet.run_pod(pod("one", claims=["gone"], node="sim-node"))
     assert "fetch ResourceClaim gone: " in kubelet.events[-1].message
 
 
 async def test_a_failed_unprepare_keeps_the_pod_terminating(kubelet, clock, driver):
-    """Until it works."""
+    """It goes when a later call succeeds."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     sound = driver.unprepare_claim
@@ -313,7 +313,7 @@ async def test_a_failed_unprepare_keeps_the_pod_terminating(kubelet, clock, driv
 
 
 async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
-    """It wipes the slices, finds the driver by itself, and knows from its file what is prepared."""
+    """It deletes the slices, finds the driver, and reads the prepared claims from its file."""
     await add(kubelet, claim("gpu"))
     first = await kubelet.run_pod(pod("one", claims=["gpu"]))
     await kubelet.restart()
@@ -325,7 +325,7 @@ async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
 
 
 async def test_a_reboot_prepares_again(kubelet, clock, driver):
-    """No container runs, and what was in memory is gone, though the kubelet's file names the claim."""
+    """No container runs, and CDI files in memory are gone, although the kubelet's file has the claim."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     await kubelet.power_off()
@@ -338,16 +338,16 @@ async def test_a_reboot_prepares_again(kubelet, clock, driver):
     assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
 
 
-async def test_a_pod_that_was_refused_goes_without_its_driver(kubelet):
-    """Nothing was noted about its claim."""
+async def test_a_refused_pod_is_deleted_without_its_driver(kubelet):
+    """The kubelet has not recorded its claim."""
     await add(kubelet, device_class("acme.dev"), claim("gpu"), slice_of("acme.dev", DEVICES, name="static"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     await kubelet.delete_pod("one")
     assert [] == kubelet.pods()
 
 
-async def test_a_pod_that_is_rejected_gives_its_claims_back(kubelet, driver, plugins, shows):
-    """It never runs: the pod that waits for the device gets it."""
+async def test_a_rejected_pod_releases_its_claims(kubelet, driver, plugins, shows):
+    """Another pod gets the device."""
     await plugins("acme.dev/npu", ["d1"])
     await shows(kubelet, "acme.dev/npu", 1)
     await add(kubelet, template("gpu"))
@@ -359,7 +359,7 @@ async def test_a_pod_that_is_rejected_gives_its_claims_back(kubelet, driver, plu
 
 
 async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, driver):
-    """Its claim stays prepared; a new one of its name has to wait until the kubelet has noticed."""
+    """Its claim stays prepared. A new claim with its name must wait until the kubelet has noticed."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     await kubelet.stop()
@@ -378,7 +378,7 @@ async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, dri
 
 
 async def test_podresources_names_the_devices_of_claims(kubelet, driver):
-    """As `dynamic_resources` of the container."""
+    """They are the `dynamic_resources` of the container."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
@@ -390,8 +390,8 @@ async def test_podresources_names_the_devices_of_claims(kubelet, driver):
     assert all(each.name.startswith("k8s.acme.dev/claim=") for each in row.cdi_devices)
 
 
-async def test_podresources_names_all_devices_of_a_claim_of_which_a_container_has_one(kubelet, driver):
-    """The real one does not look at the request either, nor does it begin anew with the CDI names of each device."""
+async def test_podresources_names_all_devices_of_a_claim(kubelet, driver):
+    """The real kubelet also ignores the container's request, and repeats the CDI names of earlier devices."""
     await add(kubelet, claim("two", exactly(name="first"), exactly(name="second")))
     first, second = ({"name": "two", "request": name} for name in ("first", "second"))
     claims = {"one": [first], "both": [first, second], "none": []}
@@ -409,7 +409,7 @@ async def test_podresources_names_all_devices_of_a_claim_of_which_a_container_ha
 
 
 async def test_an_extended_resource_of_a_class(kubelet, dra, plugins, shows):
-    """A pod with a limit and no claim is served by DRA where no device plugin has the resource."""
+    """DRA serves a pod with a limit and no claim, unless a device plugin has the resource."""
     await add(kubelet, device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
     driver = await dra(slice_of("acme.dev", DEVICES))
     found = await kubelet.run_pod(pod("one", limits={"acme.dev/gpu": "2"}))

@@ -1,4 +1,4 @@
-"""Objects of DRA from the directory of manifests, beside pods or alone."""
+"""Objects of DRA in the directory of manifests, with pods or alone."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ async def directory(kubelet, short_dir):
 
 
 def write(path, *documents):
-    """Put manifests in place at once."""
+    """Write manifests atomically."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(yaml.safe_dump_all(documents))
     temporary.rename(path)
@@ -35,14 +35,14 @@ def phases(kubelet):
 
 
 async def has(kubelet, kind, *names):
-    """Wait until there are these objects of a kind, and no others."""
+    """Wait until exactly these objects of a kind exist."""
     async with asyncio.timeout(30):
         while [each["metadata"]["name"] for each in await kubelet.objects.list(kind)] != list(names):
             await kubelet.journal.next_change(at_most=0.01)
 
 
 async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
-    """They come together and go together."""
+    """They are created and deleted together."""
     await dra(slice_of("acme.dev", [device("gpu-0")]))
     write(directory / "class.yaml", device_class("acme.dev"))
     write(directory / "one.yaml", claim("gpu"), pod("one", claims=["gpu"]))
@@ -65,7 +65,7 @@ async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
 
 
 async def test_an_extended_resource_does_not_wait_for_a_device_plugin(kubelet, dra, directory):
-    """The class serves it."""
+    """A DeviceClass serves it."""
     await dra(slice_of("acme.dev", [device("gpu-0")]))
     write(directory / "one.yaml", pod("one", limits={"acme.dev/gpu": "1"}))
     await kubelet.wait_until(lambda: any("Insufficient" in str(each) for each in kubelet.journal.entries))
@@ -74,7 +74,7 @@ async def test_an_extended_resource_does_not_wait_for_a_device_plugin(kubelet, d
 
 
 async def test_slices_and_templates(kubelet, directory):
-    """Slices stand for a driver that is not there; the pod gets as far as its node."""
+    """Slices stand for a missing driver. The pod is bound to its node."""
     await kubelet.wait_until(lambda: kubelet.ready)
     write(directory / "all.yaml", slice_of("acme.dev", [device("gpu-0")]), device_class("acme.dev"), template("gpu"))
     write(directory / "one.yaml", pod("one", templates=["gpu"]))
@@ -91,7 +91,7 @@ async def test_slices_and_templates(kubelet, directory):
     ],
 )
 async def test_files_that_are_refused(kubelet, directory, documents, text):
-    """With the file and what is wrong."""
+    """The message has the file and the mistake."""
     write(directory / "bad.yaml", *documents)
     await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
     (refused,) = kubelet.journal.of("manifestRefused")

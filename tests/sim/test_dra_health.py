@@ -1,4 +1,4 @@
-"""The health of claimed devices in a pod's status, as the driver's stream says it."""
+"""The health of claimed devices in a pod's status, as the driver's stream reports it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from vdev.sim.dra.device_health import DeviceHealth
 
 @pytest.fixture
 async def driver(dra):
-    """A driver of two devices, which a pod has."""
+    """A driver of two devices, which a pod holds."""
     kubelet = dra.kubelet
     await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
     found = await dra(slice_of("acme.dev", [device("gpu-0"), device("gpu-1")]))
@@ -24,16 +24,16 @@ def words(kubelet):
     return [health[key] for key in sorted(health)]
 
 
-async def test_devices_that_nobody_speaks_of_are_unknown(kubelet, driver):
-    """By the name of the claim in the pod; the id is the first CDI name."""
+async def test_devices_without_a_report_are_unknown(kubelet, driver):
+    """They are shown by the name of the claim in the pod; the id is the first CDI name."""
     (row,) = kubelet.pod("one").container().allocated_resources_status
     assert "claim:gpu" == row["name"]
     assert ["Unknown", "Unknown"] == [each["health"] for each in row["resources"]]
     assert all(each["resourceID"].startswith("k8s.acme.dev/claim=") for each in row["resources"])
 
 
-async def test_a_word_and_its_message(kubelet, driver):
-    """A message that is too long is cut."""
+async def test_health_and_message(kubelet, driver):
+    """A long message is shortened."""
     driver.say(gpu_0="HEALTHY", gpu_1="UNHEALTHY: " + "x" * 2000)
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Unhealthy"])
     (row,) = kubelet.pod("one").container().allocated_resources_status
@@ -43,7 +43,7 @@ async def test_a_word_and_its_message(kubelet, driver):
 
 
 async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
-    """It stays what it was until its time-out; then the next message shows it."""
+    """It keeps its health until its timeout; the next message after that updates the pod."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     driver.say(gpu_0="UNHEALTHY")
@@ -53,8 +53,8 @@ async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Unknown"])
 
 
-async def test_a_device_not_heard_of_becomes_unknown(kubelet, clock, driver):
-    """After its time-out, 30 s by default; a pod shows it when the kubelet looks at it again."""
+async def test_a_timeout(kubelet, clock, driver):
+    """The device is Unknown, by default after 30 s. A pod shows it when the kubelet looks at it again."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     clock.advance(31)
@@ -64,8 +64,8 @@ async def test_a_device_not_heard_of_becomes_unknown(kubelet, clock, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
 
 
-def test_which_words_are_news():
-    """Health, message and time-out; not that a device is heard of again that was not for too long."""
+def test_which_reports_update_pods():
+    """A new health, message or timeout does; the same report after a timeout does not."""
     time = 0.0
     health = DeviceHealth(lambda: time)
 
@@ -91,8 +91,8 @@ def test_which_words_are_news():
     assert ["gpu-1"] == says(api.HEALTHY, device="gpu-1")
 
 
-async def test_a_driver_that_unregisters_is_heard_no_more(kubelet, clock, driver):
-    """What it said is void, which would have held for an hour; pods show it when the kubelet looks at them again."""
+async def test_a_driver_that_unregisters(kubelet, clock, driver):
+    """Its reports no longer count. Pods show it when the kubelet looks at them again."""
     driver.timeout = 3600
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
@@ -105,7 +105,7 @@ async def test_a_driver_that_unregisters_is_heard_no_more(kubelet, clock, driver
 
 
 async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
-    """The kubelet asks again after five seconds, and hears what there is to say as something new."""
+    """The kubelet opens it again after five seconds."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     driver.health = {"gpu-0": "UNHEALTHY", "gpu-1": "HEALTHY"}
@@ -118,8 +118,8 @@ async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
     await kubelet.wait_until(heard)
 
 
-async def test_containers_before_the_others_have_no_health(kubelet, driver):
-    """The kubelet writes it into `containerStatuses` alone, which sidecars and init containers are not in."""
+async def test_init_containers_and_sidecars_have_no_health(kubelet, driver):
+    """The kubelet writes it only into `containerStatuses`."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     both = pod("two", claims=["gpu"])
     uses = both["spec"]["containers"][0]["resources"]
@@ -131,7 +131,7 @@ async def test_containers_before_the_others_have_no_health(kubelet, driver):
 
 
 async def test_a_driver_without_a_health_stream(kubelet, dra):
-    """A kubelet of 1.36 asks all the same, and logs an error every time."""
+    """A kubelet of 1.36 opens it anyway, and logs an error every time."""
 
     def found():
         return [each.code for each in kubelet.findings]

@@ -1,4 +1,4 @@
-"""Findings about slices and answers of DRA drivers: what the API server refuses, or nobody says."""
+"""Findings about the slices and answers of DRA drivers."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.dra import cdi_directory, slice_lint
 from vdev.sim.dra.control_plane import Cluster
 from vdev.sim.journal import Journal
@@ -30,7 +30,7 @@ def memory(policy, *, shared=True):
 
 
 def placed(place):
-    """A slice that leaves the node to its device."""
+    """A slice with perDeviceNodeSelection and one device."""
     slice_ = of(device("a", **place))
     spec = {name: value for name, value in slice_["spec"].items() if name != "nodeName"}
     return {**slice_, "spec": {**spec, "perDeviceNodeSelection": True}}
@@ -39,7 +39,7 @@ def placed(place):
 USE = {"counterSet": "s", "counters": {"m": {"value": "1"}}}
 
 
-def test_what_is_sound(subtests):
+def test_correct_slices(subtests):
     cases = [
         of(),
         of(*(device(f"d-{number}") for number in range(128))),
@@ -55,7 +55,7 @@ def test_what_is_sound(subtests):
             assert [] == codes(found)
 
 
-def test_what_is_not(subtests):
+def test_wrong_slices(subtests):
     cases = [
         (of(*(device(f"d-{number}") for number in range(129))), "slice-too-long"),
         (of(*(device(f"d-{n}", taints=[TAINT] if n == 0 else []) for n in range(65))), "slice-too-long"),
@@ -83,6 +83,7 @@ def test_what_is_not(subtests):
         (of(memory({"default": "5Gi", "validRange": {"min": "1Gi"}})), "request-policy"),
         (of(memory({"default": "1Gi", "validValues": ["2Gi", "1Gi"]})), "request-policy"),
         (of(memory({"default": "1536Mi", "validRange": {"min": "1Gi", "step": "1Gi"}})), "request-policy"),
+        (of(memory({"default": "1Gi", "validRange": {}})), "request-policy"),
         (of(device("a", taints=[{"key": "k", "effect": "Sometimes"}])), "taints"),
         (of(device("a", taints=[TAINT] * 17)), "taints"),
         (of(device("a", consumesCounters=[USE, USE])), "counter-uses"),
@@ -93,6 +94,10 @@ def test_what_is_not(subtests):
         (placed({"nodeSelector": {"nodeSelectorTerms": []}}), "slice-node"),
         (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "counter-name"),
         (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "counter-sets"),
+        (
+            slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "1"}}}] * 2),
+            "duplicate-counter-set",
+        ),
     ]
     for found, code in cases:
         with subtests.test(found=found):
@@ -100,7 +105,7 @@ def test_what_is_not(subtests):
 
 
 def test_pools():
-    """Of several slices, at the newest generation."""
+    """Rules for several slices, at the newest generation."""
     counters = slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "4"}}}], name="0", count=2)
 
     def uses(counter, value):
@@ -116,7 +121,7 @@ def test_pools():
 
 
 async def test_a_pool_that_stays_incomplete(kubelet, clock):
-    """It is a finding at the second look, ten seconds later."""
+    """It is a finding at the second check, ten seconds later."""
     await kubelet.objects.create("ResourceSlice", of(device("a"), count=2))
     await kubelet.wait_until(lambda: kubelet.ready)
     clock.advance(10)
@@ -126,7 +131,7 @@ async def test_a_pool_that_stays_incomplete(kubelet, clock):
 
 
 async def test_slices_of_an_older_generation_that_stay(kubelet, clock):
-    """Nothing is allocated from them, and nobody deletes them."""
+    """The scheduler ignores them, and nobody deletes them."""
     await kubelet.objects.create("ResourceSlice", of(device("a"), name="old", generation=1))
     await kubelet.objects.create("ResourceSlice", of(device("a"), name="new", generation=2))
     await kubelet.wait_until(lambda: clock.advance(10) or kubelet.findings)
@@ -135,7 +140,7 @@ async def test_slices_of_an_older_generation_that_stay(kubelet, clock):
 
 @pytest.fixture
 async def driver(kubelet_of, dra_on, driver_slices):
-    """A driver on a kubelet that asks everything twice."""
+    """A driver on a kubelet that makes each call twice."""
     async with kubelet_of() as strict:
         await strict.objects.create("DeviceClass", device_class("acme.dev"))
         found = await dra_on(strict, *driver_slices)
@@ -145,8 +150,8 @@ async def driver(kubelet_of, dra_on, driver_slices):
         await found.stop()
 
 
-async def test_a_sound_driver_has_no_findings(driver):
-    """Prepare and Unprepare are asked twice."""
+async def test_a_correct_driver_has_no_findings(driver):
+    """Prepare and Unprepare are called twice."""
     await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
     await driver.kubelet.delete_pod("one")
     assert [["gpu"], ["gpu"]] == driver.asked("NodePrepareResources")
@@ -155,7 +160,7 @@ async def test_a_sound_driver_has_no_findings(driver):
 
 
 def answer(**changes):
-    """What changes the devices of the driver's own answer."""
+    """Change the devices of the driver's answer."""
 
     def wrap(driver):
         sound = driver.prepare_claim
@@ -188,8 +193,8 @@ def different_each_time(driver):
     driver.prepare_claim = prepare
 
 
-async def test_an_answer_that_is_another_one_after_a_restart(driver):
-    """A second pod of the claim makes the new kubelet ask again."""
+async def test_another_answer_after_a_restart(driver):
+    """The new kubelet process calls again when a second pod uses the claim."""
     kubelet = driver.kubelet
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     before = len(driver.statuses)
@@ -204,8 +209,8 @@ async def test_an_answer_that_is_another_one_after_a_restart(driver):
     assert ["prepare-not-idempotent"] == [each.code for each in kubelet.errors]
 
 
-async def test_a_claim_that_was_allocated_anew_while_the_kubelet_was_away(driver):
-    """Another device is another answer; the old one was never unprepared, for its pod was deleted by force."""
+async def test_a_claim_that_was_allocated_again_while_the_kubelet_was_down(driver):
+    """Another device may have another answer. The old one was not unprepared, because its pod was force-deleted."""
     kubelet = driver.kubelet
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     before = len(driver.statuses)
@@ -234,14 +239,14 @@ async def test_a_claim_that_was_allocated_anew_while_the_kubelet_was_away(driver
     ],
 )
 async def test_findings_about_prepare(driver, wrong, expected):
-    """Each breaks something sooner or later."""
+    """Each of these answers breaks something sooner or later."""
     wrong(driver)
     await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
     assert expected == {each.code for each in driver.kubelet.errors}
 
 
 async def test_a_cdi_name_that_does_not_resolve_keeps_the_container_down(driver):
-    """As the runtime does."""
+    """A runtime refuses such a container."""
     answer(cdi_device_ids=["acme.dev/gpu=gone"])(driver)
     found = await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
     assert "CreateContainerError" == found.container().waiting
@@ -252,7 +257,7 @@ async def test_a_cdi_name_that_does_not_resolve_keeps_the_container_down(driver)
 
 
 async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):
-    """Asked twice, the second time it is not."""
+    """At the second call, the driver does not know it any more."""
     sound = driver.unprepare_claim
 
     async def unprepare(asked):
@@ -267,7 +272,7 @@ async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):
 
 
 def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
-    """The spec's own edits once; the last value of a variable wins, which is named; files that are none are, too."""
+    """Edits for all devices are applied once. A lost value of a variable, and an invalid file, are reported."""
 
     def gpu(name):
         edits = {"env": [f"GPU={name}"], "deviceNodes": [{"path": f"/dev/{name}"}]}
@@ -289,8 +294,8 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert "broken.json is not a CDI specification" in found.problems[0]
 
 
-def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
-    """The runtime mounts it, and a program that opens it gets EACCES; files are as they should be."""
+def test_a_device_that_is_mounted_with_nodev_is_reported(tmp_path):
+    """The runtime mounts it, and a program that opens it gets EACCES. Files can be mounted so."""
 
     def mount(path, *options):
         return {"hostPath": str(path), "containerPath": f"/in/{len(options)}", "options": ["rbind", *options]}
@@ -306,8 +311,8 @@ def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
     assert f"acme.dev/uart=a mounts {tmp_path}/line, a device, with nodev" in problem
 
 
-def test_a_mount_without_a_source_is_named(tmp_path):
-    """Where a plugin's own mounts have none, the runtime makes a directory; where CDI's have none, it fails."""
+def test_a_mount_without_a_source_is_reported(tmp_path):
+    """A runtime creates a missing source of a device plugin's mount, but fails for a mount of CDI."""
     mounts = [{"hostPath": str(tmp_path / name), "containerPath": f"/in/{name}"} for name in ("here", "away")]
     mounts += [{"hostPath": name, "containerPath": f"/in{name}", "type": "tmpfs"} for name in ("tmpfs", "/memory")]
     (tmp_path / "here").mkdir()
@@ -319,8 +324,8 @@ def test_a_mount_without_a_source_is_named(tmp_path):
     assert f"acme.dev/uart=a mounts {tmp_path}/away, which does not exist" in problem
 
 
-def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
-    """What a driver does that knows of it: the list of all devices comes last."""
+def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
+    """Drivers do this on purpose: the list of all devices comes last."""
     devices = [
         {"name": name, "containerEdits": {"env": [f"GPU={value}"]}}
         for name, value in (("a", "0"), ("b", "1,2"), ("all", "0,1,2"))
@@ -332,9 +337,9 @@ def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
     assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
 
 
-async def test_slices_of_other_nodes_are_left_to_their_kubelets():
-    """And a mistake that stays is not told twice."""
-    objects, journal = ServerObjects(), Journal()
+async def test_slices_of_other_nodes_are_not_checked():
+    """A mistake that stays is reported once."""
+    objects, journal = ApiObjects(), Journal()
     cluster = Cluster(objects, "n1", journal)
     for node in ("n1", "n2"):
         await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))

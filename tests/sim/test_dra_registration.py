@@ -1,4 +1,4 @@
-"""DRA drivers register with the embedded kubelet: what it looks for, what it refuses, and when slices go."""
+"""DRA drivers register with the embedded kubelet, which deletes their slices when they are gone."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ def refusals(kubelet):
 
 
 async def refused(kubelet, clock):
-    """The kubelet's error at its next look."""
+    """The kubelet's error at its next check."""
     clock.advance(1)
     await kubelet.wait_until(lambda: refusals(kubelet))
     return refusals(kubelet)[0]
@@ -30,14 +30,14 @@ async def slices(kubelet):
 
 
 async def has_slices(kubelet, *names):
-    """Wait until these are there, and no others."""
+    """Wait until exactly these exist."""
     async with asyncio.timeout(30):
         while await slices(kubelet) != list(names):
             await kubelet.journal.next_change(at_most=0.01)
 
 
-async def test_a_driver_is_asked_and_told(kubelet, dra):
-    """GetInfo, then that it is registered; the first of its services that is known is called."""
+async def test_a_registration(kubelet, dra):
+    """GetInfo, then NotifyRegistrationStatus. The kubelet calls the first service that it knows."""
     driver = await dra(versions=("v9.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"))
     assert ["GetInfo", "NotifyRegistrationStatus"] == [name for name, _ in driver.calls if name != "NodeWatchResources"]
     assert driver.statuses[0].plugin_registered
@@ -46,7 +46,7 @@ async def test_a_driver_is_asked_and_told(kubelet, dra):
 
 
 async def test_the_authority_is_the_path_of_the_socket(kubelet, clock):
-    """As Go's gRPC has it where nobody names one; some HTTP/2 stacks refuse it."""
+    """It is the default of Go's gRPC; some HTTP/2 libraries refuse it."""
     asked = asyncio.get_running_loop().create_future()
 
     async def connected(reader, writer):
@@ -68,7 +68,7 @@ async def test_the_authority_is_the_path_of_the_socket(kubelet, clock):
 
 
 async def test_an_empty_endpoint_is_the_registration_socket(kubelet, dra, clock):
-    """As the API says."""
+    """The API defines it so."""
     driver = await dra(register=False)
     driver.info.endpoint = ""
     await driver.register()
@@ -89,7 +89,7 @@ async def test_an_empty_endpoint_is_the_registration_socket(kubelet, dra, clock)
     ],
 )
 async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, change, text):
-    """It refuses, and says so to the driver."""
+    """The kubelet refuses them and tells the driver why."""
     driver = await dra(register=False)
     info = {"type": "DRAPlugin", "name": "acme.dev", "endpoint": str(driver.endpoint), **change}
     driver.info = registration.PluginInfo(**info)
@@ -102,7 +102,7 @@ async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, chan
 
 
 async def test_another_type_of_plugin(kubelet, dra, clock):
-    """There is no handler for it here."""
+    """The kubelet has no handler for it."""
     driver = await dra(register=False)
     driver.info = registration.PluginInfo(type="CSIPlugin", name="acme.dev")
     await driver.register()
@@ -115,7 +115,7 @@ async def test_another_type_of_plugin(kubelet, dra, clock):
 
 
 async def test_get_info_that_fails_is_tried_again(kubelet, dra, clock):
-    """With a pause that doubles."""
+    """The delay doubles."""
     driver = await dra(register=False)
 
     async def fails():
@@ -129,8 +129,8 @@ async def test_get_info_that_fails_is_tried_again(kubelet, dra, clock):
     await kubelet.wait_until(kubelet.drivers)
 
 
-async def test_get_info_has_a_second(kubelet_of, dra_on, clock):
-    """Here less."""
+async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
+    """One second; in this test less."""
     async with kubelet_of(get_info=0.1) as kubelet:
         driver = await dra_on(kubelet, register=False)
         release = asyncio.Event()
@@ -145,8 +145,8 @@ async def test_get_info_has_a_second(kubelet_of, dra_on, clock):
         release.set()
 
 
-async def test_a_driver_that_cannot_be_told_is_not_registered(kubelet, dra, clock):
-    """A failed NotifyRegistrationStatus deregisters it."""
+async def test_a_driver_that_fails_notify_registration_status(kubelet, dra, clock):
+    """It is not registered."""
     driver = await dra(register=False)
 
     async def fails():
@@ -158,8 +158,8 @@ async def test_a_driver_that_cannot_be_told_is_not_registered(kubelet, dra, cloc
     assert {} == kubelet.drivers()
 
 
-async def test_what_is_no_registration_socket_is_passed_over(kubelet, dra, clock):
-    """Names that begin with a dot, and files that are no sockets; below directories it looks as well."""
+async def test_files_that_are_ignored(kubelet, dra, clock):
+    """Names that begin with a dot, and files that are not sockets. Subdirectories are read too."""
     registry = kubelet.root / "plugins_registry"
     (registry / "file").write_text("")
     for name in (".hidden", "below/x.sock"):
@@ -176,8 +176,8 @@ async def test_what_is_no_registration_socket_is_passed_over(kubelet, dra, clock
     await kubelet.wait_until(lambda: driver.statuses[1:] and kubelet.drivers())
 
 
-async def test_a_socket_made_anew_is_another_plugin(kubelet, dra, clock):
-    """It is unregistered and registered at its old path."""
+async def test_a_recreated_socket_is_another_plugin(kubelet, dra, clock):
+    """The plugin is unregistered and registered again."""
     driver = await dra()
     await driver.stop()
     await driver.start()
@@ -188,7 +188,7 @@ async def test_a_socket_made_anew_is_another_plugin(kubelet, dra, clock):
 
 
 async def test_two_instances_of_a_driver(kubelet, dra, clock):
-    """The newest that is connected is called; the same endpoint twice is refused."""
+    """The kubelet calls the newest connected one, and refuses the same endpoint twice."""
     await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
     old = await dra(slice_of("acme.dev", [device("gpu-0")]), instance="old")
     new = await dra(*old.slices, instance="new")
@@ -209,8 +209,8 @@ async def test_two_instances_of_a_driver(kubelet, dra, clock):
     assert text in thief.statuses[0].error
 
 
-async def test_a_refused_instance_takes_nobody_along(kubelet, dra, clock):
-    """When its registration socket goes, the instance whose endpoint it had named stays."""
+async def test_a_refused_instance_does_not_affect_others(kubelet, dra, clock):
+    """When its registration socket is removed, the instance with the same endpoint stays."""
     driver = await dra(instance="first")
     thief = await dra(register=False, instance="thief")
     thief.info.endpoint = str(driver.endpoint)
@@ -224,8 +224,8 @@ async def test_a_refused_instance_takes_nobody_along(kubelet, dra, clock):
     assert [(str(driver.endpoint), True)] == [(e.endpoint, e.connected) for e in kubelet.drivers()["acme.dev"]]
 
 
-async def test_the_slices_of_a_node_go_when_its_kubelet_starts(kubelet, dra):
-    """Those of all drivers, at once; other nodes' stay."""
+async def test_a_kubelet_that_starts_deletes_the_slices_of_its_node(kubelet, dra):
+    """The slices of all drivers are deleted at once; slices of other nodes stay."""
     await dra(slice_of("acme.dev", []), slice_of("acme.dev", [], name="far", node="elsewhere"))
     await kubelet.objects.create("ResourceSlice", slice_of("gone.dev", [], name="gone"))
     await kubelet.restart()
@@ -233,8 +233,8 @@ async def test_the_slices_of_a_node_go_when_its_kubelet_starts(kubelet, dra):
     await has_slices(kubelet, "00000-acme.dev-sim-node", "far")  # the driver publishes again
 
 
-async def test_slices_go_thirty_seconds_after_the_last_connection(kubelet, dra, clock):
-    """Not before, and not if a connection came back."""
+async def test_slices_are_deleted_thirty_seconds_after_the_last_connection(kubelet, dra, clock):
+    """They are not deleted before, or if the driver has connected again."""
     driver = await dra(slice_of("acme.dev", [device("gpu-0")]))
     await driver.stop()
     clock.advance(1)
@@ -252,8 +252,8 @@ async def test_slices_go_thirty_seconds_after_the_last_connection(kubelet, dra, 
     await has_slices(kubelet)
 
 
-async def test_a_connection_that_breaks_comes_back(kubelet, dra, clock):
-    """The registration stays when the process is killed, and slices go unless it comes back on the same sockets."""
+async def test_a_broken_connection_is_opened_again(kubelet, dra, clock):
+    """A killed driver stays registered. Its slices are deleted unless it serves the same sockets again."""
     driver = await dra()
     await driver.stop(sockets_stay=True)
     await kubelet.wait_until(lambda: not kubelet.drivers()["acme.dev"][0].connected)
@@ -262,7 +262,7 @@ async def test_a_connection_that_breaks_comes_back(kubelet, dra, clock):
     assert 1 == len(driver.statuses)
 
 
-async def test_findings_about_what_a_driver_says(kubelet, dra, clock):
-    """The kubelet accepts these without a word."""
+async def test_findings_about_a_registration(kubelet, dra, clock):
+    """The real kubelet accepts these silently."""
     await dra(driver="Acme", versions=("v1beta1.DRAPlugin", "v1.DRAPlugin"))
     assert {"driver-name", "service-order"} == {each.code for each in kubelet.findings}

@@ -1,11 +1,11 @@
-"""Every scenario file of DRA, played with the tests' own driver on an embedded kubelet that asks everything twice."""
+"""Every scenario file of DRA, with the tests' own driver on an embedded kubelet that makes each call twice."""
 
 import asyncio
 
 import pytest
 
 from tests.kit.dra_scenarios import ScenarioDriver, dra_scenarios
-from vdev.sim import ServerObjects, Timings
+from vdev.sim import ApiObjects, Timings
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import load
@@ -15,7 +15,7 @@ class Node(SimDriver):
     """A node whose driver reads its configuration when it changes, as a plugin does."""
 
     def __init__(self):
-        objects = ServerObjects()
+        objects = ApiObjects()
         super().__init__(
             lambda places: ScenarioDriver(places, objects),
             objects=objects,

@@ -1,4 +1,4 @@
-"""CEL selectors, by the library that its makers make; what the API server refuses is refused."""
+"""CEL selectors, with the library of CEL's authors."""
 
 import builtins
 
@@ -22,11 +22,11 @@ GPU = {
 
 @pytest.fixture(autouse=True)
 def cel():
-    """The library, without which these are skipped."""
+    """Skip these tests without the library."""
     pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
 
 
-def test_it_selects(subtests):
+def test_expressions_that_select(subtests):
     cases = [
         "device.driver == 'gpu.nvidia.com'",
         "device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].index == 0",
@@ -53,7 +53,7 @@ def test_it_selects(subtests):
             assert matches(expression, "gpu.nvidia.com", GPU)
 
 
-def test_it_refuses(subtests):
+def test_expressions_that_fail(subtests):
     cases = [
         ("device.attributes['other.dev'].x == 1", 'CEL runtime error: .*Key not found in map : "?x'),
         ("device.attributes['gpu.nvidia.com'].type", "CEL runtime error: expected a boolean"),
@@ -77,7 +77,7 @@ def test_it_refuses(subtests):
             matches(expression, "gpu.nvidia.com", GPU)
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch):
+def test_without_the_library(monkeypatch):
     real = builtins.__import__
 
     def missing(name, *args, **kwargs):

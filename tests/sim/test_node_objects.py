@@ -10,8 +10,8 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.api.server import ApiServer
-from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.node_objects import NodeObjects
 
 NPU = "acme.dev/npu"
@@ -55,7 +55,7 @@ async def node(clock, cdi_dir):
         kubelet = Kubelet(
             clock=clock,
             timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
-            objects=ServerObjects(api.objects),
+            objects=ApiObjects(api.objects),
             cdi_dir=cdi_dir,
             status_on_change=True,
         )

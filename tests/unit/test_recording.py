@@ -24,7 +24,7 @@ Lists = dict[str, dict[str, tuple[int, ...]]]
 def played(
     devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = "", **more: object
 ) -> tuple[str, Lists]:
-    """The file, and by resource what it lists: ids and NUMA nodes."""
+    """The text of the recording, and its ids and NUMA nodes by resource."""
     text = recorded(Recording("gpu-7", devices, hardware or [], **more), Mask(salt)).text()
     spec = config.load_text(text).spec
     found = inventory(spec, "elsewhere")
@@ -36,7 +36,6 @@ def played(
 
 
 def test_ids_and_numa_nodes_stay() -> None:
-    """Of each device, whatever its plugin calls it."""
     devices = [
         KubeletDevice("acme.dev/npu", "npu-0", (1,)),
         KubeletDevice("acme.dev/npu", "npu-1"),
@@ -52,7 +51,6 @@ def test_ids_and_numa_nodes_stay() -> None:
 
 
 def test_containers_find_their_devices_by_the_makers_variable() -> None:
-    """Whether the model is known or not, and for partitions, which are no preset."""
     devices = [
         KubeletDevice("nvidia.com/gpu", UUIDS[0]),
         KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000000"),
@@ -68,7 +66,7 @@ def test_containers_find_their_devices_by_the_makers_variable() -> None:
 
 
 def test_a_known_model_is_its_preset() -> None:
-    """By the UUID and the PCI id, or where the node has one model; partitions of it stay what they are."""
+    """The preset is found by UUID and PCI id, or if the node has one model. Partitions have no preset."""
     devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
     for hardware in (
         A100,
@@ -83,7 +81,7 @@ def test_a_known_model_is_its_preset() -> None:
 
 
 def test_what_sysfs_knows_of_a_device() -> None:
-    """Vendor and model are attributes; the place is a comment."""
+    """Vendor and model are attributes, and the address is a comment."""
     text, _ = played([KubeletDevice("a.b/key", "key-ABC12345")], [STICK])
 
     (entry,) = yaml.safe_load(text)["devices"]
@@ -94,7 +92,7 @@ def test_what_sysfs_knows_of_a_device() -> None:
 
 
 def test_ids_that_a_node_cannot_have_twice() -> None:
-    """Get a name of their own, and a warning says so."""
+    """Ids that vdev would refuse are replaced, with a warning."""
     draft = recorded(
         Recording(
             "n", [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
@@ -107,7 +105,7 @@ def test_ids_that_a_node_cannot_have_twice() -> None:
 
 
 def test_nothing_of_the_node_is_left_with_a_salt() -> None:
-    """Serials, UUIDs, addresses, ids and the node's name; numbers, models and NUMA nodes stay."""
+    """Serials, UUIDs, addresses, ids and the node's name are hashed; numbers, models and NUMA nodes stay."""
     devices = [
         KubeletDevice("nvidia.com/gpu", UUIDS[0], (1,)),
         KubeletDevice("intel.com/vf", "0000:81:00.2"),
@@ -128,7 +126,7 @@ def test_nothing_of_the_node_is_left_with_a_salt() -> None:
 
 
 def test_what_is_read_of_a_host(tmp_path: Path) -> None:
-    """PCI devices with their NUMA node, USB devices but hubs, and what NVIDIA's driver tells."""
+    """PCI devices with their NUMA node, USB devices except hubs, and GPUs of NVIDIA's driver."""
     fake = FakeHost(tmp_path)
     fake.plug("pci0000:00/0000:80:00.0", bus="pci", vendor="0x10de", device="0x20b0", numa_node=1, driver="nvidia")
     (tmp_path / "sys/devices/pci0000:00/0000:80:00.0/class").write_text("0x030200\n")

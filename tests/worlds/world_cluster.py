@@ -17,7 +17,7 @@ from vdev.api_server import ApiServerAddress
 from vdev.dra import applier
 from vdev.sim import Finding
 from vdev.sim.api import server, store
-from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.dra import cel_selectors
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class WorldCluster:
     def __init__(self, world: "World") -> None:
         self._world = world
         self.server = server.ApiServer(port=_PORT)
-        self.objects = ServerObjects(self.server.objects)
+        self.objects = ApiObjects(self.server.objects)
         self._fair_since = 0.0  # from when on it was there, and nobody deleted anything
         self._is_away = False
         self._token: Path = world.root / "token"

@@ -1,8 +1,8 @@
-"""The life of the running plugin: its parts are put together, started, and ended in order.
+"""The life of the agent: it starts its parts, takes turns, and ends in order.
 
-One task takes the turns: what is due is read and looked for, then the reconciler decides and settles. Everything that
-happens only marks what is due (see `events`). While another agent serves the node, the turns end before anything is
-applied: this one stands by, with everything read and looked for, and takes over once the other one is gone.
+One task takes the turns: it reads files and looks for devices, then the reconciler plans and applies. All events only
+add pending work (see `events.py`). While another agent serves the node, turns end before anything is applied: this one
+stands by with everything read, and takes over once the other one has ended.
 """
 
 import asyncio
@@ -17,167 +17,41 @@ import grpc.aio
 import structlog
 
 from ..aio.tasks import Interrupted, Interruption, acting_on
-from ..config import file_choice
-from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
-from ..deviceplugin.service import ServiceState
-from ..discovery.health_monitor import HealthMonitor
-from ..dra.applier import Dra
 from ..hostfs.watch import Watcher
-from ..observe.metrics import Metrics
-from ..telemetry.applier import Telemetry
-from ..telemetry.tool_files import ToolFiles
 from . import command_socket
 from .announcer import Announcer
-from .applier import Applier, Beside, Stage
-from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser, NodeLabel
-from .device_lists import DeviceLists, Measures
+from .applier import Applier
 from .events import Events
-from .fault_control import FaultControl
-from .handovers import Actions, HandoverActions
-from .kernel_log import KernelLog
-from .lock import NodeLock
-from .node_choices import NodeChoices
-from .node_objects import NodeApi
 from .options import Options
-from .pod_holders import PodHolders
-from .reconcile import READING, Reconciler
-from .state_file import Owner, StateFile
-from .status import HttpView, situation, status
-from .steps import Due, Steps, broken_in
-from .virtual_nodes import VirtualNodes
+from .parts import AgentParts
+from .problem_log import broken_in
+from .reconcile import READING
+from .status import HttpView, status
 
 log = structlog.get_logger(__name__)
 
 _Life = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
-_STATUS_WAITS = 1.0  # seconds, at most, for a turn that is due
+_STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
 
 
-class Agent:
-    """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
-
-    `appliers` are applied besides the agent's own, which keep the node's devices.
-    """
+class Agent(AgentParts):
+    """One node's plugin. `run()` returns the exit code; `stop()` ends it, and may be called at any time."""
 
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
-        self.options = options
-        self.metrics = Metrics()
-        timing, clock = options.timing, options.clock
-        self.due = Due(timing)
-        self.steps = Steps(on_change=self.due.mark, timing=timing)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.stands)
-        self.state = StateFile(
-            options.state_dir,
-            Owner(options.node, str(options.plugin_dir), options.boot_id),
-            options.files,
-            good=lambda: self.config.good,  # it comes to be below
-            timing=timing,
-        )
-        owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
-        self.handovers = HandoverActions(
-            Actions(options.host, self.metrics, timing, self.nodes.renew),
-            self.state.record,
-            timing=timing,
-            ask=lambda: self.events.read_holders(),  # the events come to be below
-            wake=self.due.mark,
-        )
-        self.requests = Requests(
-            self.metrics,
-            handed_over=self.handovers.allocated,
-            pre_start=self.handovers.pre_start,
-            allocate_deadline=options.allocate_deadline,
-            on_allocated=self.due.ask_holders_soon,
-            clock=clock,
-        )
-        self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
-        self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
-        label = NodeLabel(self.node_api.object, *file_choice.LABELS)
-        chooser = FileChooser(
-            options.files,
-            options.node,
-            label=label,
-            last=self.state.kept_files,
-            on_change=self.reload,
-            timing=timing,
-        )
-        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
-        self.health = HealthMonitor(options.host, clock)
-        self.holders = PodHolders(
-            options.pod_resources_socket,
-            options.plugin_dir,
-            self.requests,
-            generation=lambda: self.link.generation,
-            timing=timing,
-            listens=lambda: self.lists.is_listened_to,
-            is_down=lambda: self.faults.engine.pod_resources_down,
-        )
-        self.cdi = CdiFiles(options.cdi_dir, timing)
-        self.lists = DeviceLists(
-            self.link,
-            self.requests,
-            on_state=self._on_state,
-            faults=self.faults.engine,
-            timing=timing,
-            steps=self.steps,
-        )
-        self.kernel_log = KernelLog(options.node, options.host, clock)
-        self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.due.mark)
-        self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
-        self.dra = Dra(
-            options,
-            self.node_api.access,
-            self.steps,
-            self.metrics,
-            wake=self._claims_changed,
-            renew=self.nodes.renew,
-            faults=self.faults.engine,
-        )
-        self.reconciler = Reconciler(
-            options,
-            self.config,
-            self.holders,
-            self.health,
-            self.metrics,
-            faults=self.faults,
-            steps=self.steps,
-            choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
-            appliers=(
-                self.nodes,
-                self.tools,  # before the specifications that mount them
-                self.cdi,
-                self.state,
-                self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
-                self.handovers,
-                *self.lists.appliers,
-                self.kernel_log,
-                *self.node_api.appliers,
-                self.dra,
-                self.telemetry,
-                Beside("showing devices in containers", Stage.FOLLOW, self.tools.show),
-                *appliers,
-            ),
-            claimed=lambda: self.dra.claimed,
-        )
-        self.events = Events(self)
+        super().__init__(options, appliers)
+        self.events = Events(self, on_displaced=self._displace)
         self.announcer = Announcer(
             options.service_manager,
             HttpView(self).outlook,
             patience=options.boot_wait,
-            steps=self.steps,
-            timing=timing,
+            retrier=self.retrier,
+            timing=options.timing,
         )
-        self.started_at = clock.wall()
-        self.turned_at = clock.now()  # when the last turn ended
-        self.turns = 0  # that ended
-        self.waiting = "starting"  # for what, before the work begins
-        self._turning = asyncio.Lock()  # held during a turn, and while the node is taken over
-        self._turned = asyncio.Condition()  # told of the end of each turn
+        self.turns = 0  # that have ended
+        self._turning = asyncio.Lock()  # held during a turn, and during a take-over
+        self._turned = asyncio.Condition()  # notified at the end of each turn
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -187,15 +61,10 @@ class Agent:
         self._stop.set()
         self._starting.interrupt()
 
-    def reload(self) -> None:
-        """Read the configuration again soon, and try at once what failed."""
-        self.steps.hurry()
-        self.due.mark(reload=True)
-
     async def run(self) -> int:
         """Start, work until stopped, shut down.
 
-        Raises ConfigError when the configuration is bad at the start, InvariantBroken when it must not go on.
+        Raises ConfigError if the configuration is bad at the start, InvariantBroken if the agent must not go on.
         """
         try:
             return await self._live()
@@ -207,8 +76,8 @@ class Agent:
 
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
-            # gRPC has a thread while there is a channel or a server, and the event loop waits for the thread's end:
-            # without this at the end of each question to the kubelet, as long as there is no server.
+            # gRPC runs a thread while there is a channel or a server, and the event loop waits for the end of it.
+            # Without this it would wait after each call to the kubelet while there is no server.
             grpc.aio.init_grpc_aio()
             stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
@@ -221,7 +90,7 @@ class Agent:
         return 1 if self._displaced else 0
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
-        """Get ready for work, with everything to be undone on the stack; None when told to stop meanwhile."""
+        """Get ready for work, and put the clean-up on the stack; returns None if `stop` was called."""
         try:
             async with self._starting:
                 return None if self._stop.is_set() else await self._prepare(stack)
@@ -240,21 +109,21 @@ class Agent:
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):
-            self.due.mark(reload=True)
+            self.pending.add(reload=True)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
-        stack.push_async_callback(self.steps.take, "hanging up serial lines", self.nodes.close)
+        stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
         return watcher
 
     async def _work(self, watcher: Watcher) -> None:
-        """Keep everything current, serve the node as soon as no other agent does, and end what was begun."""
+        """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = self._follow(group, watcher)
             with contextlib.suppress(Interrupted):
                 async with self._starting:
                     if await self.lock.take(self._stop):
                         take_over = functools.partial(self._take_over, group)
-                        await self.steps.keep("taking over the node", take_over)
+                        await self.retrier.supervise("taking over the node", take_over)
                         tasks += self._serve(group)
             await self._stop.wait()
             log.info("stopping")
@@ -264,7 +133,7 @@ class Agent:
             await self.lists.stop()
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
-        """Start what is done all the time, also in stand-by."""
+        """Start the tasks that also run in stand-by."""
         turns = {
             "taking a turn": lambda: self._turn(watcher),
             "watching files": lambda: self.events.watch(watcher),
@@ -278,7 +147,7 @@ class Agent:
         return self._tasks(group, turns, lives)
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
-        """Start what only the agent does that serves the node."""
+        """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
         turns = {
             "looking at holders now and then": self.events.look_at_holders,
@@ -296,101 +165,87 @@ class Agent:
         return self._tasks(group, turns, lives)
 
     def _tasks(self, group: asyncio.TaskGroup, turns: Mapping[str, _Life], lives: Mapping[str, _Life]) -> list[_Task]:
-        tasks = [group.create_task(self.steps.repeat(name, each), name=name) for name, each in turns.items()]
-        return tasks + [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
+        tasks = [group.create_task(self.retrier.run_forever(name, each), name=name) for name, each in turns.items()]
+        return tasks + [
+            group.create_task(self.retrier.supervise(name, each), name=name) for name, each in lives.items()
+        ]
 
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
         """Serve the node from the next turn on.
 
-        What the last process listed and who holds what is read only now: the one that served until now had a say in it.
+        The state file and the holders are read only now, because the agent that served until now changed them.
         """
         async with self._turning:
             await self.link.remove_leftovers()
-            await self.link.look()  # so that the first services know which kubelet they register with
+            await self.link.look()  # the first services must know which kubelet they register with
             (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
-            self.holders.recall(ledger.tenants.keys() | ledger.granted)
+            self.holders.recall({each.key for each in ledger.tenants})
             self.reconciler.resume(inventory, listed.choices)
-            with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
+            with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
-                    await self.events.read_holders()
+                    await self.read_holders()
             self.turned_at, self.waiting = self.options.clock.now(), ""
             self.lists.start(group)
             self.dra.start(group)
-        self.steps.hurry()
-        self.due.mark()
+        self.retrier.retry_now()
+        self.pending.add()
 
     async def _turn(self, watcher: Watcher) -> None:
-        """Take the steps that are due, and wait until there is something to do."""
+        """Take one turn, and wait until there is a reason for the next one."""
         async with self._turning:
             await self._take_turn(watcher)
-        await self.due.wait()
+        await self.pending.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
-        """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
-        begun, work = self.options.clock.now(), self.due.take()
-        take, state = self.steps.take, self.reconciler
-        if work.reload and not await take(READING, state.reload):
-            self.due.work.reload = True
-        if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
-            self.due.work.scan |= work.scan
-        self.due.work.scan |= state.scanner.failed
-        if work.faults or self.faults.due:
-            self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
-        again_at = await self._apply() if self.lists.running else None
-        await take("finding the directories of files", self.events.find_files)
-        await take("watching directories", functools.partial(self.events.arm, watcher))
-        self.due.wake_at(again_at, self.steps.again_at(begun))
+        """Observe; plan and apply if this agent serves; watch the files that matter now. Failed work stays pending."""
+        begun = self.options.clock.now()
+        await self._observe()
+        plan_at = await self._reconcile() if self.lists.running else None
+        await self.retrier.run("finding the directories of files", self.events.find_files)
+        await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
+        self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
         self.turned_at = self.options.clock.now()
         self.turns += 1
         async with self._turned:
             self._turned.notify_all()
         self.announcer.look()
 
-    async def _apply(self) -> float | None:
-        """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
+    async def _observe(self) -> None:
+        """Read the files and look for the devices that pending work names."""
+        work, run = self.pending.take(), self.retrier.run
+        if work.reload and not await run(READING, self.reconciler.reload):
+            self.pending.work.reload = True
+        if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
+            self.pending.work.scan |= work.scan
+        self.pending.work.scan |= self.reconciler.scanner.failed
+        if work.faults or self.faults.due:
+            self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
+
+    async def _reconcile(self) -> float | None:
+        """Plan and apply, then do what fault rules say; return when to do it again even if nothing happens, or None."""
         api_failed = self.faults.engine.fails_api
-        again_at = await self.reconciler.reconcile(ask_holders=self.due.ask_holders)
-        await self.steps.take(
+        plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
+        await self.retrier.run(
             "injecting faults",
             functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
         )
         if self.faults.engine.stirred:
             self.dra.poke()
-            self.due.asked.set()  # the answers to that may have been taken away, or come back
+            self.pending.asked.set()  # a rule may have begun or ceased to hide PodResources
         if api_failed and not self.faults.engine.fails_api:
-            self.steps.hurry()  # nobody asks to be left alone any more
-        return again_at
+            self.retrier.retry_now()  # the API server answers again
+        return plan_at
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
-        # A turn plans in a thread: wait for those that are due, so that the status shows what a command just changed.
-        due = self.turns + self._turning.locked() + self.due.is_marked
+        # Wait for a turn that is pending, so that the status shows what a command just changed.
+        due = self.turns + self._turning.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
             async with self.options.clock.timeout(_STATUS_WAITS), self._turned:
                 await self._turned.wait_for(lambda: self.turns >= due)
         return await asyncio.to_thread(status, self)
 
-    def _wait_for(self, what: str) -> None:
-        self.waiting = what
-        self.announcer.look()
-
-    def _claims_changed(self) -> None:
-        self.due.mark()
-        self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
-
-    def displace(self) -> None:
-        """Another agent has come to serve the kubelet."""
+    def _displace(self) -> None:
+        """End, because another agent serves the kubelet now."""
         self._displaced = True
         self.stop()
-
-    def _on_state(self, resource: str, state: ServiceState) -> None:
-        self.announcer.look()
-        if self.reconciler.spec.node.events:
-            self.due.mark()
-        self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
-        if state is ServiceState.REGISTERED:
-            self.metrics.registrations.labels(resource).inc()
-            self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
-        elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
-            self.metrics.forget(resource)
-            self.requests.forget_resource(resource)

@@ -16,7 +16,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..model.device import RawDevice
 from ..observe.service_manager import ServiceManager
 from ..planning.resources import Inventory
-from .steps import Steps
+from .retry import Retrier
 
 log = structlog.get_logger(__name__)
 
@@ -70,13 +70,13 @@ class Announcer:
         outlook: Callable[[], Outlook],
         *,
         patience: float,
-        steps: Steps,
+        retrier: Retrier,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self._manager = manager
         self._outlook = outlook
         self._patience = patience
-        self._steps = steps
+        self._retrier = retrier
         self._intervals, self._clock = timing
         self._began = timing.clock.now()
         self._changed = asyncio.Event()
@@ -91,7 +91,7 @@ class Announcer:
             return
         name = "telling the service manager"
         work = functools.partial(self._run, self._manager)
-        task = asyncio.create_task(self._steps.repeat(name, work), name=name)
+        task = asyncio.create_task(self._retrier.run_forever(name, work), name=name)
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
 """The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and similar commands.
 
-The socket's mode is 0600: who may open it may do what the commands allow. Every request gets an answer, and slow
-clients do not keep the agent from its work.
+The socket's mode is 0600: a user who may open it may use all commands. Every request gets an answer, and slow clients
+do not block the agent.
 """
 
 import asyncio
@@ -32,27 +32,23 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
-    """Answer requests `{"do": <command>, …}` until cancelled, on a new socket when something takes away the old one.
-
-    Raises HostError where there can be no socket.
-    """
+    """Answer requests `{"do": <command>, …}` until cancelled. Raises HostError if the socket is lost or impossible."""
     path = directory / SOCKET
-    while True:
-        try:
-            listener, own = await asyncio.to_thread(_bind, path)
-        except OSError as failed:
-            raise HostError(
-                f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
-            ) from failed
-        client = functools.partial(_serve, commands=commands, patience=intervals.command)
-        server = await asyncio.start_unix_server(client, sock=listener, limit=_REQUEST)
-        try:
-            while await asyncio.to_thread(_identity, path) == own:  # a file that goes sends no event here
-                await asyncio.sleep(intervals.look_at_command_socket)
-        finally:
-            await asyncio.to_thread(_remove, path, own)  # while it listens, its file's inode is no other one's
-            server.close()
-        log.warning("control socket deleted or replaced by something else; making it again", socket=str(path))
+    try:
+        listener, own = await asyncio.to_thread(_bind, path)
+    except OSError as failed:
+        raise HostError(
+            f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
+        ) from failed
+    client = functools.partial(_serve, commands=commands, patience=intervals.command)
+    server = await asyncio.start_unix_server(client, sock=listener, limit=_REQUEST)
+    try:
+        while await asyncio.to_thread(_identity, path) == own:
+            await asyncio.sleep(intervals.look_at_command_socket)
+        raise HostError(f"the control socket {path} was deleted or replaced by something else")
+    finally:
+        await asyncio.to_thread(_remove, path, own)  # while it listens, no other file has its inode number
+        server.close()
 
 
 async def _serve(
@@ -106,7 +102,7 @@ _Identity = tuple[int, int]
 
 
 def _identity(path: Path) -> _Identity | None:
-    """Which file is there: no other one can be the same while the socket that made it is open."""
+    """Return which file is there: while the socket that made it is open, no other file has the same numbers."""
     try:
         found = path.lstat()
     except OSError:
@@ -115,13 +111,13 @@ def _identity(path: Path) -> _Identity | None:
 
 
 def _remove(path: Path, own: _Identity | None) -> None:
-    """Remove our socket, but not what something else put there."""
+    """Remove our socket, but no other file at its path."""
     if _identity(path) == own:
         path.unlink(missing_ok=True)
 
 
 def _must_be_ours(directory: Path) -> None:
-    """Raise OSError if another user owns the directory, who could replace the socket in it."""
+    """Raise OSError if another user owns the directory, because they could replace the socket in it."""
     owner = directory.stat().st_uid
     if owner not in (0, os.geteuid()):
         why = f"the directory belongs to user {owner}; remove it, or give another --run-dir"
@@ -129,9 +125,9 @@ def _must_be_ours(directory: Path) -> None:
 
 
 def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
-    """A listening socket that its owner alone may open, and its file. Raises OSError; blocks.
+    """Return a listening socket that only its owner may open, and its file. Raises OSError; blocks.
 
-    It is made under another name and renamed, so that a client that sees the file can connect.
+    It is bound under another name and renamed, so that a client that sees the file can connect.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _must_be_ours(path.parent)
@@ -147,7 +143,7 @@ def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
         unfinished.chmod(0o600)
         listener.listen(_CLIENTS)
         own = _identity(unfinished)
-        unfinished.replace(path)  # the socket of a process that is gone may stand there
+        unfinished.replace(path)  # the path may have the socket of a process that has ended
     except OSError:
         listener.close()
         raise
@@ -158,7 +154,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
     """Send a request to the agent whose run directory this is; raises SocketError or UsageError."""
     path = directory / SOCKET
     try:
-        if os.geteuid():  # root may ask anybody's
+        if os.geteuid():  # root may ask any agent
             await asyncio.to_thread(_must_be_ours, directory)
         async with asyncio.timeout(PRODUCTION.command):
             reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)

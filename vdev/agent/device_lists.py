@@ -21,8 +21,8 @@ from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
 from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
-from .applier import Applier, Beside, Stage
-from .steps import Steps
+from .applier import Applier
+from .retry import Retrier
 
 log = structlog.get_logger(__name__)
 
@@ -32,14 +32,11 @@ _Due = tuple[Change, bytes]
 """A change, and the list to send for it."""
 
 
-class DeviceLists(Applier):
+class DeviceLists:
     """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
 
     What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
     """
-
-    name = "telling the kubelet"
-    stage = Stage.LIST
 
     def __init__(
         self,
@@ -49,7 +46,7 @@ class DeviceLists(Applier):
         on_state: Callable[[str, ServiceState], None],
         faults: Engine,
         timing: Timing,
-        steps: Steps,
+        retrier: Retrier,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -59,16 +56,11 @@ class DeviceLists(Applier):
         self._faults = faults
         self._timing = timing
         self._intervals, self._clock = timing
-        self._steps = steps
+        self._retrier = retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._prepared: tuple[DesiredState | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
         self._pressed_at: dict[str, float] = {}
-
-    @property
-    def appliers(self) -> tuple[Applier, ...]:
-        """The lists, with what is done ahead of them."""
-        return Beside("encoding lists", Stage.PREPARE, self.prepare), self
 
     @property
     def running(self) -> bool:
@@ -81,24 +73,25 @@ class DeviceLists(Applier):
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
 
-    async def apply(self, plan: DesiredState) -> None:
+    async def encode(self, plan: DesiredState) -> None:
+        """Find the difference and encode its lists, in a thread, so that `send` is quick."""
+        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
+
+    def send(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
-        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
-        pod that is not named still has the device.
+        The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
+        shows whether a pod that its answer does not name still has the device. This is no coroutine, so no Allocate
+        comes between the plan and the lists.
         """
         (prepared, dues), self._prepared = self._prepared, (None, ())
         for due in dues if prepared is plan else self._compared(plan):
-            self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
+            self._retrier.call(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
         now = self._clock.now()
-        for name in plan.unsettled & self.services.keys():
+        for name in plan.to_list_again & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
-
-    async def prepare(self, plan: DesiredState) -> None:
-        """Compare and encode what `apply` will send, in a thread, so that `apply` has no long work to do."""
-        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
 
     def _compared(self, plan: DesiredState) -> Sequence[_Due]:
         return [
@@ -137,20 +130,22 @@ class DeviceLists(Applier):
         self._settled[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
-        await self._steps.take(_update(service.name), service.retire)
+        task = self._tasks[service.name]
+        await self._retrier.run(_update(service.name), service.retire)
+        task.cancel()
 
     def _start(self, name: str, service: ResourceService) -> None:
         previous = self._tasks.get(name)
         self.services[name] = service
 
         async def run() -> None:
-            if previous is not None:
-                await asyncio.wait(
-                    [previous]
-                )  # one service per resource at a time: the last one must be off the kubelet
-            await self._steps.keep(_serve(name), service.run)
-            for step in (_serve(name), _update(name)):
-                self._steps.forget(step)
+            if previous is not None:  # the kubelet must have dropped the last service of this resource
+                await asyncio.wait([previous])
+            try:
+                await self._retrier.supervise(_serve(name), service.run)
+            finally:
+                for step in (_serve(name), _update(name)):
+                    self._retrier.forget(step)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
@@ -166,9 +161,9 @@ class DeviceLists(Applier):
                 await service.spoil_socket(replace=rule.socket.replace)
 
     async def stop(self) -> None:
-        for service in self.services.values():
-            service.stop()
         running = [task for task in self._tasks.values() if not task.done()]
+        for task in running:
+            task.cancel()
         if running:
             await asyncio.wait(running)
 
@@ -252,7 +247,7 @@ class Measures(Applier):
         plan = self._plan
         if plan is None:
             return
-        named: Mapping[Key, str] = plan.observed.in_use.holders or {}
+        named: Mapping[Key, str] = plan.observed.in_use.pods
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
         listed = plan.advertised.resources
         both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))

@@ -1,40 +1,36 @@
 """What happened, and what is due therefore: file events, the passing of time, news of health, the kubelet's coming and
 going.
 
-Nothing is decided or done here. Each method is one round of an endless loop, taken as a step (see `steps`).
+Nothing is decided or done here. Each method is one round of an endless loop, run by `retry`.
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
 from ..hostfs.watch import Changes, Watcher
 from ..model.device import Key
 from . import config_files
-from . import handovers as handover_actions
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from .parts import AgentParts
 
 log = structlog.get_logger(__name__)
 
 _UNFINISHED = ".tmp"  # the end of the name of a file that is being written, here or elsewhere
-_HOLDERS = "asking the kubelet who holds what"
 _KUBELET = "looking at the kubelet's socket"
 
 
 class Events:
     """The events of one agent."""
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: AgentParts, *, on_displaced: Callable[[], None]) -> None:
         self._agent = agent
+        self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
         self._displaced = asyncio.Event()  # that is told at a look, and nobody waits for
-        agent.link.subscribe(self._displaced, agent.lock.stands)
+        agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
         self._limits: tuple[str, ...] = ()
         self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
@@ -52,23 +48,23 @@ class Events:
         await self.arm(watcher)
         changed = await watcher.changes()
         if self._agent.link.directories & changed.keys():
-            await self._agent.steps.take(_KUBELET, self._see_kubelet)
+            await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._mark(changed)
 
     def _mark(self, changed: Changes) -> None:
         """Mark what changes in these directories make due."""
         self._agent.health.wake(changed)
         if self._agent.faults.directories & changed.keys():
-            self._agent.due.mark(faults=True)
+            self._agent.pending.add(faults=True)
         if self._configured & changed.keys():
-            self._agent.due.mark(reload=True)
+            self._agent.pending.add(reload=True)
         if entries := self._agent.reconciler.scan.concerned(changed.keys()):
-            self._agent.due.mark(scan=entries)
+            self._agent.pending.add(scan=entries)
         finished = {where for where, names in changed.items() if not (names and all(map(_is_unfinished, names)))}
-        for output in self._agent.reconciler.appliers:
-            if not output.directories.isdisjoint(finished):
-                output.look()
-                self._agent.due.mark()
+        if not self._agent.dra.directories.isdisjoint(finished):
+            self._agent.dra.look()
+        if any(not each.directories.isdisjoint(finished) for each in self._agent.reconciler.appliers):
+            self._agent.pending.add()
 
     async def find_files(self) -> None:
         """Find out which directories lead to the files: links may lead elsewhere by now."""
@@ -80,9 +76,9 @@ class Events:
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        of_outputs = [each.directories for each in self._agent.reconciler.appliers]
+        of_appliers = [each.directories for each in self._agent.reconciler.appliers]
         places = (self._agent.link.directories, self._agent.reconciler.scan.watched, self._agent.health.directories)
-        files = (self._configured, self._agent.health.contents, self._agent.faults.directories, *of_outputs)
+        files = (self._configured, self._agent.health.contents, self._agent.faults.directories, *of_appliers)
         contents = frozenset[Path]().union(*files)
         fresh = await watcher.follow({directory: directory in contents for directory in contents.union(*places)})
         self._mark(dict.fromkeys(fresh, frozenset[str]()))
@@ -94,57 +90,46 @@ class Events:
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""
         await self._clock.sleep(self._intervals.look_at_devices)
-        for output in self._agent.reconciler.appliers:
-            output.look()
+        self._agent.dra.look()
         again = self._agent.config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
-        self._agent.due.mark(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
+        self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
     async def look_at_kubelet(self) -> None:
         await self._clock.sleep(self._intervals.look_at_kubelet)
-        await self._agent.steps.take(_KUBELET, self._see_kubelet)
+        await self._agent.retrier.run(_KUBELET, self._see_kubelet)
 
     async def _see_kubelet(self) -> None:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
         if self._displaced in await self._agent.link.look():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
-            self._agent.displace()
+            self._on_displaced()
 
     async def look_at_holders(self) -> None:
         """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time.
 
         What was given out is asked for again sooner, until its pod is named.
         """
-        acts = handover_actions.concerns(self._agent.reconciler.spec)
+        acts = any(entry.acts_on_handovers for entry in self._agent.reconciler.spec.entries)
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
-        await self._clock.wait(self._agent.due.asked, min(pace, self._name_again))
-        await self._clock.sleep(self._agent.steps.pause(_HOLDERS))
-        self._agent.due.asked.clear()
-        await self.read_holders()
+        await self._clock.wait(self._agent.pending.asked, min(pace, self._name_again))
+        await self._clock.sleep(self._agent.holders_pause)
+        self._agent.pending.asked.clear()
+        await self._agent.read_holders()
         before, self._unnamed = self._unnamed, self._agent.reconciler.unnamed
         if before != self._unnamed:
             self._name_again = self._intervals.name_holder if self._unnamed else math.inf
         else:
             self._name_again *= 2
-        self._agent.due.mark()
-
-    async def read_holders(self) -> None:
-        await self._agent.steps.take(_HOLDERS, self._read_holders)
-
-    async def _read_holders(self) -> None:
-        await self._agent.holders.refresh()
-        if self._agent.holders.readable:
-            named = self._agent.holders.named
-            self._agent.holders.forget_settled()
-            await self._agent.handovers.read(named, self._agent.holders.snapshot())
+        self._agent.pending.add()
 
     # --- health -------------------------------------------------------------------------------------------------------
 
     async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
         devices = await anext(news)
-        self._agent.due.mark()
+        self._agent.pending.add()
         self._agent.reconciler.verdicts.reported(devices)
 
 

@@ -69,7 +69,7 @@ class FaultControl:
         there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
         for name, file in files.items():
             if self.engine.files.get(name) == file:  # else it was cleared meanwhile
-                self.engine.saw_file(name, there=there[name])
+                self.engine.saw_file(name, exists=there[name])
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""

@@ -1,8 +1,8 @@
-"""What is done when a device changes hands: `onAllocate`, `onRelease` and `preStart`.
+"""Runs the actions of devices that change hands: `onAllocate`, `onRelease` and `preStart`.
 
-`planning.handovers` decides what is owed; here it is done, one handover after the other for each device. An action runs
-in a thread of its own, within its time. A program runs where vdev runs, in its container and as its user; files are
-the host's, below the host root.
+`planning.handovers` decides which actions are due. For each device they run one after the other; each action runs in a
+thread of its own, within its time. A program runs where vdev runs, in its container and as its user; files are the
+host's, below the host root.
 """
 
 import asyncio
@@ -11,8 +11,7 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import structlog
@@ -25,15 +24,14 @@ from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
-from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
-from ..planning.handovers import Handover, Ledger, Unit
-from ..planning.in_use import Holdings
+from ..planning.handovers import Handover, Ledger, Occasion, Unit
+from ..planning.hardware import overlaps
+from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.retention import overlaps
 from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
@@ -41,29 +39,9 @@ log = structlog.get_logger(__name__)
 _REMEMBERED = 20  # failures
 
 
-class Occasion(StrEnum):
-    """When an action is done; the configuration's names."""
-
-    ALLOCATE = "onAllocate"
-    RELEASE = "onRelease"
-    PRE_START = "preStart"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An action that failed, at a time in seconds since the epoch."""
-
-    at: float
-    occasion: Occasion
-    resource: str
-    device: str
-    pod: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A device, as it is listed or wanted, with its resource and entry."""
+    """A device with its resource and its entry, which has the actions."""
 
     resource: Resource
     device: Device
@@ -71,12 +49,15 @@ class Subject:
 
 
 class Actions:
-    """Does actions, and remembers what failed. `renew` makes what stands in for a device anew; it blocks."""
+    """Runs single actions, and keeps the last failures for the status.
+
+    `renew` makes the placeholder of a virtual device again; it blocks.
+    """
 
     def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing, renew: Callable[[str], None]) -> None:
         self.done = 0
         self.failed = 0
-        self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
+        self.failures: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # documents for the status, the newest first
         self._host = host
         self._renew = renew
         self._calls = BlockingCalls(timing.clock)
@@ -84,66 +65,60 @@ class Actions:
         self._metrics = metrics
         self._clock = timing.clock
 
-    async def do(self, occasion: Occasion, subject: Subject, pod: str, action: Action, *, within: float) -> str:
-        """Do one action now, in so many seconds; why it failed, or the empty string."""
+    async def run(self, occasion: Occasion, subject: Subject, pod: str, action: Action, *, within: float) -> str:
+        """Run one action for at most `within` seconds; return why it failed, or the empty string."""
         resource, device = subject.resource.name, subject.device
         name = action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
         limit = min(action.seconds, within)
         try:
             call, abort = self._call(action, subject)
-            await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort)
-            reason = ""
+            reason = await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort) or ""
         except TimeoutError:
             reason = f"{name} took longer than {limit:g} s"
-        except (HostError, ActionFailed) as failed:
+        except HostError as failed:
             reason = str(failed)
-        except Exception as failed:  # an action's bug is that action's failure, not everybody's end
+        except Exception as failed:  # a bug in one action must not stop the others
             reason = f"{name} failed: {failed!r}"
         self._metrics.actions.labels(resource, occasion, "failed" if reason else "done").inc()
         where = {"occasion": occasion, "resource": resource, "device": device.id, "pod": pod}
         if reason:
             self.failed += 1
-            self.failures.appendleft(Failure(self._clock.wall(), occasion, resource, device.id, pod, reason))
+            self.failures.appendleft({"at": self._clock.wall(), **where, "reason": reason})
             log.error("action failed", action=name, reason=reason, **where)
         else:
             self.done += 1
             log.info("action done", action=name, **where)
         return reason
 
-    def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], None], Callable[[], None]]:
-        """What blocks until it is done and raises what went wrong, and what ends it early."""
+    def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], str | None], Callable[[], None]]:
+        """Return a blocking function that runs the action and may return why it failed, and one that ends it early."""
         values = placeholders(subject.resource.name, subject.device)
         path = action.path.render(values) if action.path is not None else ""
         match action.kind:
             case ActionKind.COMMAND:
                 program = Program([word.render(values) for word in action.command])
-                return functools.partial(_run, program), program.abort
+                return program.run, program.abort
             case ActionKind.TRUNCATE:
-                return functools.partial(locks.truncate, self._host, path), _nothing
+                return functools.partial(locks.truncate, self._host, path), _cannot_abort
             case ActionKind.CHMOD:
-                return functools.partial(locks.chmod, self._host, path, action.permissions), _nothing
+                return functools.partial(locks.chmod, self._host, path, action.permissions), _cannot_abort
             case ActionKind.RENEW:
-                return functools.partial(self._renew, subject.device.raw.id), _nothing
+                return functools.partial(self._renew, subject.device.raw.id), _cannot_abort
             case _:
                 assert_never(action.kind)
 
     def status(self) -> dict[str, Any]:
-        return {"done": self.done, "failed": self.failed, "failures": [asdict(each) for each in self.failures]}
+        return {"done": self.done, "failed": self.failed, "failures": list(self.failures)}
 
 
-def _run(program: Program) -> None:
-    if reason := program.run():
-        raise ActionFailed(reason)
-
-
-def _nothing() -> None:
-    """A change of a file cannot be ended."""
+def _cannot_abort() -> None:
+    pass
 
 
 class HandoverActions(Applier):
-    """What is done when devices change hands.
+    """Runs the actions that are due when devices change hands.
 
-    `record` writes down who holds what, `ask` asks the kubelet for it, and `wake` is told of new verdicts.
+    `record` writes the ledger to the state file, `ask` reads PodResources, and `wake` asks for a turn.
     """
 
     name = "releasing devices"
@@ -166,140 +141,136 @@ class HandoverActions(Applier):
         self._ask = ask
         self._wake = wake
         self._ledger = handovers.EMPTY
-        self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
-        self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
-        self._group: asyncio.TaskGroup | None = None  # while anything can be done
-        self._begun: dict[Handover, Subject] = {}
-        self._last: dict[str, asyncio.Task[None]] = {}  # the last task of each device, by its id
-        self._failing: dict[Handover, str] = {}  # releases that are tried again, and why
-        self._news = asyncio.Event()
+        self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
+        self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
+        self._group: asyncio.TaskGroup | None = None  # None: no action may start
+        self._running: dict[Handover, Subject] = {}
+        self._last: dict[str, asyncio.Task[None]] = {}  # the newest task of each device, by its id
+        self._failing: dict[Handover, str] = {}  # why releases that are tried again failed
+        self._changed = asyncio.Event()  # set and replaced at each change of the ledger
 
     def recall(self, ledger: Ledger) -> None:
-        """Take up what an earlier process knew; before the first reading."""
+        """Go on with the ledger of an earlier process; to be called before the first reading."""
         self._ledger = ledger
 
     async def run(self) -> None:
-        """Do what falls due until cancelled; actions that run are then ended."""
+        """Run actions as they become due, until cancelled; then running actions are ended."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                self._begin_releases()
+                self._start_releases()
                 await asyncio.Event().wait()
         finally:
             self._group = None
-            self._begun.clear()
+            self._running.clear()
             self._last.clear()
-            self._tell()
+            self._notify()
 
     async def apply(self, plan: DesiredState) -> None:
-        """Begin releases whose devices are known by now."""
         self._inventories = (plan.advertised, plan.observed.inventory)
-        self._begin_releases()
+        self._start_releases()  # those of devices that were not found until now
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
-        """Devices that could not be released."""
-        verdicts = {}
-        for each in self._failing:
-            if device := self._device(each):
-                verdicts[device.raw.id] = self._why(each)
-        return {raw: Health(healthy=False, reason=reason) for raw, reason in verdicts.items()}
+        """The devices whose release failed."""
+        devices = ((self._device(each), each) for each in self._failing)
+        return {device.raw.id: Health(healthy=False, reason=self._why(each)) for device, each in devices if device}
 
-    # --- what happened ------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """An Allocate was granted. It is written down, so that it is known whatever becomes of this process."""
+        """Record an Allocate before it is answered, so that the next process knows of it."""
         if keys := _acting(resource, ids):
-            await self._keep(handovers.allocated(self._ledger, keys))
+            await self._update(handovers.allocated(self._ledger, keys))
 
-    async def read(self, named: Mapping[Key, str], holdings: Holdings) -> None:
-        """A reading of PodResources came; `named` are pods by name, asked for after the last Allocate of each slot."""
+    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
+        """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
         self._named = named
-        concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(*key)}
-        await self._keep(handovers.read(self._ledger, concerned, holdings.may_hold))
+        held = self._ledger.held
+        concerned = {key: pod for key, pod in named.items() if key in held or self._has_actions(key)}
+        await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
 
-    def _is_acting(self, name: str, slot: str) -> bool:
-        listing = (each.resources[name] for each in self._inventories if name in each.resources)
-        return any(_acting(resource, [slot]) for resource in listing)
+    def _has_actions(self, key: Key) -> bool:
+        subject = self._find((key[0], base_id(key[1])))
+        return subject is not None and subject.entry.acts_on_handovers
 
-    async def _keep(self, ledger: Ledger) -> None:
-        """This is so now: begin what is owed, let containers that wait look again, and write it down."""
+    async def _update(self, ledger: Ledger) -> None:
+        """Put the ledger in force, start releases that are due now, and write it to the state file."""
         before, self._ledger = self._ledger, ledger
-        if before.owed != ledger.owed:
-            self._begin_releases()
+        if before.releases != ledger.releases:
+            self._start_releases()
             self._wake()
-        self._tell()
+        self._notify()
         await self._record(self._ledger)
 
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
-    # --- what is done -------------------------------------------------------------------------------------------------
+    # --- handovers ----------------------------------------------------------------------------------------------------
 
-    def _begin_releases(self) -> None:
-        for each in self._ledger.owed:
-            self._begin(Occasion.RELEASE, each)
+    def _start_releases(self) -> None:
+        for each in self._ledger.releases:
+            self._start(each)
 
-    def _begin(self, occasion: Occasion, handover: Handover) -> None:
-        """Do it after what is still being done to the same device. If the device is not there, this waits for it."""
+    def _start(self, handover: Handover) -> None:
+        """Run its actions after those of earlier handovers of the device. A device that is not found is waited for."""
         subject = self._find(handover.unit)
-        if self._group is None or handover in self._begun or subject is None:
+        if self._group is None or handover in self._running or subject is None:
             return
-        device = handover.device
-        self._begun[handover] = subject
-        work = self._hand_over(occasion, handover, subject, self._last.get(device))
-        self._last[device] = self._group.create_task(work, name=f"{occasion} {device}")
+        self._running[handover] = subject
+        work = self._hand_over(handover, subject, self._last.get(handover.device))
+        name = f"{handover.occasion} {handover.device}"
+        self._last[handover.device] = self._group.create_task(work, name=name)
 
-    async def _hand_over(
-        self, occasion: Occasion, handover: Handover, subject: Subject, previous: asyncio.Task[None] | None
-    ) -> None:
+    async def _hand_over(self, handover: Handover, subject: Subject, previous: asyncio.Task[None] | None) -> None:
         if previous is not None:
             await asyncio.wait([previous])
-        actions = left = self._actions(occasion, subject)
+        actions = left = self._actions(handover, subject)
         for attempt in itertools.count():
             failed = [
                 (each, reason)
                 for each in left
-                if (reason := await self.actions.do(occasion, subject, handover.pod, each, within=each.seconds))
+                if (
+                    reason := await self.actions.run(
+                        handover.occasion, subject, handover.pod, each, within=each.seconds
+                    )
+                )
             ]
-            if not failed or occasion is Occasion.ALLOCATE or self._is_given_up(handover):
+            if not failed or handover.occasion is Occasion.ALLOCATE or self._is_given_up(handover):
                 break
-            # A release that blocks: the device is Unhealthy, and it is tried again as the file says by then.
+            # A release that blocks: the device is Unhealthy until it succeeds.
             if self._failing.get(handover) != failed[0][1]:
                 self._failing[handover] = failed[0][1]
                 self._wake()
             await self._clock.sleep(self._backoff.pause(attempt))
             if self._is_given_up(handover):
                 break
+            # The configuration may have been edited: other actions run from the beginning, the same ones only if
+            # they failed.
             subject = self._find(handover.unit) or subject
-            before, actions = actions, self._actions(occasion, subject)
+            before, actions = actions, self._actions(handover, subject)
             left = tuple(each for each, _ in failed) if actions == before else actions
         self._failing.pop(handover, None)
-        del self._begun[handover]
+        del self._running[handover]
         if self._last.get(handover.device) is asyncio.current_task():
             del self._last[handover.device]
-        await self._keep(handovers.done(self._ledger, handover))
+        await self._update(handovers.done(self._ledger, handover))
 
     def _is_given_up(self, release: Handover) -> bool:
-        """Whether the file says that a failed release does not matter."""
         subject = self._find(release.unit)
         return subject is not None and subject.entry.if_release_fails is OnFailure.CONTINUE
 
-    def _actions(self, occasion: Occasion, subject: Subject) -> tuple[Action, ...]:
-        entry, raw = subject.entry, subject.device.raw.id
-        match occasion:
-            case Occasion.ALLOCATE:
-                return entry.on_allocate
-            case Occasion.PRE_START:
-                return entry.pre_start
-            case Occasion.RELEASE if entry.is_writable:
-                # What a pod wrote into the stand-in goes when the last pod left that shares the device, or parts of it.
-                units = {(resource, base_id(slot)) for resource, slot in self._ledger.tenants}
-                held = {found.device.raw.id for unit in units if (found := self._find(unit))}
-                return entry.on_release if raw in held else (*entry.on_release, RENEW)
-            case Occasion.RELEASE:
-                return entry.on_release
+    def _actions(self, handover: Handover, subject: Subject) -> tuple[Action, ...]:
+        entry = subject.entry
+        if handover.occasion is Occasion.ALLOCATE:
+            return entry.on_allocate
+        if not entry.is_writable:
+            return entry.on_release
+        # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
+        units = {(resource, base_id(slot)) for resource, slot in self._ledger.held}
+        held = {found.device.raw.id for unit in units if (found := self._find(unit))}
+        return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
 
     def _find(self, unit: Unit) -> Subject | None:
         for inventory in self._inventories:
@@ -310,88 +281,80 @@ class HandoverActions(Applier):
                 return Subject(resource, device, entry)
         return None
 
-    # --- before a container -------------------------------------------------------------------------------------------
+    # --- before a container starts ------------------------------------------------------------------------------------
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done before a container with these slots starts. Raises ActionFailed, saying why not."""
+        """Run what is due before a container with these slots starts. Raises ActionFailed with the reason."""
         deadline = self._clock.now() + PRE_START_LIMIT
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
-        keys = _acting(resource, ids)
         try:
             async with self._clock.timeout(PRE_START_LIMIT):
-                if keys:
+                if keys := _acting(resource, ids):
                     await self._wait_for_handovers(keys, devices)
         except TimeoutError:
             raise ActionFailed(self._waits_for(resource, devices)) from None
         for device in devices.values():
-            entry = resource.entries.get(device.raw.entry)
-            if entry is None:
-                continue  # a device that an earlier configuration had
+            if (entry := resource.entries.get(device.raw.entry)) is None:
+                continue  # a device of an earlier configuration
             for action in entry.pre_start:
                 left = max(0.0, deadline - self._clock.now())
                 subject = Subject(resource, device, entry)
-                if reason := await self.actions.do(Occasion.PRE_START, subject, "", action, within=left):
+                if reason := await self.actions.run(Occasion.PRE_START, subject, "", action, within=left):
                     raise ActionFailed(f"preStart of device {device.id} ({resource.name}) failed: {reason}")
 
     async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
-        """Wait for releases, then do what is to be done for who arrives."""
-        if not self._ledger.tenants.keys() >= set(keys):
-            with contextlib.suppress(TimeoutError):  # without an answer the pod's name is not known, no more
+        """Wait until the releases of previous pods are done, then until `onAllocate` of this pod is done."""
+        if not self._ledger.held.keys() >= set(keys):
+            with contextlib.suppress(TimeoutError):  # without an answer, only the pod's name is not known
                 async with self._clock.timeout(self._patience):
                     await self._ask()
         while self._group is not None:
-            news = self._news
+            changed = self._changed
             self._ledger, releases, arrivals = handovers.pre_start(
                 self._ledger, keys, self._named, self._overlapping(devices)
             )
             for arrival in arrivals:
-                self._begin(Occasion.ALLOCATE, arrival)
+                self._start(arrival)
             if not (releases or arrivals):
                 await self._record(self._ledger)
                 return
-            await news.wait()
+            await changed.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
 
     def _overlapping(self, devices: Mapping[str, Device]) -> list[Unit]:
-        """What releases are owed for, and is the same hardware as one of these devices, whole or in part."""
-        owed = ((each.unit, self._device(each)) for each in self._ledger.owed)
-        return [unit for unit, one in owed if one and any(_overlap(one, each) for each in devices.values())]
+        """Return what is to be released and is the same hardware as one of these devices, whole or in part."""
+        releases = ((each.unit, self._device(each)) for each in self._ledger.releases)
+        return [unit for unit, one in releases if one and any(_overlap(one, each) for each in devices.values())]
 
     def _device(self, release: Handover) -> Device | None:
         """The device that is to be released, as it was when that began."""
-        subject = self._begun.get(release) or self._find(release.unit)
+        subject = self._running.get(release) or self._find(release.unit)
         return subject.device if subject else None
 
     def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
         units = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
-        release = next((each for each in self._ledger.owed if each.unit in units), None)
+        release = next((each for each in self._ledger.releases if each.unit in units), None)
         if release is None:
             return f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
         return f"device {release.device} ({release.resource}): {self._why(release)}"
 
     def _why(self, release: Handover) -> str:
-        """Why a device cannot be handed on, in a sentence."""
-        gave = f"pod {release.pod}" if release.pod else "a pod"
+        pod = f"pod {release.pod}" if release.pod else "a pod"
         if reason := self._failing.get(release):
-            return f"onRelease after {gave} failed: {reason}; it is tried again"
-        return f"onRelease after {gave} has not ended yet"
+            return f"onRelease after {pod} failed: {reason}; it is tried again"
+        return f"onRelease after {pod} has not ended yet"
 
     def status(self) -> dict[str, Any]:
-        """The counts and the last failures, the newest first; and the releases that are still to be done."""
-        owed = [
+        """The counts, the last failures, and the releases that are still to be done."""
+        releases = [
             {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": self._failing.get(each, "")}
-            for each in self._ledger.owed
+            for each in self._ledger.releases
         ]
-        return {**self.actions.status(), "releasesToDo": owed}
-
-
-def concerns(spec: Spec) -> bool:
-    """Whether anything is done when a device changes hands."""
-    return any(entry.acts_on_handovers for entry in spec.entries)
+        return {**self.actions.status(), "releasesToDo": releases}
 
 
 def _acting(resource: Resource, ids: Sequence[str]) -> list[Key]:
-    """Those of these slots with whose device anything is done when it changes hands."""
+    """Return the slots whose device has actions for a change of hands."""
     slots = (slot for each in ids if (slot := resource.by_id.get(each)))
     entries = ((slot.id, resource.entries.get(slot.device.raw.entry)) for slot in slots)
     return [(resource.name, each) for each, entry in entries if entry and entry.acts_on_handovers]

@@ -1,58 +1,62 @@
-"""What vdev keeps on the host for containers: CDI names, stand-ins of virtual devices, directories of makers' tools.
+"""The files that vdev keeps on the host for containers: CDI names, placeholders of virtual devices, tool directories.
 
-    the plan needs it              it is made, and made again when somebody removes or changes it
-    the plan does not, any more    it is kept while anything can name it, and removed after that
+A file that the plan needs is made, and made again if something removes or changes it. A file that the plan no longer
+needs is kept while anything can name it:
 
-What the plan does not need can be named
+- an answer to the kubelet, while the kubelet has a list with the device;
+- the runtime, which gets the same answer again when a container restarts, while a pod or a claim may hold the device.
 
-- by an answer to the kubelet, while the kubelet is told of a plan that has it;
-- by the runtime, which is given the same again when a container restarts, as long as a pod or a claim may hold it.
-
-So it goes in the turn after the list that leaves it out: who holds what was observed after that list, so it tells of
-each answer that was given before. What earlier processes left goes the same way.
+So it is removed in the turn after the list that leaves the device out: the holders are read after that list, so they
+include each answer that was given before. Files of earlier processes are removed in the same way.
 """
 
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import structlog
+
 from ..aio.clock import Timing
 from ..errors import HostError
+from ..model.device import Health
 from ..planning.plan import DesiredState
-from .applier import Applier, Stage
+from .applier import NOTHING, Applier, Stage
+from .problem_log import problem_of
+
+log = structlog.get_logger(__name__)
 
 Name = TypeVar("Name", bound=Hashable)
 Wanted = TypeVar("Wanted")
 
 
 class HostFiles(Applier, Generic[Name, Wanted]):
-    """Keeps on the host what the plan needs, each under a name. A kind of file is a subclass.
-
-    `failed` says why something that the plan needs is not there as it should be.
-    """
+    """Keeps on the host what the plan needs, each under a name. A kind of file is a subclass."""
 
     stage = Stage.PREPARE
+    undeliverable = NOTHING
     directories: frozenset[Path] = frozenset()
-    again_at: float | None = None  # to try again what could not be made, or to see whether what is left may go
+    retry_at: float | None = None
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
-        self.failed: Mapping[Name, str] = {}
+        self.failed: Mapping[Name, str] = {}  # why something that the plan needs is not there as it should be
+        self.failed_besides: tuple[str, ...] = ()  # what else could not be done, such as removing a file
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
         self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
-        self._left: frozenset[Name] = frozenset()  # what is there besides
+        self._left: frozenset[Name] = frozenset()  # what exists besides
+        self._is_known = False  # whether the files of earlier processes have been found
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
     def wanted(self, plan: DesiredState) -> Mapping[Name, Wanted]:
-        """What must be there before the kubelet is told of this plan."""
+        """What must exist before the kubelet is told of this plan."""
 
     @abstractmethod
     def present(self, wanted: Mapping[Name, Wanted]) -> Collection[Name]:
-        """What is there, by whichever process. Blocks. Raises HostError where nothing can be made."""
+        """What exists, whichever process made it. Blocks. Raises HostError if nothing can be made."""
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
@@ -60,50 +64,69 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
-        """What a pod or a claim may have of what is left over. Asked only where it is known what pods hold."""
+        """What a pod or a claim may have of what is left over. Called only if it is known what pods hold."""
+
+    @abstractmethod
+    def devices(self, plan: DesiredState) -> Iterable[tuple[Name, str]]:
+        """The raw ids of the devices that cannot be given to containers without the file of this name."""
 
     @abstractmethod
     def make(
         self, plan: DesiredState, wanted: Mapping[Name, Wanted], kept: frozenset[Name], gone: frozenset[Name]
     ) -> Mapping[Name, str]:
-        """Make what is not there as it should be, leave what is `kept`, and remove what is to be `gone`; blocks.
+        """Make or repair what is wanted, leave what is `kept`, and remove what is `gone`; blocks.
 
-        Returns why something could not be made. Raises HostError where nothing could.
+        Returns why something could not be made. Raises HostError if nothing could.
         """
 
-    async def made(self, plan: DesiredState) -> None:
-        """Do on the loop what follows from `make`."""
+    async def made(self) -> None:
+        """Do on the event loop what follows from `make`."""
 
     async def apply(self, plan: DesiredState) -> None:
-        """Make what the plan needs and remove what nothing can name; what fails is reported by `failed`."""
         now = self._clock.now()
-        remove_at = await asyncio.to_thread(self._work, plan, now)
-        times = (self.retry_at(now), remove_at)
-        self.again_at = min((each for each in times if each is not None), default=None)
+        try:
+            remove_at = await asyncio.to_thread(self._work, plan, now)
+        except Exception as failed:
+            # A defect. What an earlier call made is there; the rest may be missing.
+            reason = problem_of(self.name, failed).message
+            made, self._wanted = self._wanted, self.wanted(plan)
+            missing = (name for name, each in self._wanted.items() if name in self.failed or made.get(name) != each)
+            self.failed = {name: self.failed.get(name, reason) for name in missing}
+            raise
+        finally:
+            self._set_undeliverable(plan)
+        retry = now + self._intervals.retry_host_files if self.failed or self.failed_besides else None
+        self.retry_at = min((each for each in (retry, remove_at) if each is not None), default=None)
         self.directories = self._watched if self._wanted or self._left else frozenset()
-        await self.made(plan)
+        await self.made()
 
     def _work(self, plan: DesiredState, now: float) -> float | None:
-        """Compare what is wanted with what is there, and make it so; when something left over may go, or None."""
+        """Compare what is wanted with what exists, and change it; return when something left over may go, or None."""
         with self._writing:
             wanted = self.wanted(plan)
+            if self._is_known and not (wanted or self._wanted or self._left or self.failed_besides):
+                return None
+            self.failed_besides = ()
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
                 unheld = (
-                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.complete else frozenset()
+                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.is_complete else frozenset()
                 )
                 gone = unheld.difference(self.named(plan))
-                self.failed = self.make(plan, wanted, left - gone, gone)
-            except HostError as failed:
-                self._left, self.failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(failed))
+                failed = self.make(plan, wanted, left - gone, gone)
+            except HostError as cause:
+                self._left, failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(cause))
                 unheld = gone = frozenset()
             else:
-                self._left = left - gone
-            self._wanted = wanted
+                self._left, self._is_known = left - gone, True
+            for reason in sorted(set(failed.values()) - set(self.failed.values())):
+                count = sum(each == reason for each in failed.values())
+                log.error("files for containers not made", step=self.name, reason=reason, count=count)
+            self._wanted, self.failed = wanted, failed
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.complete else None
+        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
 
-    def retry_at(self, now: float) -> float | None:
-        """When to try again after `make`, or None."""
-        return now + self._intervals.retry_host_files if self.failed else None
+    def _set_undeliverable(self, plan: DesiredState) -> None:
+        reasons = ((raw, self.failed.get(name)) for name, raw in self.devices(plan)) if self.failed else ()
+        self.undeliverable = {raw: Health(healthy=False, reason=reason) for raw, reason in reasons if reason}

@@ -22,7 +22,7 @@ from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import Holdings
+from ..planning.in_use import InUse
 from ..planning.repartition import ClaimedDevice, Progress, Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
 from .node_objects import NodeObject
@@ -36,13 +36,13 @@ _ROUNDS = 10  # of deciding and looking again who has what
 class CutSituation:
     """What there is to cut: the devices that were `found`, by entry, what is `listed` of them, and the `base` of that.
 
-    `holdings` and `claimed` tell who has what at the moment; what claims have by driver and published name.
+    `in_use` and `claimed` tell who has what at the moment; what claims have by driver and published name.
     """
 
     found: Mapping[str, Sequence[RawDevice]]
     listed: Inventory
     base: Inventory
-    holdings: Callable[[], Holdings]
+    in_use: Callable[[], InUse]
     claimed: Callable[[], Mapping[Key, Device]]
     intervals: Intervals
 
@@ -101,8 +101,8 @@ class NodeChoices(CutDevices):
         if not before and not self._entries(spec):
             return None
         for _ in range(_ROUNDS):
-            holdings, claimed = at.holdings(), at.claimed()
-            found = self._look(spec, at, holdings, claimed=claimed, now=clock.now())
+            in_use, claimed = at.in_use(), at.claimed()
+            found = self._look(spec, at, in_use, claimed=claimed, now=clock.now())
             if found == before:
                 return None
             cut = repartition.in_force(spec, found)
@@ -113,13 +113,13 @@ class NodeChoices(CutDevices):
             if wrong := set(errors(base.problems)) - set(at.base.problems):
                 self._take(repartition.refused(before, found, min(each.message for each in wrong)))
                 return None
-            if at.claimed().keys() <= claimed.keys() and at.holdings().all() <= holdings.all():
+            if at.claimed().keys() <= claimed.keys() and at.in_use().all() <= in_use.all():
                 self._take(found)
                 return base
         return None
 
     def _look(
-        self, spec: Spec, at: CutSituation, holdings: Holdings, *, claimed: Mapping[Key, Device], now: float
+        self, spec: Spec, at: CutSituation, in_use: InUse, *, claimed: Mapping[Key, Device], now: float
     ) -> Progresses:
         """How far each label is now."""
         entries = self._entries(spec)
@@ -130,14 +130,14 @@ class NodeChoices(CutDevices):
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
             hardware={entry.name: {raw.index: raw.id for raw in at.found.get(entry.name, ())} for entry in entries},
             listed=at.listed,
-            held={key: (holdings.holders or {}).get(key, "") for key in holdings.all()},
-            complete=holdings.complete,
-            read_at=holdings.read_at,
-            claimed=with_pods(spec, claimed, holdings),
+            held={key: in_use.pods.get(key, "") for key in in_use.all()},
+            complete=in_use.is_complete,
+            read_at=in_use.answered_at,
+            claimed=with_pods(spec, claimed, in_use),
             now=now,
             intervals=at.intervals,
         )
-        return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
+        return repartition.advance(self.progresses, entries, spec.flags.mig_strategy, seen)
 
     def _take(self, progresses: Progresses) -> None:
         """How far each is from now on; what is new is logged."""
@@ -172,10 +172,10 @@ class NodeChoices(CutDevices):
         ]
 
 
-def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
+def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Sequence[ClaimedDevice]:
     """What claims have of entries that are published as layouts cut them, with the pods."""
     static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
-    pods = {(use.driver, use.device): use.pod for use in holdings.claimed}
+    pods = {(use.driver, use.device): use.pod for use in in_use.claims}
     return [
         ClaimedDevice(key[0], device, pods.get(key, ""))
         for key, device in sorted(claimed.items(), key=lambda row: row[0])

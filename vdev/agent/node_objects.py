@@ -165,7 +165,7 @@ class NodeApi:
 
     @property
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """Steps to repeat, in tasks of their own.
+        """Operations to repeat, in tasks of their own.
 
         None has an applier's name: what an applier notes succeeds at every turn, which says nothing of what is written.
         """
@@ -195,5 +195,5 @@ class NodeApi:
             "labels": labels,
             "features": {"file": str(self._features.path) if self._features.directories else None},
             "status": status,
-            "events": {"written": self._events.said, "dropped": self._events.dropped},
+            "events": {"written": self._events.written, "dropped": self._events.dropped},
         }

@@ -1,11 +1,7 @@
-"""Who may hold which device: the kubelet is asked at changes and at a slow pace, with its rate limit respected.
-
-What its answers, its silence and its checkpoint mean is decided in `planning.in_use`.
-"""
+"""Asks the kubelet which pods hold which devices. What its answers mean is decided in `planning.in_use`."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,11 +10,10 @@ import structlog
 from ..aio.clock import Timing
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
-from ..deviceplugin.requests import Requests
 from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
-from ..planning.in_use import HoldersReading, Holdings, Knowledge
+from ..planning.in_use import HoldersReading, InUse
 
 log = structlog.get_logger(__name__)
 
@@ -34,150 +29,126 @@ class HoldersSource:
 
 
 class PodHolders:
-    """What is known of the kubelet's pods; `refresh` asks again. `is_down` keeps answers back, on demand.
+    """What is known of the kubelet's pods; `refresh` asks again.
 
-    `generation` counts the kubelets that were seen; `listens` tells whether one has opened a stream, so that one is
-    there that could be asked.
+    `in_flight` are the devices that an unfinished request names. `generation` counts the kubelets that were seen, and
+    `is_served` tells whether one has a stream of this agent open. A fault rule that makes `is_down` true keeps answers
+    back.
     """
 
     def __init__(
         self,
         socket: Path,
         checkpoint_dir: Path,
-        requests: Requests,
         *,
+        in_flight: Callable[[], frozenset[Key]],
         generation: Callable[[], int],
-        listens: Callable[[], bool] = lambda: True,
+        is_served: Callable[[], bool],
         timing: Timing,
-        is_down: Callable[[], bool] = lambda: False,
+        is_down: Callable[[], bool],
     ) -> None:
-        self.knowledge: Knowledge = in_use.NOTHING
+        self.known: InUse = in_use.UNKNOWN
         self.source = HoldersSource("nothing yet", timing.clock.wall())
         self._socket = socket
         self._checkpoint = CheckpointReader(checkpoint_dir)
-        self._requests = requests
+        self._in_flight = in_flight
         self._generation = generation
-        self._listens = listens
+        self._is_served = is_served
         self._intervals, self._clock = timing
         self._is_down = is_down
-        self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
-        self._blind_since = float("inf")
-        self._told: tuple[bool | None, str] = (None, "")
+        self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
+        self._logged: tuple[bool | None, str] = (None, "")
+
+    @property
+    def in_use(self) -> InUse:
+        """The devices that pods may hold now."""
+        return replace(self.known, in_flight=self._in_flight())
 
     @property
     def readable(self) -> bool:
-        return self.knowledge.silent_since is None and self.knowledge.heard
+        """Whether the kubelet answered the last question."""
+        return self.known.answers_since is not None
 
     @property
     def holders(self) -> Mapping[Key, str] | None:
-        """The pods by name; None while the kubelet does not tell."""
-        return self.knowledge.holders if self.readable else None
+        """The pods by name; None while the kubelet does not answer."""
+        return self.known.pods if self.readable else None
+
+    @property
+    def named(self) -> Mapping[Key, str]:
+        """The pods by name, of the devices that the kubelet was asked for after their last Allocate."""
+        awaited = self.known.awaited
+        return {key: pod for key, pod in self.known.pods.items() if key not in awaited}
 
     @property
     def trouble(self) -> str:
-        """What keeps the checkpoint from being used, or the empty string."""
+        """Why the checkpoint cannot be used, or the empty string."""
         return self._checkpoint.trouble
 
-    def recall(self, held: AbstractSet[Key]) -> None:
-        """Take it that these are held, as an earlier process knew, until the kubelet is believed to leave them out."""
-        self.knowledge = replace(self.knowledge, doubted=self.knowledge.doubted | held)
+    def recall(self, held: Collection[Key]) -> None:
+        """Take these as held, as an earlier process knew, until a trusted answer leaves them out."""
+        self.known = self.known.with_recorded(held, self._clock.now())
+
+    def note_allocated(self, keys: Collection[Key]) -> None:
+        """From now on a pod may hold these."""
+        self.known = self.known.with_allocated(keys, self._clock.now())
+
+    def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
+        """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
+        uses = {(use.driver, use.device) for use in self.known.claims}
+        prepared = {(driver, device) for driver, devices in claimed.items() for device in devices}
+        return self.known.awaited | (prepared - uses)
 
     async def refresh(self) -> None:
         """Ask the kubelet."""
-        async with self._turn:
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        for _ in range(_ATTEMPTS):
-            try:
-                reading = await self._ask()
-            except podresources.RateLimited:
-                await self._clock.sleep(self._intervals.retry_rate_limited)
-                continue
-            allocated = self._requests.allocated_at
-            self.knowledge = in_use.update(self.knowledge, reading, allocated, self._intervals)
-            if reading.answer is not None:
-                self._blind_since = float("inf")
-            elif self._listens():
-                self._blind_since = min(self._blind_since, reading.at)
-            self._tell(reading)
-            return
+        async with self._asking:
+            for _ in range(_ATTEMPTS):
+                try:
+                    reading = await self._ask()
+                except podresources.RateLimited:
+                    await self._clock.sleep(self._intervals.retry_rate_limited)
+                    continue
+                self.known = in_use.update(self.known, reading, self._intervals)
+                self._log(reading)
+                return
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
-        asked, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
-        kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
-        if socket is None or self._is_down():
-            answer = None
-        else:
-            answer = await podresources.holders(self._socket, within=within)
+        asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
+        kubelet = (self._generation(), socket)
+        answer = None
+        if socket is not None and not self._is_down():
+            answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
         checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), stamp(self._socket)))
         if kubelet != (self._generation(), socket):
             answer = None
-        return HoldersReading(asked, answer, checkpoint, kubelet)
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._is_served())
 
-    @property
-    def named(self) -> Mapping[Key, str]:
-        """The pods by name, of slots that the kubelet was asked for after their last Allocate."""
-        allocated, never = self._requests.allocated_at, float("-inf")
-        known = self.knowledge
-        return {k: pod for k, pod in known.holders.items() if known.named.get(k, never) >= allocated.get(k, never)}
-
-    def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
-        """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
-        uses = {(use.driver, use.device) for use in self.knowledge.claimed}
-        prepared = {(driver, device) for driver, devices in claimed.items() for device in devices}
-        return frozenset({*self._requests.allocated_at, *prepared - uses})
-
-    def forget_settled(self) -> None:
-        """Forget Allocates of which the last answer told what became."""
-        settled = in_use.settled(self.knowledge, self._requests.allocated_at, self._intervals)
-        self._requests.forget(settled)
-
-    def _tell(self, reading: HoldersReading) -> None:
-        known, trouble = self.readable, self._checkpoint.trouble
-        name = _source(self.knowledge, reading)
-        if name != self.source.name:
-            self.source = HoldersSource(name, self._clock.wall())
-        was_known, was_trouble = self._told
-        self._told = known, trouble
-        if known is not was_known:
-            if known:
+    def _log(self, reading: HoldersReading) -> None:
+        """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""
+        readable, trouble = self.readable, self._checkpoint.trouble
+        was_readable, was_trouble = self._logged
+        self._logged = readable, trouble
+        if readable is not was_readable:
+            if readable:
                 log.info("pod resources are readable", socket=str(self._socket))
             else:
                 log.warning("pod resources are not readable; no device is released", socket=str(self._socket))
         if trouble and trouble != was_trouble:
             log.warning("the kubelet's checkpoint is not used", reason=trouble)
-
-    def snapshot(self) -> Holdings:
-        """What is known now, with the requests in flight."""
-        return Holdings(
-            holders=self.knowledge.holders if self.knowledge.heard else None,
-            read_at=self.knowledge.answered_at,
-            in_flight=self._requests.in_flight,
-            allocated=dict(self._requests.allocated_at),
-            doubted=self.knowledge.doubted,
-            blind_since=self._blind_since,
-            complete=self._is_complete(),
-            silent=self.knowledge.silent_since is not None,
-            containers=self.knowledge.containers,
-            claimed=self.knowledge.claimed,
-        )
-
-    def _is_complete(self) -> bool:
-        known = self.knowledge
-        if known.heard:
-            return known.silent_since is None and not known.is_young(known.answered_at)
-        return self._clock.now() - self._blind_since >= self._intervals.retire_blind
+        name = _source(self.known, reading)
+        if name != self.source.name:
+            self.source = HoldersSource(name, self._clock.wall())
 
 
-def _source(knowledge: Knowledge, reading: HoldersReading) -> str:
-    """In words, what the knowledge of holders rests on; own Allocates that no answer settled always count."""
-    if knowledge.silent_since is None:
-        sources = ["pod resources"] if knowledge.heard else []
-    else:
-        sources = ["the last answer of pod resources"] if knowledge.heard else []
-    if knowledge.doubted and reading.checkpoint is not None:
+def _source(known: InUse, reading: HoldersReading) -> str:
+    """In words, what the knowledge of holders rests on; own Allocates always count until an answer names their pod."""
+    sources = []
+    if known.answers_since is not None:
+        sources.append("pod resources")
+    elif known.answered_at > float("-inf"):
+        sources.append("the last answer of pod resources")
+    if not known.unlisted.isdisjoint(reading.checkpoint.keys):
         sources.append("the kubelet's checkpoint")
     return " and ".join(sources) or "this process's own Allocates"

@@ -21,7 +21,7 @@ from ..model.problem import Problem
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning.resources import Inventory
-from .steps import Steps
+from .retry import Retrier
 
 _Looked = tuple[discovery.Found, frozenset[Path]]
 
@@ -65,13 +65,15 @@ class Scanner:
     Each entry is a step of its own: while its scan fails, what was found last stays, and its name is in `failed`.
     """
 
-    def __init__(self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, steps: Steps | None = None) -> None:
+    def __init__(
+        self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, retrier: Retrier | None = None
+    ) -> None:
         self.failed: frozenset[str] = frozenset()
         self._host = host
         self._node = node
         self._device_dir = str(device_dir)
         self._smi_dir = str(smi_dir)
-        self._steps = steps or Steps()
+        self._retrier = retrier or Retrier()
         self._numberings: dict[str, discovery.Numbering] = {}
 
     async def scan(self, before: Scan, spec: Spec, *, only: Iterable[str] | None = None) -> Scan:
@@ -80,8 +82,8 @@ class Scanner:
         due = entries if only is None else {name: entries[name] for name in only if name in entries}
         fresh = await self._fresh(due)
         for name in self.failed - entries.keys():
-            self._steps.forget(_step(name))
-        self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
+            self._retrier.forget(_step(name))
+        self.failed = frozenset(name for name in entries if self._retrier.failed(_step(name)))
         nothing = discovery.Found()
         known = {name: (found, before.directories[name]) for name, found in before.found.items()} | fresh
         looked = {name: known.get(name, (nothing, frozenset[Path]())) for name in entries}
@@ -99,13 +101,13 @@ class Scanner:
         asked = [
             (entry, self._numberings.setdefault(name, discovery.Numbering()))
             for name, entry in entries.items()
-            if not self._steps.pause(_step(name))
+            if not self._retrier.pause(_step(name))
         ]
         if not asked:
             return {}
         looked = await asyncio.to_thread(self._attempts, asked)
         for name, attempt in looked.items():
-            self._steps.do(_step(name), functools.partial(_raise, attempt))
+            self._retrier.call(_step(name), functools.partial(_raise, attempt))
         return {name: each for name, each in looked.items() if not isinstance(each, Exception)}
 
     def _attempts(self, asked: Sequence[tuple[Entry, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:

@@ -9,13 +9,14 @@ import fcntl
 import os
 import struct
 import tty
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
 
 from ..aio.clock import Clock
 from ..errors import HostError, reason_of
 from ..hostfs.root import HostRoot
-from ..planning.virtual_devices import Dialogue
+from ..model.virtual_node import LineEnd
 
 # asm-generic/ioctls.h
 _TIOCGPTN, _TIOCSPTLCK, _TIOCGPTPEER = 0x80045430, 0x40045431, 0x5441
@@ -53,6 +54,39 @@ def open_pty(host: HostRoot) -> Pty:
     tty.setraw(terminal)
     os.fchmod(terminal, 0o666)
     return Pty(master, terminal, f"/dev/pts/{number}")
+
+
+_MAX_LINE = 4096  # bytes of an unfinished line; what is longer cannot be in a script
+_END = b"\r\n"
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """The program at the other end of a line. `answers` maps a line, without its end, to the answer."""
+
+    end: LineEnd
+    answers: Mapping[str, str] = field(default_factory=dict)
+    otherwise: str | None = None
+    unfinished: bytes = b""  # the beginning of a line whose end has not come
+
+    def hear(self, data: bytes) -> bytes:
+        """What to send back for these bytes. A line ends with CR, LF or both; an empty one has no answer."""
+        match self.end:
+            case LineEnd.ECHO:
+                return data
+            case LineEnd.SILENCE:
+                return b""
+            case LineEnd.SCRIPT:
+                *lines, rest = (self.unfinished + data).replace(b"\r", b"\n").split(b"\n")
+                self.unfinished = rest[-_MAX_LINE:]
+                return b"".join(self._answer(line) for line in lines)
+            case _:
+                assert_never(self.end)
+
+    def _answer(self, line: bytes) -> bytes:
+        heard = line.decode(errors="replace").strip()
+        answer = self.answers.get(heard, self.otherwise) if heard else None
+        return b"" if answer is None else answer.encode() + _END
 
 
 _PIECE = 1024  # bytes

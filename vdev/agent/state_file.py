@@ -1,12 +1,12 @@
-"""The file of the state directory: one JSON document that tells the next process what this one knew.
+"""The file of the state directory: one JSON document with what the next process must know.
 
-    listed      what the kubelet was told, and how labels cut devices: the first list after a start is an edit of it
-    config      the texts of the last good configuration, for a start that finds the files bad
-    handovers   who holds devices that have actions, and which actions are still to be done
+    listed      the lists of the kubelet and the layouts that labels chose: the first list after a start edits it
+    config      the texts of the last good configuration, for a start with bad files
+    handovers   the pods that hold devices with actions, and the actions that are due
 
 The file has a version, a checksum, and the name of its node and kubelet directory. It is always replaced as a whole,
-before what it describes is advertised. A file that cannot be used is one log line: the directory may have been copied
-with a machine's image, or be that of another version. The agent then knows what ids and the kubelet's checkpoint tell.
+before the lists in it are sent. A file that cannot be used is one log line: the directory may have been copied with a
+machine's image, or belong to another version. Then the agent uses what ids and the kubelet's checkpoint show.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self, TypeVar
@@ -28,12 +28,11 @@ from ..aio.clock import Timing
 from ..config import Text, Texts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
-from ..hostfs.files import Stamp, stamp
-from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
 from ..model.geometry import Parts
 from ..model.problem import Problem, error, warning
 from ..planning import handovers
-from ..planning.handovers import Handover, Ledger, Tenant
+from ..planning.handovers import Ledger
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import EMPTY, Inventory, Resource
@@ -43,9 +42,8 @@ log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
-MAX_REPLICAS = 100_000  # more than any list holds
 
 _HINT = "is --state-dir right, and writable?"
 _DAMAGED = "the file is damaged"
@@ -57,14 +55,11 @@ class StateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose file it is: the node's name, and the directory of the kubelet that was told.
-
-    `boot` tells one boot of the machine from another; empty where that is unknown.
-    """
+    """The agent that a file belongs to."""
 
     node: str
-    plugin_dir: str
-    boot: str = ""
+    plugin_dir: str  # of its kubelet
+    boot: str = ""  # an id of this boot of the machine, empty if it is unknown
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------
@@ -74,48 +69,75 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ListedDevice(_Section):
-    """A device in a list. `of` is the hardware's id, empty where that is the device's own.
+class ListedSlot(NamedTuple):
+    """One id of a list, with what is needed to know which hardware it stands for.
 
-    It has what is needed to know which hardware an id stands for, and not the configuration that it came from: ids and
-    slices mean the same to every version, whatever became of the file, the flags, the presets and the naming rules.
+    The entry, the flags and the presets are left out: ids and slices mean the same to every version of the file.
     """
 
     id: str
-    of: str = ""
-    profile: str = ""
-    slices: tuple[int, int] = (0, 0)
-    replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | tuple[int, ...] | None = None
-    owns: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
+    replica: int | None
+    device: str  # the device's id, which all of its replicas share
+    hardware: str  # the raw device's id, which all of its partitions share
+    profile: str
+    slices: tuple[int, int]
+    owns: tuple[str, ...]
+    uses: tuple[str, ...]
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        device, raw = slot.device, slot.device.raw
+        slices = (device.slices.start, device.slices.stop)
+        return cls(slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
+
+    def slot(self, *, numbers: bool) -> Slot:
+        owns, uses = (self.owns, self.uses) if numbers else ((), ())
+        raw = RawDevice(id=self.hardware, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
+        device = Device(id=self.device, raw=raw, ordinal="-1", profile=self.profile, slices=range(*self.slices))
+        return Slot(self.id, device, self.replica)
 
 
 class ChosenLayout(_Section):
-    """What became of the layout that a label chose; `parts` are those in force, by entry and device index."""
+    """The progress of a layout that a label chose."""
 
     value: str | None
     state: RepartitionState
     sentence: str
-    parts: dict[str, dict[int, Parts]] = {}
+    parts: dict[str, dict[int, Parts]] = {}  # the partitions in force, by entry and device index
 
 
 class Listed(_Section):
-    """The devices of each resource (an id alone where that says all), and the layouts, by label."""
+    """The lists, by resource, and the layouts, by label."""
 
-    resources: dict[str, tuple[str | ListedDevice, ...]] = {}
+    resources: dict[str, tuple[ListedSlot, ...]] = {}
     layouts: dict[str, ChosenLayout] = {}
 
     @classmethod
     def of(cls, plan: DesiredState) -> Self:
+        resources = plan.advertised.resources.values()
         return cls(
-            resources={name: tuple(_rows(each)) for name, each in plan.advertised.resources.items()},
-            layouts=_layouts(plan),
+            resources={each.name: tuple(map(ListedSlot.of, each.slots)) for each in resources},
+            layouts={
+                each.label: ChosenLayout(
+                    value=each.value,
+                    state=each.state,
+                    sentence=each.sentence,
+                    parts={entry: dict(parts) for entry, parts in each.parts.items()},
+                )
+                for each in plan.observed.layouts.values()
+            },
         )
 
     def inventory(self, *, numbers: bool) -> Inventory:
-        """What was listed, all of it Healthy; with the `numbers` of device nodes only if they still mean the same."""
+        """Return what was listed, all of it Healthy.
+
+        `numbers`: device nodes still have the numbers that they had then, so `owns` and `uses` still mean the same.
+        """
         return Inventory(
-            {name: Resource(name, tuple(_slots(rows, numbers=numbers))) for name, rows in self.resources.items()}
+            {
+                name: Resource(name, tuple(each.slot(numbers=numbers) for each in slots))
+                for name, slots in self.resources.items()
+            }
         )
 
     @property
@@ -127,14 +149,10 @@ class Listed(_Section):
 
 
 class KeptConfig(_Section):
-    """The last good configuration, as texts; the next vdev reads them as it reads files, under its own flags.
+    """The last good configuration, as texts; the next process reads them like files, with its own flags."""
 
-    `given` are the paths of --config-file: other ones ask for another configuration. `at` is since when it was in force
-    (seconds since the epoch).
-    """
-
-    given: tuple[str, ...]
-    at: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    given: tuple[str, ...]  # the paths of --config-file; with other paths it is not used
+    at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it came in force, in seconds since the epoch
     files: Annotated[tuple[Text, ...], Field(min_length=1)]
     presets: dict[str, Text]
     layouts: dict[str, Text]
@@ -142,43 +160,6 @@ class KeptConfig(_Section):
     @property
     def texts(self) -> Texts:
         return Texts(self.files, self.presets, self.layouts)
-
-
-class _Held(NamedTuple):
-    resource: str
-    slot: str
-    holder: int
-    pod: str
-
-
-class KeptHandovers(_Section):
-    """The ledger of `planning.handovers`."""
-
-    tenants: tuple[_Held, ...] = ()
-    granted: tuple[tuple[str, str], ...] = ()
-    owed: tuple[_Held, ...] = ()
-    arriving: tuple[_Held, ...] = ()
-    last: int = 0
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Self:
-        return cls(
-            tenants=tuple(_Held(*key, each.holder, each.pod) for key, each in sorted(ledger.tenants.items())),
-            granted=tuple(sorted(ledger.granted)),
-            owed=tuple(_Held(*each[:4]) for each in ledger.owed),
-            arriving=tuple(_Held(*each[:4]) for each in ledger.arriving),
-            last=ledger.last,
-        )
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(
-            tenants={(each.resource, each.slot): Tenant(each.holder, each.pod) for each in self.tenants},
-            granted=frozenset(self.granted),
-            owed=tuple(Handover(*each) for each in self.owed),
-            arriving=tuple(Handover(*each) for each in self.arriving),
-            last=self.last,
-        )
 
 
 class State(_Section):
@@ -190,65 +171,7 @@ class State(_Section):
     boot: str
     listed: Listed = Listed()
     config: KeptConfig | None = None
-    handovers: KeptHandovers = KeptHandovers()
-
-
-def _rows(resource: Resource) -> Iterator[str | ListedDevice]:
-    """One resource's devices.
-
-    A device that is listed whole and in replicas has two rows: it was shared, or no longer is, while a pod had it.
-    """
-    replicas: dict[str, list[int]] = {}
-    devices: dict[str, Device] = {}
-    for slot in resource.slots:
-        if slot.replica is None:
-            yield _row(slot.device, None)
-        else:
-            devices[slot.device.id] = slot.device
-            replicas.setdefault(slot.device.id, []).append(slot.replica)
-    for device in devices.values():
-        yield _row(device, replicas[device.id])
-
-
-def _row(device: Device, replicas: list[int] | None) -> str | ListedDevice:
-    raw = device.raw
-    if not (device.slices or replicas or raw.owns or raw.uses) and raw.id == device.id:
-        return device.id
-    in_order = replicas is not None and replicas == list(range(len(replicas)))
-    return ListedDevice(
-        id=device.id,
-        of=raw.id if raw.id != device.id else "",
-        profile=device.profile,
-        slices=(device.slices.start, device.slices.stop),
-        replicas=len(replicas) if replicas and in_order else tuple(replicas) if replicas else None,
-        owns=raw.owns,
-        uses=raw.uses,
-    )
-
-
-def _slots(rows: Iterable[str | ListedDevice], *, numbers: bool) -> Iterator[Slot]:
-    for row in rows:
-        each = ListedDevice(id=row) if isinstance(row, str) else row
-        owns, uses = (each.owns, each.uses) if numbers else ((), ())
-        raw = RawDevice(id=each.of or each.id, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
-        device = Device(id=each.id, raw=raw, ordinal="-1", profile=each.profile, slices=range(*each.slices))
-        if each.replicas is None:
-            yield Slot(each.id, device)
-            continue
-        for number in range(each.replicas) if isinstance(each.replicas, int) else each.replicas:
-            yield Slot(replica_id(each.id, number), device, number)
-
-
-def _layouts(plan: DesiredState) -> dict[str, ChosenLayout]:
-    return {
-        each.label: ChosenLayout(
-            value=each.value,
-            state=each.state,
-            sentence=each.sentence,
-            parts={entry: dict(parts) for entry, parts in each.parts.items()},
-        )
-        for each in plan.observed.layouts.values()
-    }
+    handovers: Ledger = handovers.EMPTY
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -257,11 +180,11 @@ def _layouts(plan: DesiredState) -> dict[str, ChosenLayout]:
 def encoded(state: State) -> bytes:
     """The document as a line of text; the second line is the checksum of the first."""
     body = state.model_dump_json(exclude_defaults=True).encode()
-    return b"".join((body, b"\n", _sum(body), b"\n"))  # one copy of megabytes
+    return b"".join((body, b"\n", _sum(body), b"\n"))
 
 
 def decoded(text: bytes, owner: Owner) -> State:
-    """The document that `encoded` made. Raises StateError where it is another one's, of another version, or damaged."""
+    """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -290,10 +213,10 @@ def _sum(body: bytes) -> bytes:
 
 
 class StateFile(Applier):
-    """One node's file in `directory`; None: there is none, and nothing is written.
+    """The state file in `directory`; None: nothing is read or written.
 
-    `given` are the paths of --config-file, and `good` returns the texts of the configuration in force, or None if that
-    is not good as a whole.
+    `given` are the paths of --config-file. `good` returns the texts of the configuration in force, or None if it has
+    errors.
     """
 
     name = "writing the state file"
@@ -316,15 +239,10 @@ class StateFile(Applier):
         self._given = tuple(str(path.absolute()) for path in given)
         self._good = good
         self._intervals, self._clock = timing
-        self._state = self._empty()
-        self._is_current = True  # whether the file says the same
-        self._written = b""  # the checksum of the text on disk
-        self._stamp: Stamp | None = None  # of the file with that text
+        self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
+        self._written = b""  # the text that was written or read last
         self._writing = threading.Lock()  # held by the thread that writes
-        self._syncs = False  # whether the file will soon be brought to the disk itself
-
-    def _empty(self) -> State:
-        return State(version=VERSION, node=self._owner.node, plugin_dir=self._owner.plugin_dir, boot=self._owner.boot)
+        self._will_sync = False  # whether an fsync is scheduled
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -337,9 +255,9 @@ class StateFile(Applier):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def take_over(self) -> tuple[Listed, Inventory, Ledger]:
-        """What an earlier process left, for the process that serves the node from now on; empty if that is not known.
+        """Return the lists, their inventory and the ledger of an earlier process; empty if there is no usable file.
 
-        No other process writes the file any more, so what killed ones left half-written is removed.
+        From now on this process is the only writer, so unfinished files of killed processes are removed.
         """
         try:
             if self.path is not None:
@@ -347,18 +265,18 @@ class StateFile(Applier):
             found = await self._read()
         except (HostError, StateError) as wrong:
             what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
-            self._doubt("record not used", f"the record of what was listed is not used: {wrong}", what)
+            self._warn("record not used", f"the record of what was listed is not used: {wrong}", what)
             found = None
         if found is None:
             return Listed(), EMPTY, handovers.EMPTY
-        # Device nodes get their numbers at each boot: another device may have them now.
+        # Device nodes get new numbers at each boot: another device may have the old ones now.
         numbers = not (found.boot and self._owner.boot) or found.boot == self._owner.boot
         inventory = await asyncio.to_thread(found.listed.inventory, numbers=numbers)
         self._state = found.model_copy(update={"boot": self._owner.boot})
-        return found.listed, inventory, found.handovers.ledger
+        return found.listed, inventory, found.handovers
 
     async def kept_config(self) -> KeptConfig | None:
-        """The configuration that an earlier process kept, if any. Raises ConfigError where it is of no use."""
+        """Return the configuration of an earlier process, if any. Raises ConfigError if it cannot be used."""
         try:
             found = await self._read()
         except (HostError, StateError) as wrong:
@@ -372,10 +290,10 @@ class StateFile(Applier):
         return ConfigError((error(str(self.path), f"the last good configuration is not used instead: {why}"),))
 
     async def kept_files(self) -> frozenset[Path]:
-        """The configuration files that an earlier process read; none where that is not known."""
+        """Return the configuration files that an earlier process read; none if that is not known."""
         try:
             kept = await self.kept_config()
-        except ConfigError:  # said where it is needed
+        except ConfigError:  # reported if the configuration is needed
             return frozenset()
         return frozenset(Path(each.file) for each in kept.files) if kept else frozenset()
 
@@ -384,52 +302,48 @@ class StateFile(Applier):
         return await self._within(functools.partial(self._read_now, self.path)) if self.path else None
 
     def _read_now(self, path: Path) -> State | None:
-        found, text = stamp(path), read_plain(path, limit=MAX_BYTES)
+        text = read_plain(path, limit=MAX_BYTES)
         if text is None:
             return None
         state = decoded(text, self._owner)
-        self._stamp, self._written = found, _sum(text)
+        self._written = text
         return state
 
     async def _within(self, work: Callable[[], _T]) -> _T:
-        """Read in a thread, and wait no longer than a moment: no list must wait for a dead file server."""
+        """Run in a thread, but wait only for a moment: no list and no pod must wait for a dead file server."""
         patience = self._intervals.state_file
         try:
             async with self._clock.timeout(patience):
                 return await asyncio.to_thread(work)
         except TimeoutError:
-            raise HostError(f"it could not be read within {patience:g} s") from None
+            raise HostError(f"it took longer than {patience:g} s") from None
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        """Write down what is about to be listed, and the configuration that is in force. Raises HostError."""
+        """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is None:
             return
         listed = await asyncio.to_thread(Listed.of, plan)
         self._state = self._state.model_copy(update={"listed": listed, "config": self._config()})
         await asyncio.to_thread(self._write, self.path)
-        self._is_written()
+        self._is_written(self.path)
 
     async def record(self, ledger: Ledger) -> None:
-        """Write down who holds what. A failure is a problem, and stops nothing."""
-        kept = KeptHandovers.of(ledger)
-        if self.path is None or (self._is_current and kept == self._state.handovers):
+        """Write the ledger. A failure is a problem that stops nothing; the next turn writes again."""
+        if self.path is None or ledger == self._state.handovers:
             return
-        self._state, self._is_current = self._state.model_copy(update={"handovers": kept}), False
-        patience = self._intervals.state_file
+        self._state = self._state.model_copy(update={"handovers": ledger})
         try:
-            async with self._clock.timeout(patience):
-                await asyncio.to_thread(self._write, self.path)
-        except TimeoutError:
-            self._not_recorded(f"it took longer than {patience:g} s")
+            await self._within(functools.partial(self._write, self.path))
         except HostError as failed:
-            self._not_recorded(str(failed))
+            hint = "until that is solved, a release may be missed when vdev restarts"
+            self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
         else:
-            self._is_written()
+            self._is_written(self.path)
 
     def _config(self) -> KeptConfig | None:
-        """The configuration in force, if that is good as a whole; else the last one that was."""
+        """The configuration in force if it has no errors; else the last one without errors."""
         texts, before = self._good(), self._state.config
         if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
             return before
@@ -442,17 +356,15 @@ class StateFile(Applier):
         )
 
     def _write(self, path: Path) -> None:
-        """Replace the file if it says something else, or is not the one that was written. Raises HostError."""
-        with self._writing:  # one that was given up may still be at it; what is written is always the newest
+        """Replace the file unless it has the current state. Raises HostError."""
+        with self._writing:  # if a thread was given up on, it may still write; the last to write has the newest state
             text = encoded(self._state)
-            checksum = _sum(text)
-            if self._written == checksum:
-                if stamp(path) == self._stamp:
-                    return
+            if _content(path) == text:
+                return
+            if self._written == text:
                 log.warning("deleted or changed by something else; writing it again", file=str(path))
             if len(text) > MAX_BYTES:
                 raise HostError(f"cannot write {path}: it would have more than {MAX_BYTES} bytes")
-            self._written, self._is_current = b"", False
             try:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
                 write_atomic(path, text, mode=0o600)
@@ -460,35 +372,38 @@ class StateFile(Applier):
                 raise HostError(f"cannot make {path.parent}: {failed.strerror}; {_HINT}") from failed
             except HostError as failed:
                 raise HostError(f"{failed}; {_HINT}") from failed
-            self._stamp, self._written = stamp(path), checksum
+            self._written = text
 
-    def _is_written(self) -> None:
-        self.problem, self._is_current = None, True
-        if not self._syncs:  # bring it to the disk itself a moment later, once for all writes until then
-            self._syncs = True
-            self._clock.call_later(self._intervals.sync_state_file, self._sync)
+    def _is_written(self, path: Path) -> None:
+        """Sync the file a moment later, once for all writes until then: no list waits for the disk."""
+        self.problem = None
+        if not self._will_sync:
+            self._will_sync = True
+            self._clock.call_later(self._intervals.sync_state_file, lambda: self._sync(path))
 
-    def _sync(self) -> None:
-        self._syncs = False
-        if self.path is not None:
-            asyncio.get_running_loop().run_in_executor(None, _bring_to_disk, (self.path, self.path.parent))
+    def _sync(self, path: Path) -> None:
+        self._will_sync = False
+        asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
 
-    def _not_recorded(self, why: str) -> None:
-        hint = "as long as that is so, a release may be missed when vdev restarts"
-        self._doubt("record of holders not written", f"who holds devices is not recorded: {why}", hint)
-
-    def _doubt(self, event: str, what: str, hint: str) -> None:
+    def _warn(self, event: str, what: str, hint: str) -> None:
         problem = warning(str(self.path), what, hint)
         if problem != self.problem:
             log.warning(event, file=str(self.path), reason=what)
         self.problem = problem
 
 
-def _bring_to_disk(paths: Collection[Path]) -> None:
-    """So that what was written survives a power cut."""
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_plain(path, limit=MAX_BYTES)
+    except HostError:
+        return None
+
+
+def _fsync(paths: Collection[Path]) -> None:
+    """Let the files survive a power cut."""
     for each in paths:
         with contextlib.suppress(OSError):
-            handle = os.open(each, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may be another's pipe by now
+            handle = os.open(each, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have been replaced by a pipe
             try:
                 os.fsync(handle)
             finally:

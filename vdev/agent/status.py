@@ -10,30 +10,15 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..deviceplugin.service import ResourceService, ServiceState
 from ..model.device import device_document, problem_document
-from ..node.events import Situation
 from ..planning.resources import Resource
 from .announcer import Outlook, absent
+from .parts import AgentParts
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from .agent import Agent
 
-
-def situation(agent: "Agent") -> Situation:
-    """What Events tell of beside the plan."""
-    reading, services = agent.config.status, agent.lists.services.values()
-    return Situation(
-        applied=reading.applied,
-        refused=reading.failed,
-        reading=reading.history[0].summary if reading.history else "",
-        unregistered={each.name: each.trouble for each in services if each.trouble},
-        drills=agent.faults.drills,
-        announced=dict(agent.faults.engine.announced),
-    )
-
-
-def status(agent: "Agent") -> dict[str, Any]:
+def status(agent: AgentParts) -> dict[str, Any]:
     """The whole status; keys are stable and documented."""
     reload = agent.config.status
     return {
@@ -50,7 +35,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "knownFrom": agent.holders.source.name,
             "knownFromSince": agent.holders.source.since,
             "checkpointProblem": agent.holders.trouble,
-            "doubted": len(agent.holders.knowledge.doubted),
+            "doubted": len(agent.holders.known.unlisted),
         },
         "record": {
             "file": str(agent.state.path) if agent.state.path else None,
@@ -82,16 +67,16 @@ def status(agent: "Agent") -> dict[str, Any]:
     }
 
 
-def ready(agent: "Agent") -> bool:
+def ready(agent: AgentParts) -> bool:
     return not not_ready(agent)
 
 
-def stand_by(agent: "Agent") -> str:
+def stand_by(agent: AgentParts) -> str:
     """For which other agent's end this one waits, in a sentence; empty when it does not."""
     return agent.waiting if agent.lock.stands_by else ""
 
 
-def not_ready(agent: "Agent") -> list[str]:
+def not_ready(agent: AgentParts) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
     It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when
@@ -101,7 +86,7 @@ def not_ready(agent: "Agent") -> list[str]:
     if stand_by(agent):
         return _bad_since_the_start(agent)
     if agent.waiting or not agent.lists.running or not agent.reconciler.published:
-        return [agent.waiting or "starting", *map(str, agent.steps.problems)]
+        return [agent.waiting or "starting", *map(str, agent.retrier.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
@@ -116,7 +101,7 @@ def not_ready(agent: "Agent") -> list[str]:
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 
-def _bad_since_the_start(agent: "Agent") -> list[str]:
+def _bad_since_the_start(agent: AgentParts) -> list[str]:
     reload = agent.config.status
     if not reload.kept_at:
         return []
@@ -128,7 +113,7 @@ def _why(service: ResourceService) -> str:
     return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
-def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
+def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
     in_status = agent.reconciler.spec.node.status  # where no device plugin serves it
     holders = agent.holders.holders or {}
@@ -152,7 +137,7 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
                 "xids": [
-                    each.number for each in agent.faults.engine.afflictions.xids.get((resource.name, slot.id), ())
+                    each.number for each in agent.faults.engine.active_faults.xids.get((resource.name, slot.id), ())
                 ],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": changed_at.get(slot.id),
@@ -166,7 +151,7 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
 class HttpView:
     """The answers of `observe.http.Watched`, and what the service manager is told."""
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: AgentParts) -> None:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:

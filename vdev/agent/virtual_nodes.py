@@ -1,8 +1,8 @@
-"""The stand-ins of virtual devices in the device directory: device nodes, files, directories and serial lines.
+"""The placeholders of virtual devices in the device directory: device nodes, files, directories and serial lines.
 
-One agent at a time makes stand-ins in a directory (a lock), and only for one owner (whose name is in a file there), so
-that nobody removes what another agent made. What is left over stays while a pod or a claim has an id that may be its
-device's.
+One agent at a time makes placeholders in a directory (a lock), and only one agent ever does (a file there has its
+name), so that no agent removes those of another. A placeholder that is left over stays while a pod or a claim has an
+id that may be its device's.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +22,18 @@ import structlog
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..hostfs import HostRoot, remove_unfinished, write_atomic
-from ..hostfs.files import exists, listed
+from ..hostfs.files import listed
 from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
-from ..model import virtual_node as standin
-from ..model.device import Health, RawDevice, base_id, facts
+from ..model.device import RawDevice, base_id, facts
 from ..model.entry import Entry
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.virtual_devices import Dialogue
-from .applier import NOTHING
 from .host_files import HostFiles
-from .serial_lines import Line, Pty, open_pty
+from .serial_lines import Dialogue, Line, Pty, open_pty
 
 if TYPE_CHECKING:
     from ..dra.published_devices import DraDevice, PublishedPool
@@ -50,20 +47,18 @@ _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
 
 class OwnDirectory:
-    """The right of `owner` (node and plugin directory) to make stand-ins in a directory."""
+    """The right of `owner` (node and plugin directory) to make placeholders in a directory."""
 
     def __init__(self, directory: Path, owner: str) -> None:
         self.is_ours = False
         self._directory = directory
         self._owner = owner
         self._lock = DirectoryLock(directory)
-        self._is_marked = False  # whether the file with the owner's name is as it should be, if it is there
-        self._told = ""
 
     def take(self) -> bool:
-        """Get the directory, or keep it; False when there is none.
+        """Get the directory, or keep it; return False if there is none.
 
-        Raises HostError when it is another agent's, and OSError when it cannot be locked.
+        Raises HostError if it belongs to another agent, and OSError if it cannot be locked.
         """
         try:
             ours = self._lock.take()
@@ -81,11 +76,11 @@ class OwnDirectory:
                     f"the virtual nodes in {self._directory} belong to another agent ({owner}); "
                     "give this one its own --device-dir, or remove them once no pod has them"
                 )
-            self.is_ours, self._is_marked = True, owner == self._owner
+            self.is_ours = True
         return True
 
     def release(self) -> None:
-        """Let another process have the directory, and ask whose it is before it is taken again."""
+        """Let another process have the directory until the next `take`."""
         self.is_ours = False
         self._lock.release()
 
@@ -94,24 +89,17 @@ class OwnDirectory:
         self._lock.close()
 
     def mark(self, *, is_used: bool) -> None:
-        """Say whose the directory is, as long as it is used. What cannot be written is logged."""
+        """Write the owner's name into the directory while it is used. Raises HostError."""
         file = self._directory / FILE
-        trouble = ""
-        try:
-            if not is_used:
+        if not is_used:
+            with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
-            elif not (self._is_marked and exists(file)):
-                write_atomic(file, (json.dumps({"version": _VERSION, "owner": self._owner}) + "\n").encode())
-        except (HostError, OSError) as failed:
-            trouble = str(failed)
-        self._is_marked = not trouble
-        if trouble and trouble != self._told:
-            log.warning("owner of virtual nodes not written", reason=trouble)
-        self._told = trouble
+        elif _owner_in(file) != self._owner:
+            write_atomic(file, (json.dumps({"version": _VERSION, "owner": self._owner}) + "\n").encode())
 
 
 def names(directory: Path) -> dict[str, Path]:
-    """The stand-ins in a directory, by raw device id."""
+    """The placeholders in a directory, by raw device id."""
     found = (path for path in listed(directory) if path.name.startswith(virtual_node.PREFIX))
     return {path.name.removeprefix(virtual_node.PREFIX): path for path in found}
 
@@ -122,7 +110,7 @@ def _may_be_of(device: str, held: str) -> bool:
 
 
 def _owner_in(path: Path) -> str:
-    """Whose the directory is; empty where nobody says so."""
+    """Return the owner of a directory by the file in it; empty if there is none."""
     try:
         document = json.loads(HostRoot().read_text(str(path), limit=_LIMIT) or "{}")
     except (HostError, ValueError, RecursionError):
@@ -134,95 +122,85 @@ def _owner_in(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedStandIn:
-    """What stands in for a device of an entry."""
+class Placeholder:
+    """The node, file, directory or line of one device. It is another one only if its `node` is."""
 
-    entry: Entry
-    device: RawDevice
-    standin: VirtualNode
+    entry: Entry = field(compare=False)
+    device: RawDevice = field(compare=False)
+    node: VirtualNode
 
     @property
     def values(self) -> Mapping[str, str]:
         return facts(self.device, self.entry.resource)
 
 
-def wanted_stand_ins(plan: DesiredState) -> dict[str, WantedStandIn]:
-    """What is needed, by raw device id."""
+def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
+    """Return the placeholders that a plan needs, by raw device id."""
     wanted = itertools.chain(_listed(plan.observed.inventory), _for_claims(plan), _listed(plan.advertised))
     return {each.device.id: each for each in wanted}
 
 
-def _listed(inventory: Inventory) -> Iterator[WantedStandIn]:
+def _listed(inventory: Inventory) -> Iterator[Placeholder]:
     """What Allocate gives."""
     for resource in inventory.resources.values():
         yield from _of_slots(resource, by_cdi=any_cdi(resource.flags))
 
 
-def _for_claims(plan: DesiredState) -> Iterator[WantedStandIn]:
-    """What claims can get, and what they have of devices that are away. They get it through CDI."""
+def _for_claims(plan: DesiredState) -> Iterator[Placeholder]:
+    """What claims can get or have, the latter also of devices that are gone. They get it through CDI."""
     for offered in plan.observed.inventory.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
     for pool in plan.pools.values():
         yield from _published(pool, (device for device in pool.devices if device.lost))
 
 
-def _published(pool: "PublishedPool", devices: Iterable["DraDevice"]) -> Iterator[WantedStandIn]:
+def _published(pool: "PublishedPool", devices: Iterable["DraDevice"]) -> Iterator[Placeholder]:
     nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
     if not any(node for _, node in nodes.values()):
         return
     for device in devices:
         entry, node = nodes.get(device.entry, (None, None))
         if entry and node:
-            yield WantedStandIn(entry, device.device.raw, node)
+            yield Placeholder(entry, device.device.raw, node)
 
 
-def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[WantedStandIn]:
+def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
     for entry in resource.entries.values():
         node = _made(entry, by_cdi=by_cdi)
         for slot in resource.slots if node else ():
             if node and slot.device.raw.entry == entry.name:
-                yield WantedStandIn(entry, slot.device.raw, node)
+                yield Placeholder(entry, slot.device.raw, node)
 
 
 def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
-    """What is made on the host for each device of an entry: under CDI the runtime makes device nodes itself."""
+    """What is made on the host for each device of an entry: with CDI, the runtime makes device nodes itself."""
     node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
 
-_UNFINISHED = (f".{standin.PREFIX}", f".{FILE}")
-_CLOSED = "closed"  # what the links of ended lines lead to; never made
+_UNFINISHED = (f".{virtual_node.PREFIX}", f".{FILE}")
+_CLOSED = "closed"  # the links of ended lines lead to this name, which does not exist
 
 
-class VirtualNodes(HostFiles[str, WantedStandIn]):
-    """The stand-ins of one agent, by raw device id. `undeliverable` holds the devices whose stand-in is missing."""
+class VirtualNodes(HostFiles[str, Placeholder]):
+    """The placeholders of one agent, by raw device id. A device without its placeholder is undeliverable."""
 
     name = "making virtual nodes"
-    undeliverable = NOTHING
 
     def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
         self._host = host
         self._place = OwnDirectory(directory, owner)
-        self._standing: Mapping[str, WantedStandIn] = {}  # what is wanted, and what is kept of this process
+        self._standing: Mapping[str, Placeholder] = {}  # what is wanted, and what is kept of this process
         self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
 
-    def unprepared(self, plan: DesiredState) -> frozenset[str]:
-        """What the plan needs, and no `settle` that succeeded has made."""
-        wanted = self.wanted(plan).items()
-        return frozenset(
-            device
-            for device, each in wanted
-            if device not in self._wanted or each.standin != self._wanted[device].standin
-        )
+    def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:
+        return wanted_placeholders(plan)
 
-    def wanted(self, plan: DesiredState) -> Mapping[str, WantedStandIn]:
-        return wanted_stand_ins(plan)
-
-    def present(self, wanted: Mapping[str, WantedStandIn]) -> Collection[str]:
-        """What is in the directory, where that is this agent's or nobody's."""
+    def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
+        """What is in the directory, if it belongs to this agent or to none."""
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -238,11 +216,15 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
+    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
+        del plan
+        return ((device, device) for device in self._wanted)
+
     def make(
-        self, plan: DesiredState, wanted: Mapping[str, WantedStandIn], kept: frozenset[str], gone: frozenset[str]
+        self, plan: DesiredState, wanted: Mapping[str, Placeholder], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        if not self._place.is_ours:  # there is no directory, and none is needed
+        if not self._place.is_ours:  # no directory exists, and none is needed
             return {}
         self._remove(gone)
         self._place.mark(is_used=bool(wanted or kept))
@@ -252,7 +234,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         self._standing = {**{device: each for device, each in before.items() if device in kept}, **wanted}
         failed = {}
         for device, each in self._standing.items():
-            changed = device in before and before[device].standin != each.standin
+            changed = device in before and before[device].node != each.node
             try:
                 self._make(device, each, changed=changed)
             except HostError as why:
@@ -261,13 +243,8 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
                 failed[device] = f"cannot make {why.filename or self._path(device)}: {why.strerror}"
         return failed
 
-    async def made(self, plan: DesiredState) -> None:
-        del plan
-        await self._connect()
-        self._say({device: why for device, why in self.failed.items() if device in self._wanted})
-
     def renew(self, device: str) -> None:
-        """Make a writable file or directory anew, without what pods wrote into it; blocks. Raises HostError."""
+        """Make a writable file or directory again, without what pods wrote into it; blocks. Raises HostError."""
         with self._writing:
             each, path = self._standing.get(device), self._path(device)
             if each is None or not each.entry.is_writable:
@@ -279,7 +256,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
                 raise HostError(f"cannot make {failed.filename or path}: {failed.strerror}") from failed
 
     async def close(self) -> None:
-        """Hang up every line; what else there is stays, because a container that restarts is given it again."""
+        """Close all lines. Everything else stays, because a container that restarts gets it again."""
         if not self._lines:
             return
         links = {self._path(device): line.pty.path for device, line in self._lines.items()}
@@ -292,44 +269,38 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         """Let another process have the directory, for good."""
         self._place.close()
 
-    # --- lines and words, on the loop ---------------------------------------------------------------------------------
+    # --- serial lines, on the event loop ------------------------------------------------------------------------------
 
-    async def _connect(self) -> None:
+    async def made(self) -> None:
+        """Answer new lines, close those that nothing needs, and put edited answers in force."""
         opened, self._opened = self._opened, {}
         for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
-            silent = Dialogue(standin.LineEnd.SILENCE)
+            silent = Dialogue(LineEnd.SILENCE)
             self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
         over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
-        if over:  # a claim may keep the link, and the terminal's number will be somebody else's
+        if over:  # a claim may keep the link, and the terminal's number will belong to another program
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in over:
             self._lines.pop(device).close()
         for device, connected in self._lines.items():
             each = self._standing[device]
-            if each.standin.pty is not None:
+            if each.node.pty is not None:
                 unfinished = connected.dialogue.unfinished
-                connected.dialogue = _dialogue(each.standin, each.standin.pty, each.values, unfinished)
+                connected.dialogue = _dialogue(each.node, each.node.pty, each.values, unfinished)
 
     def _is_line(self, device: str) -> bool:
-        return device in self._standing and self._standing[device].standin.pty is not None
-
-    def _say(self, failed: Mapping[str, str]) -> None:
-        reasons = set(failed.values())
-        for reason in sorted(reasons - {health.reason for health in self.undeliverable.values()}):
-            devices = sorted(device for device, why in failed.items() if why == reason)
-            log.error("stand-in not made", reason=reason, device=devices[0], devices=len(devices))
-        self.undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
+        return device in self._standing and self._standing[device].node.pty is not None
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
     def _path(self, device: str) -> Path:
-        return Path(standin.host_path(str(self.directory), device))
+        return Path(virtual_node.host_path(str(self.directory), device))
 
     def _remove(self, devices: Collection[str]) -> None:
-        """Remove these, and what processes that were killed have not finished."""
+        """Remove these, and unfinished files of processes that were killed."""
         for device in sorted(devices):
             with contextlib.suppress(OSError):  # a directory that cannot be written
                 _clear(self._path(device))
@@ -339,10 +310,10 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
                 with contextlib.suppress(OSError):
                     _clear(path)
 
-    def _make(self, device: str, each: WantedStandIn, *, changed: bool) -> None:
-        """Make one where it is not as it should be."""
+    def _make(self, device: str, each: Placeholder, *, changed: bool) -> None:
+        """Make or repair one placeholder; `changed`: its content was edited."""
         path = self._path(device)
-        match each.standin:
+        match each.node:
             case VirtualNode(like=Like() as like):
                 _make_node(path, like)
             case VirtualNode(file=Template() as content):
@@ -376,7 +347,7 @@ def _dialogue(line: VirtualNode, end: LineEnd, values: Mapping[str, str], unfini
 
 
 def _make_node(path: Path, like: Like) -> None:
-    number = os.makedev(*standin.NUMBERS[like])
+    number = os.makedev(*virtual_node.NUMBERS[like])
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == number:
@@ -391,7 +362,7 @@ def _make_node(path: Path, like: Like) -> None:
 
 
 def _link(path: Path, target: str) -> None:
-    """A link in place of whatever is there, without a moment in which there is none."""
+    """Replace whatever is there by a link, without a moment in which nothing is there."""
     if path.is_symlink() and path.readlink() == Path(target):
         return
     _clear_unless(path, stat.S_ISLNK)
@@ -402,7 +373,7 @@ def _link(path: Path, target: str) -> None:
 
 
 def _make_directory(path: Path, texts: Mapping[str, bytes]) -> None:
-    """A directory with these files, seen with all of them or not at all."""
+    """Make a directory with these files, which others see complete or not at all."""
     _clear(path)
     fresh = path.with_name(f".{path.name}.tmp")
     _clear(fresh)
@@ -414,7 +385,7 @@ def _make_directory(path: Path, texts: Mapping[str, bytes]) -> None:
 
 
 def _disconnect(links: Mapping[Path, str], nowhere: Path) -> None:
-    """Let the links lead nowhere, but for those that are another process's by now."""
+    """Let the links lead nowhere, except those that another process has replaced."""
     for path, ours in links.items():
         with contextlib.suppress(OSError):
             if path.readlink() == Path(ours):

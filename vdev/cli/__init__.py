@@ -1,8 +1,7 @@
 """The `vdev` command: imports the module of the sub-command, runs it, and turns exceptions into exit codes.
 
-Each command is a module of its own with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in
-`COMMANDS`. A module is imported only if its command is called, so that the offline ones start fast, and
-everywhere.
+Each command is a module with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in `COMMANDS`. A
+module is imported only if its command is called, so that commands without a kubelet start fast.
 
 Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
 """
@@ -49,9 +48,9 @@ COMMANDS = {
 _MODULES = {"import": "imports"}
 """Modules that cannot have their command's name."""
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-_UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # of a write to where the output goes
+_INTERRUPTED = 130  # 128 + SIGINT, like a shell
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
+_WRITE_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # if stdout cannot be written
 
 EPILOG = """examples:
   vdev init gpu vdev.yaml            write a configuration to start with
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As on stderr: the terminal's encoding may lack characters of a file's name.
+        # Like stderr. The encoding of the terminal may lack characters of a file's name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _code(arguments)
@@ -83,11 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as failed:
-        if failed.filename is not None or failed.errno not in _UNWRITTEN:
+        if failed.filename is not None or failed.errno not in _WRITE_ERRORS:
             raise
         _discard_output()
         if failed.errno == errno.EPIPE:
-            return _BROKEN_PIPE  # whose reader has closed it
+            return _BROKEN_PIPE
         _complain(f"vdev: the output cannot be written: {reason_of(failed)}")
         return 1
     return code
@@ -102,13 +101,13 @@ def _code(arguments: Sequence[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Let what is left of the output go nowhere: else Python's own flush at exit would complain."""
+    """Discard buffered output, which Python would otherwise try to flush at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command, with the function that runs it as `run`. Raises UsageError; SystemExit after help."""
+    """Parse the arguments; `run` of the result is the command's function. Raises UsageError; SystemExit after help."""
     name = next((each for each in arguments if not each.startswith("-")), "")
     if name and name not in COMMANDS:
         near = did_you_mean(name, COMMANDS)
@@ -118,7 +117,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     found, rest = parser.parse_known_args(spelled_out(arguments, _actions(parser)))
     extra = getattr(module, "EXTRA", "")
     if extra and not any(each.startswith("-") for each in rest):
-        setattr(found, extra, rest)  # positional arguments after options, which argparse leaves over
+        setattr(found, extra, rest)  # positional arguments after options, which argparse does not assign
     elif rest:
         raise UsageError(_unknown(rest[0], parser, name))
     found.run = module.run if module else lambda _: parser.print_help()
@@ -126,38 +125,33 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises its errors, for `main` to print."""
+    """A parser without abbreviations of flags, which raises errors for `main` to print."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(**{**defaults, **options})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str, Any]]:
-    """A parser that knows all commands by name and the chosen ones in full, and the modules of these by name."""
+    """A parser with all commands, of which the chosen ones have their arguments; and the modules of these by name."""
     parser = _Parser(
         prog="vdev",
         description="Make a Kubernetes node advertise any device that a YAML file declares.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"vdev {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     modules: dict[str, Any] = {}
     for name, summary in COMMANDS.items():
-        command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = subparsers.add_parser(name, help=summary)
         if name in chosen:
             modules[name] = module = importlib.import_module(f".{_MODULES.get(name, name)}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, modules
-
-
-class _Command(_Parser):
-    """The parser of a command: flags cannot be abbreviated."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **options})
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
@@ -167,12 +161,14 @@ def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> st
         takes = [f"vdev {each}" for each in COMMANDS if flag in _actions(parser_of([each])[0])]
         if takes:
             return f"vdev {command} takes no {flag}; it is an option of {', '.join(takes)}"
-    near = did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""  # another action's
+    near = (
+        did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""
+    )  # known to another action
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 
 def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """What each option does, of the parser and of those for its commands."""
+    """The action of each option, of the parser and of its subparsers."""
     actions = dict(parser._option_string_actions)  # there is no public way
     for each in parser._actions:
         if isinstance(each, argparse._SubParsersAction):
@@ -182,9 +178,9 @@ def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]) -> list[str]:
-    """The arguments as argparse wants them. They may be written as for Go's flags, which NVIDIA's plugin has.
+    """The arguments in the form for argparse. They may have the form of Go's flags, like those of NVIDIA's plugin.
 
-    One dash does for two. A boolean needs no value; it takes the next argument only if that is `true` or `false`.
+    One dash may replace two. A boolean needs no value, and takes the next argument only if that is `true` or `false`.
     """
     result: list[str] = []
     rest = deque(arguments)
@@ -206,7 +202,7 @@ def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]
 
 
 def _boolean(name: str, value: str, *, is_switch: bool) -> list[str]:
-    """How argparse takes a boolean: a switch is given or not, an option of the plugin has a value."""
+    """A boolean in the form for argparse: a switch is given or not, an option of the plugin has a value."""
     switched = {"true": [name], "false": []} if is_switch else {}
     return switched.get(value.lower(), [f"{name}={value}"])
 

@@ -16,7 +16,7 @@ from ..preview import PreviewedContainer
 from . import common
 
 EXTRA = "ids"
-"""The argument that takes the positional arguments after `--resource`."""
+"""The name of the positional arguments after `--resource`."""
 
 DESCRIPTION = "Show what a container gets if the kubelet allocates these devices to it."
 EPILOG = """examples:
@@ -105,13 +105,13 @@ def _of_claims(args: argparse.Namespace) -> int:
 
 
 def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
-    """Files and ids, if the ids were given straight after the files: what is or looks like a file is one."""
+    """Split the arguments into files and ids. An argument is a file if it exists or has the suffix of one."""
     files = [each for each in arguments if _is_file(each)] or arguments[:1]
     return files, [*(str(each) for each in arguments if each not in files), *ids]
 
 
 def _is_file(path: Path) -> bool:
-    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # pathlib raises for some ids
+    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # Path.exists raises for some ids
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
@@ -127,7 +127,7 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
 
 
 def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict[str, Any]:
-    """The answer as `v1beta1.ContainerAllocateResponse` is in JSON, and what is behind its CDI names."""
+    """The answer in the JSON form of `v1beta1.ContainerAllocateResponse`, with the contents of its CDI names."""
     edits = answer.edits
     return {
         "resource": resource,

@@ -1,6 +1,6 @@
-"""`vdev allocate --claim`: which devices a claim gets, and what the driver lets the runtime inject. Nothing is asked.
+"""`vdev allocate --claim`: which devices a claim gets, and what the runtime injects, without a cluster.
 
-Claims without an allocation are allocated by the embedded kubelet's scheduler, which takes the first devices that fit.
+Claims without an allocation are allocated by the embedded scheduler, which takes the first devices that fit.
 """
 
 import argparse
@@ -21,19 +21,19 @@ from ..sim.objects import yaml_text
 from . import common
 
 Document = dict[str, Any]
-_WRONG = (KeyError, TypeError, ValueError, AttributeError)  # what a claim of another form leads to
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of reading a malformed claim
 
 
 @dataclass(slots=True)
 class _Objects:
-    """What the file has: claims in their order, and DeviceClasses by name."""
+    """The objects in the file: claims in order, and DeviceClasses by name."""
 
     claims: list[Document] = field(default_factory=list)
     classes: dict[str, Document] = field(default_factory=dict)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 2 for a wrong configuration or a wrong file, 1 where a claim gets nothing."""
+    """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
     seen = common.previewed(args, args.files)
     if code := common.exit_code(seen.problems):
         for problem in seen.problems:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
-    except _WRONG as wrong:
+    except _MALFORMED as wrong:
         raise UsageError(f"{args.claim}: an API server would not take these claims or classes: {wrong!r}") from wrong
     if args.output == "json":
         print(json.dumps({"claims": [_document(*each) for each in answers]}, indent=2))
@@ -80,7 +80,7 @@ def _read(path: Path) -> _Objects:
 
 
 def _flat(documents: Sequence[object]) -> Iterator[Document]:
-    """Objects, and the items of lists as kubectl prints them."""
+    """The objects, with the items in place of lists."""
     for each in documents:
         if isinstance(each, dict):
             items = each.get("items")
@@ -111,22 +111,24 @@ def _is_allocated(claim: Document) -> bool:
 
 
 def _allocate(objects: _Objects, seen: preview.Preview) -> None:
-    """Allocate the claims that are not yet. Raises AllocationError."""
+    """Allocate the claims that have no allocation. Raises AllocationError."""
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ..sim.dra import cel_selectors, claim_limits, pools  # the embedded kubelet brings gRPC
+    from ..sim.dra import cel_selectors, claim_limits, pools  # not needed for --help; it imports gRPC
     from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
     own = {each.expression: each for each in seen.classes}
 
     def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
-        known = own.get(expression)  # which needs no CEL
+        known = own.get(expression)  # the selectors of vdev's own classes need no CEL
         try:
             return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
         except cel_selectors.NotInstalled as missing:
-            raise UsageError(str(missing)) from missing  # the claim may well be good
+            raise UsageError(str(missing)) from missing  # not an error of the claim
+        except cel_selectors.CompileError as wrong:
+            raise UsageError(f"an API server would not take the selector {expression!r}: {wrong}") from wrong
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})

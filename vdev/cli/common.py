@@ -19,8 +19,8 @@ from ..settings import Group
 from . import options
 
 
-class Colour(StrEnum):
-    """What a colour says."""
+class Color(StrEnum):
+    """Colors by their meaning."""
 
     BAD = "31"
     DOUBT = "33"
@@ -29,35 +29,35 @@ class Colour(StrEnum):
     BOLD = "1"
 
 
-def has_colours(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the standard output is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+def has_colors(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether stdout is a terminal with colors, and NO_COLOR is not set (https://no-color.org)."""
     return sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def painted(text: str, *colours: Colour) -> str:
-    """The text in these colours, on a terminal; else as it is."""
-    return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
+def painted(text: str, *colors: Color) -> str:
+    """The text, with these colors if stdout is a terminal."""
+    return f"\x1b[{';'.join(colors)}m{text}\x1b[0m" if colors and has_colors() else text
 
 
 async def watch(
     frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Show the lines again and again, every so many seconds, until cancelled. A failure is shown, and outlived.
+    """Show the lines every `every` seconds until cancelled. A failure is shown in their place.
 
-    On a terminal each view takes the place of the one before, cut to its height; else an empty line is between them.
+    On a terminal, each view replaces the last one and is cut to the height of the screen.
     """
     while True:
         try:
             lines = list(await frame())
         except VdevError as failed:
-            lines = [painted(f"vdev: {failed}", Colour.BAD)]
+            lines = [painted(f"vdev: {failed}", Color.BAD)]
         in_place = sys.stdout.isatty() and environ.get("TERM") != "dumb"
         print(_screen(lines) if in_place else "\n".join([*lines, "", ""]), end="", flush=True)
         await asyncio.sleep(every)
 
 
 async def stream(document: Callable[[], Awaitable[str]], every: float) -> None:
-    """Print a line of JSON every so many seconds, until cancelled. A failure goes to stderr, and is outlived."""
+    """Print a line of JSON every `every` seconds until cancelled. A failure is printed on stderr."""
     while True:
         try:
             print(await document(), flush=True)
@@ -67,7 +67,7 @@ async def stream(document: Callable[[], Awaitable[str]], every: float) -> None:
 
 
 def height() -> int:
-    """The lines of a view that fits on the terminal."""
+    """How many lines fit on the terminal."""
     return max(8, shutil.get_terminal_size().lines - 1)
 
 
@@ -84,15 +84,20 @@ def fitted(text: str, columns: int | None) -> str:
 def _screen(lines: Sequence[str]) -> str:
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
-        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Colour.FAINT)]
+        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Color.FAINT)]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     return f"\x1b[?7l\x1b[H{shown}\x1b[J\x1b[?7h"  # without line wrap, so the terminal cuts long lines
 
 
 _Each = TypeVar("_Each")
-SHOWN = 40  # rows of a table; the rest is only counted
+SHOWN = 40  # rows of a table; the others are only counted
 _NOTHING = ("", "-")
 _NARROWEST = 8  # no column of a table is cut to less
+
+
+def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
+    """Add the argument that chooses an action; returns what makes the parser of each."""
+    return parser.add_subparsers(title="actions", metavar="|".join(names), dest="action", required=True)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +108,6 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """The configuration files, for `loading.files_of_node`."""
     parser.add_argument(
         "files",
         nargs="+",
@@ -114,19 +118,19 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The options that shape what is advertised, for commands that only look at files."""
+    """Add the options that change what is advertised, for commands without a kubelet."""
     options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say which files, which node and which host; `previewed` reads them."""
+    """Add the arguments of `previewed`: files, node and host."""
     add_files(parser)
     options.add_one(parser, "node_name", "the node to plan for; default: this host's name")
     options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
 
 
 def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
-    """The preview of the node that the arguments and the environment name, with these files and labels of the Node."""
+    """The preview of the node in the arguments and the environment, with these files and these labels of the Node."""
     chosen = options.read(args)
     return preview(
         loading.files_of_node([Path(each) for each in files], chosen.node_name, labels),
@@ -139,14 +143,14 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Map
 
 
 def exit_code(problems: Iterable[Problem]) -> int:
-    """2 when the configuration has an error, else 0."""
+    """2 if the configuration has an error, else 0."""
     return 2 if any(problem.is_error for problem in problems) else 0
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
-    """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys.
+    """The rows in columns, without control characters. A column that is empty in all rows is left out.
 
-    A column in which no row has anything is left out. If the terminal is too narrow, the widest columns are cut.
+    If the terminal is too narrow, the widest columns are cut.
     """
     kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
     table = [[printable(row[column]) for column in kept] for row in (head, *rows)]
@@ -164,7 +168,7 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
 
 
 def printable(text: str) -> str:
-    """The text with blanks for what a terminal would obey rather than show."""
+    """The text with blanks in place of control characters."""
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
@@ -174,7 +178,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
 
 
 def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> None:
-    """Print an indented table with a row for each; of many only the first ones, and how many more there are."""
+    """Print an indented table of the first SHOWN items, and how many more there are."""
     if found:
         print_table(head, [row(each) for each in found[:SHOWN]], indent="  ")
     if len(found) > SHOWN:
@@ -182,7 +186,7 @@ def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], foun
 
 
 def signed_lines(sign: str, texts: Sequence[str]) -> Iterator[str]:
-    """A line of a change for each; of many only the first ones, and how many more there are."""
+    """A line for each of the first SHOWN changes, and one for how many more there are."""
     yield from (f"      {sign} {text}" for text in texts[:SHOWN])
     if len(texts) > SHOWN:
         yield f"      {sign} … and {len(texts) - SHOWN} more"

@@ -1,4 +1,4 @@
-"""`vdev completion`: what a shell completes after `vdev`."""
+"""`vdev completion`: the script for completion in a shell."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ For this shell only: source <(vdev completion bash)
 """
 _SHELLS = ("bash", "zsh", "fish")
 _COMPLETED = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "NAME|FILE": shtab.FILE}
-_ALTERNATIVES = re.compile(r"[a-z-]+(\|[a-z-]+)+")  # a metavar that says all values
+_ALTERNATIVES = re.compile(r"[a-z-]+(\|[a-z-]+)+")  # a metavar that lists all values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     parser, _ = cli.parser_of(cli.COMMANDS)
     for command, action in _actions("", parser):
         if action.metavar in _COMPLETED:
-            action.complete = _COMPLETED[str(action.metavar)]  # type: ignore[attr-defined]  # where shtab looks for it
+            action.complete = _COMPLETED[str(action.metavar)]  # type: ignore[attr-defined]  # shtab reads it
         if _ALTERNATIVES.fullmatch(str(action.metavar)):
             action.choices = str(action.metavar).split("|")
         if command == "presets" and action.dest == "name":
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _actions(command: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """Every argument, with the command that has it."""
+    """All arguments with their commands."""
     for action in parser._actions:  # there is no public way
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():

@@ -1,6 +1,6 @@
-"""`vdev demo`: plugin and embedded kubelet run through a story of a few seconds, with each step checked.
+"""`vdev demo`: a story of a few seconds with the plugin and the embedded kubelet, in which each step is checked.
 
-The plugin is `vdev run` in a process of its own; the kubelet runs in this one.
+The plugin is `vdev run` in another process; the kubelet runs in this one.
 """
 
 import argparse
@@ -19,7 +19,30 @@ from typing import Any
 
 from . import common
 
-_PATIENCE = 30.0  # seconds that a step may take before it counts as failed
+_PATIENCE = 30.0  # seconds for each step
+
+DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
+EPILOG = """examples:
+  vdev demo           run the story; exit code 0 only if every check holds
+  vdev demo --keep    the same, and keep the plugin's log
+"""
+NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the story; 1 if a check fails."""
+    directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
+    try:
+        return asyncio.run(_play(directory))
+    finally:
+        if args.keep:
+            print(f"\nkept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class FailedCheck(Exception):
@@ -41,7 +64,7 @@ class Story:
         print(f"   {line}")
 
     def check(self, what: str, *, expected: object, actual: object) -> None:
-        """A claim that must hold."""
+        """Check a value, and count the check."""
         if expected != actual:
             raise FailedCheck(f"{what}: expected {expected!r}, got {actual!r}")
         self.checks += 1
@@ -55,34 +78,10 @@ class Story:
 
 
 async def until(kubelet: Any, condition: Callable[[], bool], what: str) -> float:
-    """Wait until the condition holds; the milliseconds that it took."""
+    """Wait until the condition holds. Returns how many milliseconds that took."""
     begun = time.monotonic()
     await kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
     return (time.monotonic() - begun) * 1000
-
-
-DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
-EPILOG = """examples:
-  vdev demo           run the story; exit code 0 only if every check holds
-  vdev demo --keep    the same, and keep the plugin's log
-"""
-NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the story; 1 if a check fails."""
-    directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
-    try:
-        return asyncio.run(_tell(directory))
-    finally:
-        if args.keep:
-            print(f"\nkept: {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _quickstart() -> str:
@@ -92,8 +91,8 @@ def _quickstart() -> str:
     return next(place for place in places if place.exists()).read_text()
 
 
-async def _tell(directory: Path) -> int:
-    from ..sim import Kubelet  # the embedded kubelet brings gRPC, which --help does not need
+async def _play(directory: Path) -> int:
+    from ..sim import Kubelet  # not needed for --help; it imports gRPC
 
     story = Story()
     begun = time.monotonic()
@@ -130,7 +129,9 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
         *("--log-format", "console"),
     ]
-    environ = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}  # no cluster has a part in it
+    environ = {
+        name: value for name, value in os.environ.items() if name != "KUBECONFIG"
+    }  # the demo must not use a cluster
     with (directory / "plugin.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environ)
     try:
@@ -138,7 +139,7 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)  # `terminate` may take the exit code from who waits for it
+                os.kill(process.pid, signal.SIGTERM)  # Process.terminate() may reap the process, and lose its exit code
         code = await process.wait()
     if code != 0:
         raise FailedCheck(f"vdev run ended with exit code {code}")

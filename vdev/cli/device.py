@@ -5,7 +5,6 @@ import asyncio
 import json
 
 from ..agent import command_socket
-from ..errors import UsageError
 from . import common, fault, options
 
 DESCRIPTION = "Set the health of a device in the running plugin."
@@ -21,7 +20,7 @@ The plugin accepts this only if it runs with --enable-fault-injection.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    actions = common.add_actions(parser, "set", "clear")
     put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
     put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="the health to report")
@@ -37,14 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send the request to the running plugin, and print its answer."""
-    match args.action:
-        case "set":
-            request = {"do": "device-set", "id": args.id, "node": args.node}
-            request |= {"health": args.health, "reason": args.reason, "for": args.lasts}
-        case "clear":
-            request = {"do": "device-clear", "id": args.id, "node": args.node}
-        case _:
-            raise UsageError("no action given; expected set or clear; see vdev device --help")
+    request = {"do": f"device-{args.action}", "id": args.id, "node": args.node}
+    if args.action == "set":
+        request |= {"health": args.health, "reason": args.reason, "for": args.lasts}
     answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))
     print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
     return 0

@@ -11,7 +11,6 @@ import yaml
 
 from ..api_server import needed_server
 from ..dra.device_classes import DeviceClass, device_classes
-from ..errors import UsageError
 from ..kube import DEVICE_CLASSES, Api, ApiServerAddress
 from ..loading import load
 from . import common, options
@@ -28,7 +27,7 @@ for each resource: npu.acme.dev for acme.dev/npu. Classes are cluster-wide, so e
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    actions = common.add_actions(parser, "classes")
     what = "Print the DeviceClasses, as YAML or JSON, or apply them."
     classes = actions.add_parser("classes", help="print or apply the DeviceClasses", description=what)
     classes.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by section")
@@ -46,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action is None:
-        raise UsageError("no action given; expected classes; see vdev dra --help")
     chosen = options.read(args)
     loaded = load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     classes, problems = device_classes(loaded.spec, extended=args.extended_resources)

@@ -27,7 +27,7 @@ the configuration file; see docs/failure-testing.md.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    actions = common.add_actions(parser, "list", "add", "clear", "trigger")
     _action(actions, "list", "show every rule and its state")
     add = _action(actions, "add", "add rules to the present ones")
     add.add_argument("rule", nargs="?", metavar="YAML", help="one rule, or a mapping with `rules`")
@@ -48,8 +48,6 @@ def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Send the request to the running plugin, and print its answer."""
-    if args.action is None:
-        raise UsageError("no action given; expected list, add, clear or trigger; see vdev fault --help")
     answer = asyncio.run(command_socket.ask(options.read(args).run_dir, _request(args)))
     if args.output == "json":
         print(json.dumps(answer, indent=2))

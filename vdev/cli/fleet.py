@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or print the objects."""
     if args.dry_run:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # half an answer is no success
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a dry run that is cut short must not exit with 0
     chosen = options.read(args)
     load = functools.partial(_load, args.files, chosen)
     loaded = load()
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
 
-    made = Options(
+    fleet_options = Options(
         files=tuple(args.files),
         load=load,
         selector=selector,
@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
         fault_injection=chosen.enable_fault_injection,
     )
 
-    told = loaded.spec.telemetry
-    address = (told.address if told else None) or ""
+    telemetry = loaded.spec.telemetry
+    metrics_address = (telemetry.address if telemetry else None) or ""
 
     async def main() -> None:
         async with Api(server, at_once=AT_ONCE) as api:
@@ -103,12 +103,12 @@ def run(args: argparse.Namespace) -> int:
                 await api.connect()
             except Unconfigured as wrong:
                 raise UsageError(str(wrong)) from wrong
-            fleet = Fleet(made, loaded, api)
+            fleet = Fleet(fleet_options, loaded, api)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
-                for side in _sides(fleet, chosen, address):
+                for side in _sides(fleet, chosen, metrics_address):
                     await stack.enter_async_context(side)
                 await fleet.run(until=stop.wait)
 
@@ -117,19 +117,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
-    """Read the files. Raises ConfigError also where they say nothing of a fleet: all its Nodes would have to go."""
+    """Read the files. Raises ConfigError also without a section `fleet`, which would delete all Nodes of the fleet."""
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if loaded.spec.fleet is NO_FLEET:
         hint = "give fleet.nodes, see docs/fleet.md; [] for none"
-        raise ConfigError((error(str(files[0]), "there is no section fleet that says which nodes there are", hint),))
+        raise ConfigError((error(str(files[0]), "there is no section fleet, which lists the nodes", hint),))
     return loaded
 
 
 def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextlib.AbstractAsyncContextManager[object]]:
-    """What is served over HTTP: the fleet itself, and what its devices measure (at the address `metrics`)."""
+    """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return
-    from ..observe import http  # it brings the web server
+    from ..observe import http  # it imports the web server
 
     if chosen.http_address:
         from ..fleet.view import FleetView

@@ -1,4 +1,4 @@
-"""`vdev import`: another plugin's configuration as vdev's."""
+"""`vdev import`: converts the configuration of another plugin."""
 
 import argparse
 import json
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.files) is bool(args.device):
         both = "give a file or --device, not both" if args.files else "no file to import; see vdev import --help"
         raise UsageError(both)
-    wishes = importers.Wishes(
+    options = importers.ImportOptions(
         form=args.form or ("generic-device-plugin" if args.device else ""),
         domain=args.domain,
         preset=args.preset,
@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     )
     made: list[importers.Imported] = []
     if args.device:
-        made += importers.imported("", "--device", wishes)
+        made += importers.imported("", "--device", options)
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
-        found = importers.imported(text_of(path), str(path), wishes)
+        found = importers.imported(text_of(path), str(path), options)
         if len(args.files) > 1:
             found = [replace(each, name=(len(found) > 1 and each.name) or path.stem) for each in found]
         made += found
@@ -92,7 +92,7 @@ def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> in
     chosen = [each for each in made if args.only in (None, each.name)]
     names = [each.name or "vdev" for each in made]
     if not chosen:
-        raise UsageError(f"--only {args.only}: there is no such file; there are {', '.join(names)}")
+        raise UsageError(f"--only {args.only}: there is no such result; there are {', '.join(names)}")
     if args.output == "json":
         files = [{"name": each.name, "text": each.text, "warnings": list(each.warnings)} for each in chosen]
         print(json.dumps({"files": files}, indent=2))
@@ -100,7 +100,7 @@ def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> in
         _write(args.to, chosen)
     elif len(chosen) > 1:
         raise UsageError(
-            f"{len(chosen)} files come of it: {', '.join(names)}; --to DIR writes them, --only NAME prints one"
+            f"there are {len(chosen)} results: {', '.join(names)}; --to DIR writes all, --only NAME prints one"
         )
     else:
         sys.stdout.write(chosen[0].text)

@@ -1,4 +1,4 @@
-"""`vdev init`: a commented configuration to start with."""
+"""`vdev init`: writes a commented configuration to start with."""
 
 import argparse
 import sys

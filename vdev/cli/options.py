@@ -17,31 +17,29 @@ from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
 from ..errors import UsageError
 from ..model.problem import did_you_mean, listed
+from ..model.scalars import PROBLEM
 from ..settings import Group, Settings, declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A field of `Settings` as the command line and the documentation need it.
-
-    `flags` and `variables` are all its names; it is called by the first. `default` is a text for people.
-    """
+    """A field of `Settings`, for the command line and the documentation."""
 
     field: str
     group: Group
     help: str
-    flags: tuple[str, ...]
-    variables: tuple[str, ...]
-    default: str
+    flags: tuple[str, ...]  # the first one is its name, the others are aliases
+    variables: tuple[str, ...]  # the first one that is set counts
+    default: str  # as text
     choices: tuple[str, ...]
     is_list: bool
     is_boolean: bool
-    key: str
+    key: str  # its path in the configuration file, if it has one
     metavar: str
-    may_be_empty: bool
+    may_be_empty: bool  # whether an empty value counts
 
     def counts(self, given: object) -> bool:
-        """Whether it counts as given, rather than as an empty text that stands for nothing."""
+        """Whether the value counts as set."""
         return given != "" or self.may_be_empty
 
 
@@ -66,7 +64,7 @@ def _described(name: str, field: FieldInfo) -> Option:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The words that a type allows; empty if it allows any."""
+    """The words that a type allows; empty if it allows any text."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return tuple(str(each.value) for each in kind)
     if get_origin(kind) is Literal:
@@ -88,14 +86,14 @@ def _shown(default: Any) -> str:
 
 
 OPTIONS = tuple(_described(name, field) for name, field in Settings.model_fields.items() if declared(field))
-"""All options, in the order of the help."""
+"""All options in the order of the help."""
 
 
 # --- parsers ---------------------------------------------------------------------------------------------------------
 
 
 def add_all(parser: argparse.ArgumentParser, groups: Container[Group] = tuple(Group)) -> None:
-    """Add the options of these groups; `read` reads them."""
+    """Add the options of these groups, for `read`."""
     for group, options in itertools.groupby(OPTIONS, key=lambda option: option.group):
         if group in groups:
             section = parser.add_argument_group(group.value)
@@ -104,7 +102,7 @@ def add_all(parser: argparse.ArgumentParser, groups: Container[Group] = tuple(Gr
 
 
 def add_one(parser: argparse.ArgumentParser, field: str, help_: str = "") -> None:
-    """Add the option of that field alone, with another help if it means something else to the command."""
+    """Add the option of one field, with another help text if it has another meaning for the command."""
     option = next(each for each in OPTIONS if each.field == field)
     _add(parser, option, f"{help_} (env {' or '.join(option.variables)})" if help_ else _help(option))
 
@@ -116,7 +114,6 @@ def _add(parser: argparse._ActionsContainer, option: Option, help_: str) -> None
 
 
 def _help(option: Option) -> str:
-    """One line: what it does, what is allowed, its default and its variables."""
     words = ", ".join(option.choices) if option.is_list else ""
     allowed = words and f"; {'of' if len(option.choices) > 1 else 'only'} {words}"
     default = f"default: {option.default}; " if option.default else ""
@@ -127,7 +124,7 @@ def _help(option: Option) -> str:
 
 
 class _Environment(EnvSettingsSource):
-    """The variables that count."""
+    """Reads the given variables only."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         super().__init__(Settings)
@@ -135,8 +132,8 @@ class _Environment(EnvSettingsSource):
 
 
 def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a command, whose arguments are named as the fields. Options that it does not have keep their
-    defaults, whatever the environment says. Raises UsageError with everything that is wrong.
+    """The settings of a command. Options that the command does not have keep their defaults, even if the environment
+    sets them. Raises UsageError with all errors.
     """
     flags: dict[str, Any] = {}
     variables: dict[str, str] = {}
@@ -161,10 +158,10 @@ def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:
-    """The defaults that depend on the host and its user: the node's name, and directories that the user may write."""
+    """The defaults that depend on the host and the user: the node's name, and directories that the user may write."""
     run_dir, state_dir = "/run/vdev", "/var/lib/vdev"
     if os.geteuid() != 0:
-        own = f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # a directory of its own below it
+        own = f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # for this user only
         run_dir = f"{environ['XDG_RUNTIME_DIR']}/vdev" if environ.get("XDG_RUNTIME_DIR") else own
         state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or own}/.local/state"
         state_dir = f"{state}/vdev"
@@ -172,11 +169,13 @@ def _own(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
-    """A line about a value: what gave it, what is wrong, what is allowed."""
+    """One line: where the value is from, what is wrong, and what is allowed."""
     field = str(next(iter(error["loc"]), ""))
     source = f"{sources[field]}: " if field else ""
     if error["type"] == "value_error":
         return f"{source}{error['ctx']['error']}"
+    if error["type"] == PROBLEM:
+        return f"{source}{error['ctx']['message']}; {error['ctx']['hint']}"
     choices = next(option.choices for option in OPTIONS if option.field == field)
     if not choices:
         return f"{source}{error['input']!r}: {error['msg']}"

@@ -21,60 +21,6 @@ from ..planning.resources import Added, Change, ChangedResource, RemovedResource
 from ..preview import Preview
 from . import common
 
-_FIRST = ("memory", "slots", "shares")  # capacities that a table shows
-_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
-
-
-def documents(pools: Pools, node: str) -> list[dict[str, Any]]:
-    return [document for pool in pools.values() for document in cutting.objects(pool, node)]
-
-
-def show(pools: Pools, node: str) -> None:
-    for pool in pools.values():
-        count, slices = len(pool.devices), len(cutting.specifications(pool, node))
-        healthy = sum(device.health.healthy for device in pool.devices)
-        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
-        print(f"\n{pool.driver}: {of}, {healthy} healthy")
-        common.print_first(_HEAD, _slice_row, pool.devices)
-
-
-def _slice_row(device: DraDevice) -> tuple[str, ...]:
-    kind = device.attributes.get("type")
-    words = (str(kind.value) if kind else "", device.device.profile)
-    return (
-        device.name,
-        " ".join(filter(None, words)) or "-",
-        _capacity(device) or "-",
-        ", ".join(device.consumes) or "-",
-        ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
-    )
-
-
-def _capacity(device: DraDevice) -> str:
-    shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST if name in device.capacity]
-    more = len(device.capacity) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])])
-
-
-def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
-    """What becomes of each driver's devices, by name; `changed` are those of which something else is published."""
-    for driver in sorted({*before, *after}):
-        old = before[driver].by_name if driver in before else {}
-        new = after[driver].by_name if driver in after else {}
-        change = {
-            "driver": driver,
-            "added": [name for name in new if name not in old],
-            "removed": [name for name in old if name not in new],
-            "changed": [
-                name
-                for name in new
-                if name in old and cutting.device_document(old[name]) != cutting.device_document(new[name])
-            ],
-        }
-        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
-            yield change
-
-
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
@@ -131,17 +77,17 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
-    """Those of the files with their notices, and the errors of what they are compared with."""
+    """The problems and notices of the new files, and the errors of the old ones."""
     return (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
 
 
 def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
-    """What a reload would change: nothing where a side is refused as a whole."""
+    """What a reload would change; nothing if the old or the new configuration is refused."""
     return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
 
 
 def _label_changes(new: Preview, old: Preview) -> list[dict[str, str | None]]:
-    """Which labels a reload would change, with the values before and after; None where there is none."""
+    """The labels that a reload would change, with the old and the new value; None for no label."""
     if new.refused or old.refused:
         return []
     keys = sorted({*old.labels, *new.labels})
@@ -150,7 +96,7 @@ def _label_changes(new: Preview, old: Preview) -> list[dict[str, str | None]]:
 
 
 def _slice_changes(new: Preview, old: Preview) -> list[dict[str, Any]]:
-    return [] if new.refused or old.refused else list(pool_changes(old.pools, new.pools))
+    return [] if new.refused or old.refused else list(_pool_changes(old.pools, new.pools))
 
 
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
@@ -160,7 +106,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
         "conditions": [condition_document(each) for each in new.conditions],
-        "resourceSlices": documents(new.pools, new.node),
+        "resourceSlices": _slice_documents(new.pools, new.node),
         "problems": [problem_document(problem) for problem in _problems(new, old)],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
@@ -200,16 +146,16 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
-    """The plan for people. `chosen` are the files where the node chose them from directories."""
-    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _in_short(new))
+    """Print the plan for people. `chosen` are the files that were chosen from directories."""
+    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new))
     for resource in new.inventory.resources.values():
         _print_resource(new, resource)
     if new.refused:
-        more = "; above is what has no errors" if new.inventory.resources else ""
+        more = "; the resources above have no errors" if new.inventory.resources else ""
         print(f"\na running vdev would refuse this configuration as a whole{more}")
     elif not new.inventory.resources and not new.pools:
         print("  advertises nothing")
-    show(new.pools, new.node)
+    _print_slices(new.pools, new.node)
     _print_node(new)
     if explain:
         for name, found in new.found.items():
@@ -224,7 +170,7 @@ def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain:
         print(problem, file=sys.stderr)
 
 
-def _in_short(new: Preview) -> str:
+def _summary(new: Preview) -> str:
     resources = new.inventory.resources.values()
     devices = sum(len(each.slots) for each in resources)
     unhealthy = devices - sum(each.healthy for each in resources)
@@ -240,16 +186,16 @@ def _print_node(new: Preview) -> None:
         common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
     if new.capacity:
         print("\nresources in the node's status, which no device plugin serves")
-        rows = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
-        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), rows, indent="  ")
+        amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.conditions:
         print("\nconditions of the node")
-        said = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
-        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
+        rows = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 
 def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
-    """Why the resource of a slot is called so; empty where its entry says it."""
+    """Why the resource of a slot has its name; empty if its entry names it."""
     name, why = new.inventory.reasons.get(slot.device.id, (resource.name, ""))
     because = f"because {why}" if why else ""
     if name == resource.name or slot.replica is None:
@@ -285,11 +231,11 @@ def _print_changes(old: Preview, new: Preview) -> None:
     for change in changes:
         match change:
             case Added(resource):
-                _print_offer(resource.name, None, len(resource.slots))
+                _print_count(resource.name, None, len(resource.slots))
             case RemovedResource(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case ChangedResource(before, after):
-                _print_offer(after.name, len(before.slots), len(after.slots))
+                _print_count(after.name, len(before.slots), len(after.slots))
                 health = [f"{each}: {health.reason or 'healthy'}" for each, health in change.health]
                 _print_differences(change.added, change.removed, health)
                 if not (change.added or change.removed or health):
@@ -297,7 +243,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
     for each in slices:
         driver, count = each["driver"], {name: len(pool.devices) for name, pool in old.pools.items()}
         if driver in new.pools:
-            _print_offer(driver, count.get(driver), len(new.pools[driver].devices), " for claims")
+            _print_count(driver, count.get(driver), len(new.pools[driver].devices), " for claims")
         else:
             print(f"  - {driver}: no ResourceSlices any more; devices that claims have are kept")
         if driver in old.pools and driver in new.pools:
@@ -310,7 +256,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
             print(f"  - label {key}" if will is None else f"  ~ label {key}: {was} -> {will}")
 
 
-def _print_offer(name: str, before: int | None, after: int, what: str = "") -> None:
+def _print_count(name: str, before: int | None, after: int, what: str = "") -> None:
     count = common.counted(after, "device") + what
     print(f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}")
 
@@ -319,3 +265,59 @@ def _print_differences(added: Sequence[str], removed: Sequence[str], changed: Se
     for sign, texts in (("+", added), ("-", removed), ("~", changed)):
         for line in common.signed_lines(sign, texts):
             print(line)
+
+
+# --- ResourceSlices -------------------------------------------------------------------------------------------------
+
+_FIRST_CAPACITIES = ("memory", "slots", "shares")  # the ones in the table
+_SLICE_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
+
+
+def _slice_documents(pools: Pools, node: str) -> list[dict[str, Any]]:
+    return [document for pool in pools.values() for document in cutting.objects(pool, node)]
+
+
+def _print_slices(pools: Pools, node: str) -> None:
+    for pool in pools.values():
+        count, slices = len(pool.devices), len(cutting.specifications(pool, node))
+        healthy = sum(device.health.healthy for device in pool.devices)
+        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
+        print(f"\n{pool.driver}: {of}, {healthy} healthy")
+        common.print_first(_SLICE_HEAD, _slice_row, pool.devices)
+
+
+def _slice_row(device: DraDevice) -> tuple[str, ...]:
+    kind = device.attributes.get("type")
+    words = (str(kind.value) if kind else "", device.device.profile)
+    return (
+        device.name,
+        " ".join(filter(None, words)) or "-",
+        _capacity(device) or "-",
+        ", ".join(device.consumes) or "-",
+        ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
+    )
+
+
+def _capacity(device: DraDevice) -> str:
+    shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST_CAPACITIES if name in device.capacity]
+    more = len(device.capacity) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+
+
+def _pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
+    """The changes of each driver's published devices, by name."""
+    for driver in sorted({*before, *after}):
+        old = before[driver].by_name if driver in before else {}
+        new = after[driver].by_name if driver in after else {}
+        change = {
+            "driver": driver,
+            "added": [name for name in new if name not in old],
+            "removed": [name for name in old if name not in new],
+            "changed": [
+                name
+                for name in new
+                if name in old and cutting.device_document(old[name]) != cutting.device_document(new[name])
+            ],
+        }
+        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
+            yield change

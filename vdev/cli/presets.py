@@ -1,4 +1,4 @@
-"""`vdev presets`: the device models and nodes that come with vdev, and what can be made of them."""
+"""`vdev presets`: the built-in models of devices and nodes."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ def _show_all(presets: Sequence[config.Preset], *, as_json: bool) -> None:
 
 
 def document(preset: config.Preset) -> dict[str, Any]:
-    """A preset as JSON: `memory` in bytes; null for the `count` of a device's model and for what there is not."""
+    """A preset as JSON. `memory` is in bytes; missing values are null, such as the `count` of a single device."""
     geometry = preset.partitioning
     return {
         "name": preset.name,

@@ -1,4 +1,4 @@
-"""`vdev record`: this node's devices as a configuration that plays them elsewhere."""
+"""`vdev record`: this node's devices as a configuration that simulates them elsewhere."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ Unhealthy devices that no pod holds are missing, because the kubelet does not re
 kubelet does not answer; with --hardware, sysfs is enough.
 """
 
-_WITHIN = 10.0  # seconds for the kubelet's answer
+_TIMEOUT = 10.0  # seconds, for the kubelet's answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     chosen = options.read(args)
     socket = chosen.pod_resources_socket
-    devices = asyncio.run(podresources.listed(socket, within=_WITHIN))
+    devices = asyncio.run(podresources.listed(socket, within=_TIMEOUT))
     if devices is None and not args.hardware:
         raise VdevError(
             f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or record what "
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     )
     draft = recorded(seen, Mask((args.salt or secrets.token_hex(16)) if args.anonymize else ""))
     text = draft.text()
-    config.load_text(text, "the recording")  # its players must not meet what vdev refuses
+    config.load_text(text, "the recording")  # a recording that vdev would refuse is an error now, not when it is used
     if args.output == "json":
         print(json.dumps({"text": text, "warnings": draft.warnings}, indent=2))
     elif args.to is None:

@@ -1,4 +1,4 @@
-"""`vdev run`: the plugin."""
+"""`vdev run`: runs the plugin."""
 
 import argparse
 import asyncio
@@ -19,20 +19,9 @@ if TYPE_CHECKING:
 
 
 MOST_FILES = 65536
-"""Far more than is ever needed. A container's limit may be a thousand million, which the programs of probes and actions
-inherit; some programs close every number up to their limit, one by one.
+"""More than vdev ever needs. The limit of a container may be a billion. Programs of probes and actions inherit it, and
+some programs close each descriptor up to their limit.
 """
-
-
-def raise_open_files() -> None:
-    """Let the process open as many files as the system allows it, but no more than MOST_FILES."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):  # not permitted: the old limit stays
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 _ARENA_MAX = -8  # of mallopt(3)
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
@@ -62,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
         )
     raise_open_files()
     _share_one_heap()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
-    from ..agent.agent import Agent  # not needed for --help, nor to refuse wrong options
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log errors that vdev reports itself
+    from ..agent.agent import Agent  # not needed for --help and for errors in options
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
@@ -76,9 +65,18 @@ def run(args: argparse.Namespace) -> int:
     raise AssertionError("unreachable: the process has ended")
 
 
+def raise_open_files() -> None:
+    """Raise the limit of open files to the hard limit, but at most to MOST_FILES."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # if not permitted, the old limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _share_one_heap() -> None:
-    """Let all threads take memory from one heap, where glibc has several: what one returns another can use."""
-    with contextlib.suppress(AttributeError):  # another library
+    """Let all threads use one heap of glibc, so that one thread can reuse memory that another has freed."""
+    with contextlib.suppress(AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
@@ -101,8 +99,8 @@ def agent_options(chosen: "Settings") -> "Options":
         kubelet_socket=chosen.registration_socket,
         pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
-        device_dir=chosen.device_dir.absolute(),  # the kubelet is told it
-        smi_dir=chosen.state_dir.absolute() / "smi" / chosen.node_name,  # so is this
+        device_dir=chosen.device_dir.absolute(),  # the runtime mounts from it
+        smi_dir=chosen.state_dir.absolute() / "smi" / chosen.node_name,  # the same
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         state_dir=None if chosen.no_state else chosen.state_dir,
@@ -119,9 +117,9 @@ def agent_options(chosen: "Settings") -> "Options":
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process after the agent has cleaned up.
+    """Exit the process after the agent has cleaned up.
 
-    The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
+    The shutdown of the interpreter would remove the signal handlers and wait for threads, and a thread may hang in the
     kernel.
     """
     sys.stdout.flush()

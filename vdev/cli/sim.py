@@ -1,4 +1,4 @@
-"""`vdev sim`: the embedded kubelet alone, for any device plugin or DRA driver to register with, or to be judged by."""
+"""`vdev sim`: runs the embedded kubelet, for any device plugin or DRA driver."""
 
 import argparse
 import asyncio
@@ -26,10 +26,10 @@ A file that appears in --pods starts its pods, and removing it ends them. SIGHUP
   vdev sim --exec './my-plugin --socket-dir {plugin_dir} --devices {dir}' \\
     --hook fail='rm {dir}/0' --hook heal='touch {dir}/0'
 
-The command is started without a shell, for each scenario anew, on a node that nobody has used. In it and in hooks
-{kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
-are found, {dir} an empty directory, {configuration} the file with a scenario's configuration, and {kubeconfig} leads
-to an API server, which is there if one of them names it.
+The command is started without a shell, once for each scenario, on a new node. In it and in hooks, {kubelet_dir} is the
+kubelet's directory, {plugin_dir} the directory for sockets of plugins, {cdi_dir} the one for CDI specs, {dir} an
+empty directory, and {configuration} the file with a scenario's configuration. {kubeconfig} is the kubeconfig file of an
+API server, which runs only if the command or a hook names it.
 """
 _ONLY_WITH_EXEC = ("scenario", "hook", "resource", "allow", "strict", "restart", "timeout", "junit", "logs")
 

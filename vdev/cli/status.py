@@ -1,4 +1,4 @@
-"""`vdev status`: what the running plugin serves, and what is wrong with it, which comes first."""
+"""`vdev status`: the state of the running plugin, with problems first."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..agent import command_socket
 from . import common, options
-from .common import Colour, painted
+from .common import Color, painted
 
 DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
@@ -59,10 +59,10 @@ _IN_FULL = 8  # resources, up to which each is shown with all its devices
 
 
 def lines(status: dict[str, Any]) -> Iterator[str]:
-    """The lines, of the document that `vdev status --output json` prints."""
+    """The document of `vdev status --output json` as lines for people."""
     yield from _state(status)
-    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
-    if status["resources"] or not (missing or status["standBy"]):  # devices are looked for when the node is taken over
+    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not need it
+    if status["resources"] or not (missing or status["standBy"]):  # a stand-by has no devices yet
         yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
@@ -71,8 +71,8 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _config(status["config"])
     for problem in status["problems"]:
         hint = f"; {problem['hint']}" if problem["hint"] else ""
-        colour = Colour.BAD if problem["severity"] == "error" else Colour.DOUBT
-        yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
+        color = Color.BAD if problem["severity"] == "error" else Color.DOUBT
+        yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", color)
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
     resources = sorted(status["resources"], key=_is_well)
@@ -89,12 +89,12 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
     well = "stand-by" if status["standBy"] else "ready"
-    state = painted(well, Colour.GOOD) if status["ready"] else painted("NOT READY", Colour.BAD)
+    state = painted(well, Color.GOOD) if status["ready"] else painted("NOT READY", Color.BAD)
     yield f"node {status['node']}, vdev {status['version']}, {state}"
     if status["standBy"]:
         yield f"  {status['standBy']}"
     for reason in status["notReady"]:
-        yield painted(f"  {reason}", Colour.BAD)
+        yield painted(f"  {reason}", Color.BAD)
 
 
 def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
@@ -106,13 +106,13 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
         yield "no devices; vdev plan FILE --explain says why none is found"
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
-    unhealthy = painted(f"{bad} unhealthy", Colour.BAD) if bad else "all healthy"
+    unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"
     offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
     yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """How the plugin knows which pod holds which device."""
+    """From where the plugin knows which pod holds which device."""
     doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
@@ -141,7 +141,7 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
     if events["written"] or events["dropped"]:
         yield f"events: {events['written']} written" + (f", {events['dropped']} lost" if events["dropped"] else "")
     if node["problem"]:
-        yield painted(f"  {node['problem']}", Colour.BAD)
+        yield painted(f"  {node['problem']}", Color.BAD)
 
 
 def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
@@ -151,10 +151,10 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         published = common.counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
         devices = common.counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
-        unhealthy = painted(f", {each['unhealthy']} unhealthy", Colour.BAD) if each["unhealthy"] else ""
+        unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         for device in tainted[: common.SHOWN]:
-            yield painted(f"  {_published(device)}", Colour.DOUBT if device["health"] == "Healthy" else Colour.BAD)
+            yield painted(f"  {_published(device)}", Color.DOUBT if device["health"] == "Healthy" else Color.BAD)
         if len(tainted) > common.SHOWN:
             yield f"  … and {len(tainted) - common.SHOWN} more; --output json lists all"
         for claim in claims[: common.SHOWN]:
@@ -164,7 +164,7 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
 
 
 def _published(device: dict[str, Any]) -> str:
-    """A published device that is not well, or that has taints."""
+    """A published device that is unhealthy or has taints."""
     injected = [f"injected by {device['injected']}"] if device["injected"] else []
     taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
     why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
@@ -178,7 +178,7 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
         yield applied
     else:
         refused = f"a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
-        yield f"{applied}; {painted(refused, Colour.BAD)}"
+        yield f"{applied}; {painted(refused, Color.BAD)}"
         yield f"  vdev validate {files} shows what is wrong with it"
     if config["keptAt"]:
         yield f"  it is not what the files say: they are bad since the start, and it was kept in {config['keptFile']}"
@@ -187,12 +187,12 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _actions(actions: dict[str, Any]) -> Iterator[str]:
-    """What was to be done when devices changed hands, and failed; nothing where nothing did."""
+    """The failures of onAllocate and onRelease."""
     if not actions["failed"]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
-    yield f"{painted(counts, Colour.BAD)}; mend the commands and files that the configuration has for them"
-    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line for what is tried again and again
+    yield f"{painted(counts, Color.BAD)}; mend the commands and files that the configuration has for them"
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line per device, because an action is tried again
     for each in actions["failures"]:
         last.setdefault((each["occasion"], each["resource"], each["device"]), each)
     to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
@@ -211,7 +211,7 @@ def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
         active = f"DRILL: {common.counted(faults['active'], 'injected fault')} active ({names})"
-        yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Colour.DOUBT)
+        yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Color.DOUBT)
 
 
 def _is_well(resource: dict[str, Any]) -> bool:
@@ -220,9 +220,9 @@ def _is_well(resource: dict[str, Any]) -> bool:
 
 
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """Many resources with no problem: as many in a line as fit."""
+    """The resources without a problem, as many in a line as fit."""
     yield ""
-    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
+    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
     texts = [_in_short(each) for each in resources]
     widest = max(map(len, texts))
     per_line = max(1, ((common.width() or _USUAL) - 2) // (widest + 2))
@@ -247,17 +247,17 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
     yield painted(
         f"{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, "
         f"{resource['state']}{trouble}{drain}",
-        Colour.BOLD,
+        Color.BOLD,
     )
     devices = sorted(resource["devices"], key=lambda each: each["health"] == "Healthy")[: common.SHOWN]
     if devices:
         head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices], indent="  ")
-        yield painted(head, Colour.FAINT)
+        yield painted(head, Color.FAINT)
         for device, row in zip(devices, rows, strict=True):
-            colours = [Colour.BAD] if device["health"] != "Healthy" else []
-            yield painted(row, *colours)
+            colors = [Color.BAD] if device["health"] != "Healthy" else []
+            yield painted(row, *colors)
             if why := _why(device):
-                yield painted(common.fitted(f"    {why}", common.width()), *colours)
+                yield painted(common.fitted(f"    {why}", common.width()), *colors)
     if len(resource["devices"]) > common.SHOWN:
         yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
 

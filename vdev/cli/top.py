@@ -1,4 +1,4 @@
-"""`vdev top`: what the devices of the running plugin measure."""
+"""`vdev top`: the sensors of the devices of the running plugin."""
 
 import argparse
 import asyncio
@@ -11,20 +11,20 @@ from typing import Any
 from ..agent import command_socket
 from ..errors import UsageError, VdevError
 from . import common, options
-from .common import Colour, painted
+from .common import Color, painted
 
 SORTS = ("load", "memory", "temperature", "power", "name")
 
 DESCRIPTION = "Show who holds the devices of the running plugin, their load, memory, temperature, power and faults."
 EPILOG = """examples:
   vdev top                           a view that refreshes every two seconds, until Ctrl-C
-  vdev top --once                    once; also where the output is no terminal
+  vdev top --once                    once; also if the output is no terminal
   vdev top --sort temperature        the warmest first
   vdev top nvidia.com/gpu a100/3     a resource, an entry, devices, or pods as namespace/name
   vdev top --output json             once, for programs
 
-What is wrong comes first. It needs `telemetry` in the configuration, such as telemetry: {}.
-Exit code 0; 1 where nothing is measured, or no plugin answers.
+Devices with faults come first. The configuration needs `telemetry`, such as telemetry: {}.
+Exit code 0; 1 if telemetry is off or no plugin answers.
 """
 
 
@@ -41,78 +41,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what devices measure; 1 where nothing does."""
+    """Print the sensors; 1 if telemetry is off."""
     run_dir, every = options.read(args).run_dir, common.seconds(args.every, "--every")
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected a number from 0 on, got {args.rows}")
-    told = asyncio.run(_told(run_dir, args.names))
+    document = asyncio.run(_document(run_dir, args.names))
     if args.output == "json":
-        print(json.dumps(told, indent=2))
+        print(json.dumps(document, indent=2))
         return 0
     rows = common.SHOWN if args.rows is None else args.rows or None
     if args.once or not sys.stdout.isatty():
-        print("\n".join(lines(told, args.sort, rows)))
+        print("\n".join(lines(document, args.sort, rows)))
         return 0
 
     async def frame() -> Sequence[str]:
-        now = await _told(run_dir, args.names)
-        return list(lines(now, args.sort, common.height() - _AROUND if args.rows is None else rows))
+        now = await _document(run_dir, args.names)
+        return list(lines(now, args.sort, common.height() - _OTHER_LINES if args.rows is None else rows))
 
     asyncio.run(common.watch(frame, every))
     return 0
 
 
-async def _told(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
-    told: dict[str, Any] = await command_socket.ask(run_dir, {"do": "top"})
-    if not told["on"]:
-        raise VdevError("nothing is measured: give telemetry in the configuration, such as telemetry: {}")
+async def _document(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
+    document: dict[str, Any] = await command_socket.ask(run_dir, {"do": "top"})
+    if not document["on"]:
+        raise VdevError("telemetry is off: give telemetry in the configuration, such as telemetry: {}")
     if names:
-        kept = [each for each in told["devices"] if names_of(each) & set(names)]
+        kept = [each for each in document["devices"] if names_of(each) & set(names)]
         if not kept:
-            raise VdevError(f"no device, resource, entry or pod is called {' or '.join(names)}; see vdev top --once")
-        told["devices"] = kept
-    return told
+            raise VdevError(f"no such device, resource, entry or pod: {' or '.join(names)}; see vdev top --once")
+        document["devices"] = kept
+    return document
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 
-_AROUND = 4  # lines: the first one, an empty one, the head of the table, and how many more devices there are
+_OTHER_LINES = 4  # lines: the first one, an empty one, the head of the table, and how many more devices there are
 _BAR = 10  # characters
 _FULL = 100.0
-_WARM = 85.0  # °C, from where a temperature is shown in a colour
+_WARM = 85.0  # °C from which a device is shown in a color
 _Device = dict[str, Any]
 
 
-def lines(told: dict[str, Any], sort: str, rows: int | None) -> Iterator[str]:
-    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all."""
-    devices: list[_Device] = told["devices"]
-    yield _in_short(told["node"], devices)
+def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str]:
+    """The document of `vdev top --output json` as lines for people, with at most `rows` devices; None for all."""
+    devices: list[_Device] = document["devices"]
+    yield _summary(document["node"], devices)
     yield ""
     shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
     table = common.table_lines(_HEAD, [_row(each) for each in shown])
-    yield painted(table[0], Colour.BOLD)
+    yield painted(table[0], Color.BOLD)
     for each, line in zip(shown, table[1:], strict=True):
-        colour = _colour(each)
-        yield painted(line, colour) if colour else line
+        color = _color(each)
+        yield painted(line, color) if color else line
     if len(shown) < len(devices):
         rest = len(devices) - len(shown)
-        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Colour.FAINT)
+        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Color.FAINT)
 
 
 def names_of(device: _Device) -> set[str]:
-    """The words by which a device can be chosen."""
+    """The names by which a device can be chosen."""
     index = device["index"]
     pods = {f"{each['namespace']}/{each['pod']}" for each in device["holders"]}
-    return {device["id"], device["resource"], device["entry"], _called(device), index, *pods} - {index}
+    return {device["id"], device["resource"], device["entry"], _selector(device), index, *pods} - {index}
 
 
-def _in_short(node: str, devices: Sequence[_Device]) -> str:
+def _summary(node: str, devices: Sequence[_Device]) -> str:
     held = sum(bool(each["holders"]) for each in devices)
     wrong = sum(bool(_trouble(each)) for each in devices)
     whole = {each["parent"] or each["id"]: each for each in devices}.values()
     power = sum(each["power"] for each in whole)
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
-    state = painted(f"{wrong} with faults", Colour.BAD) if wrong else "none with faults"
+    state = painted(f"{wrong} with faults", Color.BAD) if wrong else "none with faults"
     count = common.counted(len(devices), "device")
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
 
@@ -159,12 +159,12 @@ def _trouble(each: _Device) -> str:
     return common.printable(", ".join(parts) + drill) if parts else ""
 
 
-def _colour(each: _Device) -> Colour | None:
+def _color(each: _Device) -> Color | None:
     if each["lost"] or each["health"] != "Healthy":
-        return Colour.BAD
+        return Color.BAD
     if _trouble(each) or each["temperature"] >= _WARM:
-        return Colour.DOUBT
-    return None if each["holders"] else Colour.FAINT
+        return Color.DOUBT
+    return None if each["holders"] else Color.FAINT
 
 
 def _holders(each: _Device) -> str:
@@ -172,12 +172,12 @@ def _holders(each: _Device) -> str:
     return ", ".join(pods[:2]) + (f" and {len(pods) - 2} more" if len(pods) > 2 else "")
 
 
-def _called(each: _Device) -> str:
+def _selector(each: _Device) -> str:
     return f"{each['entry']}/{each['deviceIndex']}"
 
 
 def _name(each: _Device) -> str:
-    return f"{_called(each)} {each['profile']}" if each["profile"] else _called(each)
+    return f"{_selector(each)} {each['profile']}" if each["profile"] else _selector(each)
 
 
 def _watts(power: float) -> str:

@@ -1,4 +1,4 @@
-"""`vdev validate`: every error and warning that follows from the files alone."""
+"""`vdev validate`: all errors and warnings about configuration files, without looking at the node."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the problems; 2 if one of them is an error."""
+    """Print the problems; 2 if one is an error."""
     chosen = options.read(args)
     if chosen.named_node:
         configurations = [tuple(loading.files_of_node(args.files, chosen.named_node))]
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
         return code
     for problem in problems:
         print(problem, file=sys.stderr)
-    for files, its in found.items():
-        if not common.exit_code(its):
-            warnings = f", {common.counted(len(its), 'warning')}" if its else ""
+    for files, own in found.items():
+        if not common.exit_code(own):
+            warnings = f", {common.counted(len(own), 'warning')}" if own else ""
             print(f"{', '.join(map(str, files))}: valid{warnings}")
     return code
 

@@ -1,17 +1,19 @@
-"""The configuration: files, environment and flags to one checked `Spec` (`model.spec`).
+"""Turns files, environment and flags into one checked `Spec` (`model.spec`).
 
-    loader, parser             text to a tree of values, each with its position
+    loader, parser             text to a tree of values, each with its position (`nvidia_file`: in Go's reading)
     validation                 tree to the models in `model` and `faults`; `messages` explains what is wrong
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)
     …_checks                   what must fit together
     pipeline                   all of it, in order
     origins                    where each value came from
 
-`load` reads, `pipeline` does the rest, and every problem goes to a `ProblemReport`, so that all are shown at once.
+Every problem goes to a `ProblemReport`, so that all are shown at once.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..faults.rules import FaultRule
@@ -24,7 +26,6 @@ from .origins import render
 from .parser import quoted
 from .pipeline import Loaded, built, built_rules
 from .presets import PresetTexts, load_preset
-from .schema import json_schema, json_schema_text
 
 __all__ = [
     "Loaded",
@@ -59,9 +60,9 @@ def load(
 ) -> Loaded:
     """Load and check the files, joined by their top-level sections.
 
-    `overrides` maps paths such as `flags.migStrategy` to values that win over the files. With `partial`, items of
-    `devices`, `sharing.*.resources` and `resources.*` that have errors are left out and reported: a broken entry never
-    takes down its neighbours. Raises ConfigError with every problem found.
+    `overrides` maps paths such as `flags.migStrategy` to values that take precedence over the files. With `partial`,
+    items of `devices`, `sharing.*.resources` and `resources.*` with errors are left out and reported, and the others
+    are served. Raises ConfigError with every problem found.
     """
     several = len(paths) > 1
     documents: list[Document] = []
@@ -74,12 +75,12 @@ def load(
     if problems:
         raise ConfigError(tuple(problems))
     if not any(document.root for document in documents):
-        read_file(Path(paths[0]))  # raises the error that says so
+        read_file(Path(paths[0]))  # raises the error for an empty file
     return built(join(documents), overrides, preset_dirs, partial=partial)
 
 
 def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
-    """As `load`, from the texts of what was loaded once; nothing is read. Raises ConfigError."""
+    """Like `load`, from the texts of an earlier reading and without files. Raises ConfigError."""
     several = len(texts.files) > 1
     documents = [read_text(each.text, each.file, may_be_empty=several) for each in texts.files]
     return built(join(documents), overrides, (), partial=False, known=texts)
@@ -93,23 +94,50 @@ def load_text(
     preset_dirs: Sequence[Path] = (),
     partial: bool = False,
 ) -> Loaded:
-    """As `load`, for the text of one file. Raises ConfigError."""
+    """Like `load`, for the text of one file. Raises ConfigError."""
     return built(read_text(text, name), overrides, preset_dirs, partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
-    """The fault rules of a text that stands beside the configuration `spec`: `rules` with a list, or a single rule.
+    """Load fault rules for the configuration `spec` from a text: a mapping with `rules`, or a single rule.
 
-    Without a seed of its own it has that of the configuration. Raises ConfigError.
+    The default seed is that of the configuration. Raises ConfigError.
     """
     return built_rules(read_text(text, name, form=_RULES), spec)
 
 
 def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
-    """All presets, those of the user's directories included, sorted. Raises ConfigError."""
+    """Return the names of all presets, sorted, including those of the user's directories. Raises ConfigError."""
     return PresetTexts(dirs).names()
 
 
 def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
-    """The preset of that name, of the user's directories or ours. Raises ConfigError."""
+    """Return the preset of that name, from the user's directories or from vdev. Raises ConfigError."""
     return load_preset(name, PresetTexts(dirs))
+
+
+# --- its JSON Schema, for editors -------------------------------------------------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema 2020-12 of the configuration file."""
+    return {**_closed(Spec.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
+
+
+def _closed(schema: Any) -> Any:
+    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
+    match schema:
+        case dict():
+            inner = {key: _closed(value) for key, value in schema.items()}
+            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
+        case list():
+            return [_closed(item) for item in schema]
+        case _:
+            return schema
+
+
+def json_schema_text() -> str:
+    """Return the JSON Schema as text, the same on every run."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

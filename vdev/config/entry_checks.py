@@ -1,10 +1,10 @@
-"""One entry by itself, and entries among each other: keys that exclude or need each other, names, paths.
+"""Checks of entries and of sharing: keys that exclude or need each other, names, paths.
 
-Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
-devices a count meets) is checked by `planning.inventory`.
+The models have checked single values. Facts of a node, such as a glob without matches, are checked by
+`planning.inventory`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
@@ -28,7 +28,7 @@ MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole 
 
 
 def check_entry(model: Entry, report: ProblemReport) -> None:
-    """The keys of one entry among each other, as the file gives them."""
+    """Check the keys of one entry against each other, as the file gives them."""
     path = model.where.path
     sources = {"virtual": model.virtual, "glob": model.glob, "sysfs": model.sysfs, "usb": model.usb}
     report.exactly_one(path, sources, "no device source")
@@ -102,19 +102,14 @@ def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemRepor
 
 
 def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:
-    given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
-    if needed and not given[needed]:
+    if needed and not model.by_key[needed]:
         report.error(path, f"probe {model.probe} needs the key {needed}")
-    for key, owner in (("path", Probe.FILE), ("content", Probe.FILE), ("command", Probe.COMMAND)):
-        if given[key] and model.probe is not owner:
-            report.key_error((*path, key), f"{key} is for probe {owner} only, and this is probe {model.probe}")
+    owners = {"path": ["probe file"], "content": ["probe file"], "command": ["probe command"]}
+    report.keys_fit(path, model, f"probe {model.probe}", owners)
     if virtual and model.probe in (Probe.EXISTS, Probe.OPEN):
-        report.error(
-            (*path, "probe"),
-            f"a virtual device has no node of its own to probe with {model.probe}",
-            "use file or command",
-        )
+        message = f"a virtual device has no node of its own to probe with {model.probe}"
+        report.error((*path, "probe"), message, "use file or command")
 
 
 def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
@@ -147,14 +142,14 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def _is_no_directory(template: Template, at: KeyPath, report: ProblemReport) -> None:
-    """A path of one node; only what is found on the host has a name to put into a directory."""
+    """Check the path of one node. Only a path that is found on the host has a name to put into a directory."""
     path = template.source
     if path.endswith("/") and _parts(path):
         report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
 
 def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """The paths in the container that the entry's own nodes take, where they are known."""
+    """Return the paths of the entry's own nodes in the container, as far as they are known."""
     for number, glob in enumerate(model.glob or ()):
         if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
@@ -169,17 +164,15 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
-    """The keys of a virtual node among each other; `count` is the number of devices."""
+    """Check the keys of a virtual node against each other; `count` is the number of devices."""
     kinds = {"like": model.like, "pty": model.pty, "file": model.file, "directory": model.directory}
     kind = report.exactly_one(path, kinds, "nothing says what the node is")
     if not kind:
         return
     if kind != "directory":
         _is_no_directory(model.inside, (*path, "containerPath"), report)
-    belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
-    for key, owners in belongs.items():
-        if model.by_key[key] not in (None, {}) and kind not in owners:
-            report.key_error((*path, key), f"{key} is for {' and '.join(owners)} only, and this is {kind}")
+    owners = {"permissions": ["like"], "readOnly": ["file", "directory"], "answers": ["pty"], "otherwise": ["pty"]}
+    report.keys_fit(path, model, kind, owners)
     scripted = bool(model.answers) or model.otherwise is not None
     if model.pty is not None and scripted != (model.pty is LineEnd.SCRIPT):
         message = "answers are for pty script only" if scripted else "pty script needs answers, or otherwise"
@@ -189,23 +182,21 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
 
 
 def _actions(models: Sequence[Action], path: KeyPath, report: ProblemReport, *, limit: float | None = None) -> None:
-    """The keys of each action among each other; `limit` is how long one may take, in seconds."""
+    """Check the keys of each action against each other; `limit` is the longest timeout in seconds."""
     for number, model in enumerate(models):
         here = (*path, number)
         kinds = {"command": model.command or None, "truncate": model.truncate, "chmod": model.chmod}
         kind = report.exactly_one(here, kinds, "the action does nothing")
         if not kind:
             continue
-        for key, value, owner in (("mode", model.mode, "chmod"), ("timeout", model.timeout, "command")):
-            if value is not None and kind != owner:
-                report.key_error((*here, key), f"{key} is for {owner} only, and this is {kind}")
+        report.keys_fit(here, model, kind, {"mode": ["chmod"], "timeout": ["command"]})
         if limit is not None and model.timeout is not None and model.timeout > limit:
             message = f"{model.timeout:g} seconds are too long: the kubelet waits 30 for all actions before a start"
             report.error((*here, "timeout"), message, f"at most {limit:g}s")
 
 
 def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
-    """How the entry is advertised: keys without effect, and devices that two APIs count."""
+    """Check how the entry is advertised: keys without effect, and devices that two APIs count."""
     for number, api in enumerate(model.advertise):
         if api in model.advertise[:number]:
             report.error((*path, "advertise", number), f"{api} is listed twice")
@@ -234,7 +225,7 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def check_entries(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Names that are given twice."""
+    """Check that no name is given twice."""
     first: dict[str, Entry] = {}
     for entry in entries:
         if first.setdefault(entry.name, entry) is not entry:
@@ -250,7 +241,7 @@ def may_meet(one: Entry, other: Entry) -> bool:
 
 
 def partition_names(spec: Spec) -> frozenset[str]:
-    """The resources under which partitions alone are advertised, with the strategy `mixed`."""
+    """Return the resources that only partitions have, with the strategy `mixed`."""
     if spec.flags.mig_strategy is not MigStrategy.MIXED:
         return frozenset()
     return frozenset(
@@ -262,7 +253,7 @@ def partition_names(spec: Spec) -> frozenset[str]:
 
 
 def check_sharing(spec: Spec, report: ProblemReport) -> None:
-    """Its items among each other, and the names that they make."""
+    """Check the items of `sharing` against each other, and the names of the resources that they make."""
     model = spec.sharing_blocks
     declared = {entry.resource for entry in spec.entries} | partition_names(spec)
     if model.time_slicing and model.mps:
@@ -280,7 +271,7 @@ def check_sharing(spec: Spec, report: ProblemReport) -> None:
 
 
 def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str) -> None:
-    """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""
+    """Report an error; a warning about NVIDIA's resources in a file for NVIDIA's plugin, which ignores others."""
     if item.is_nvidias:
         report.unless_for_nvidia(path, message, hint, instead)
     else:
@@ -288,7 +279,7 @@ def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str,
 
 
 def _devices(item: SharedItem, report: ProblemReport) -> None:
-    """The list of devices names some, each once."""
+    """Check that the list of devices names at least one, and each once."""
     at = (*item.where.path, "devices")
     if item.devices == ():
         instead = "every device is shared, as by NVIDIA's plugin"
@@ -300,43 +291,37 @@ def _devices(item: SharedItem, report: ProblemReport) -> None:
             _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
-def _overlaps(items: Iterable[SharedItem], report: ProblemReport) -> None:
-    """Two items for one resource must list different devices. A count means the lowest indices.
+def _overlaps(items: Sequence[SharedItem], report: ProblemReport) -> None:
+    """Check that two items for one resource list different devices.
 
-    In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
+    In a file for NVIDIA's plugin, a device in two items has the larger number of replicas.
     """
-    taken: dict[str, dict[str, KeyPath]] = {}  # by resource and device
-    for item in items:
-        path = item.where.path
-        wanted, others = _shared_devices(item.devices), taken.setdefault(item.name, {})
-        if clash := _clash(wanted, others):
-            device, other = clash
-            at = (*path, "devices") if (*path, "devices") in report.document.values else path
-            what = "every device" if device == _ALL else f"device {device}"
-            message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
-            hint = "items for one resource must list different devices"
-            instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-            _wrong(item, at, report, message, hint, instead)
-        for device in wanted:
-            others.setdefault(device, path)
+    for number, item in enumerate(items):
+        for other in items[:number]:
+            if item.name == other.name and (clash := _clash(item, other)):
+                path = item.where.path
+                at = (*path, "devices") if (*path, "devices") in report.document.values else path
+                place = report.document.value_place(other.where.path)
+                message = f"{clash} of {item.name} is already shared, at {place}"
+                hint = "items for one resource must list different devices"
+                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+                _wrong(item, at, report, message, hint, instead)
+                break
 
 
-_ALL = "all"
+def _clash(item: SharedItem, other: SharedItem) -> str:
+    """Return what both items share, or the empty string."""
+    wanted, taken = _shared_devices(item), _shared_devices(other)
+    if wanted is None:
+        return "every device"
+    return next((f"device {each}" for each in wanted if taken is None or each in taken), "")
 
 
-def _clash(wanted: Sequence[str], taken: Mapping[str, KeyPath]) -> tuple[str, KeyPath] | None:
-    """The first device that another item shares already, and that item."""
-    if _ALL in wanted:
-        return next(((_ALL, place) for place in taken.values()), None)
-    found = ((device, taken.get(device) or taken.get(_ALL)) for device in wanted)
-    return next(((device, place) for device, place in found if place), None)
-
-
-def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
-    """What the item shares; a count means the lowest indices."""
-    if devices is None:
-        return (_ALL,)
-    return tuple(map(str, range(min(devices, MAX_COUNT)))) if isinstance(devices, int) else devices
+def _shared_devices(item: SharedItem) -> dict[str, None] | None:
+    """Return the devices of an item in order, or None for all; a count means the lowest indices."""
+    if isinstance(item.devices, int):
+        return dict.fromkeys(str(index) for index in range(min(item.devices, MAX_COUNT)))
+    return None if item.devices is None else dict.fromkeys(item.devices)
 
 
 def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:

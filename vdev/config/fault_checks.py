@@ -1,8 +1,7 @@
-"""Checks of fault rules that the models cannot make alone.
+"""Checks of fault rules beyond single values.
 
 `check_rule` checks one rule: keys that need or exclude each other, times that overlap, harmful effects without consent.
-`check_rules` compares the rules with the rest of the configuration: names that do not exist, and effects that need
-something that is switched off.
+`check_rules` checks that devices, resources and drivers in the rules exist in the configuration.
 """
 
 import re
@@ -24,7 +23,7 @@ from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
-_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have this wrong answer
+_WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # by wrong answer, the calls that can have it
     "empty": _LISTS,
     "bogusIds": _LISTS,
     "oversized": _LISTS,
@@ -34,17 +33,17 @@ _WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have t
 }
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")
-_OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
+_OF_HEALTH = ("health", "xid", "flap")  # keys for which a reason can be given
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
 
 
 def check_rule(model: FaultRule, report: ProblemReport) -> None:
-    """One rule by itself."""
+    """Check one rule."""
     path, given = model.where.path, model.given
     kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
-        kinds = ["xid"]  # the health that goes with it
+        kinds = ["xid"]  # with this health
     if not kinds:
         if any(key in given for key in _CALL_KEYS):
             report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
@@ -182,7 +181,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What rules may name."""
+    """The names that rules can use."""
 
     entries: tuple[Entry, ...]
     resources: frozenset[str]
@@ -191,7 +190,7 @@ class Declared:
 
 
 def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
-    """The names in the rules against what `spec` declares."""
+    """Check the names in the rules against those of `spec`."""
     if not rules:
         return
     declared = _declared(spec)
@@ -211,7 +210,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
 def _declared(spec: Spec) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec)
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
-    resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
+    resources |= {pattern.name for pattern in (*spec.resources.gpus, *spec.resources.mig)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
@@ -242,7 +241,7 @@ def _want(want: DeviceFilter, number: int, path: KeyPath, declared: Declared, re
     base = (*path, "devices")
 
     def at(key: str) -> KeyPath:
-        """Where the condition is written: in the list, or under its key."""
+        """Return the place of the condition: in the list, or under its key."""
         return next(
             (each for each in ((*base, number), (*base, "names", number)) if each in report.document.values),
             (*base, key),
@@ -275,7 +274,7 @@ def _index(want: DeviceFilter, count: int, path: KeyPath, report: ProblemReport)
 
 
 def _may_be_id(text: str, entries: Sequence[Entry]) -> bool:
-    """Whether a device may have the id: the file gives it, it begins with its entry's name, or is one of NVIDIA's."""
+    """Whether a device may have the id: the file gives it, it begins with an entry's name, or NVIDIA made it."""
     given = {each for entry in entries if entry.virtual for each in entry.virtual.ids}
     if any(mark in text for mark in "*?[") or base_id(text) in given:
         return True

@@ -1,4 +1,4 @@
-"""What must fit together in the sections beside `devices` and `faults`, and between them and the entries."""
+"""Checks of the sections other than `devices`, `sharing` and `faults`, and of these sections against the entries."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from .parser import problem_at
 
 
 def check_node(model: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Labels and conditions that nothing writes, that contradict each other, or that are not for an entry."""
+    """Check labels and conditions: those that nothing writes, that contradict each other, or that vdev needs itself."""
     known = ("node",) not in report.broken()
     for entry in entries:
         path = entry.where.path
@@ -34,18 +34,18 @@ def check_node(model: Node, entries: Sequence[Entry], report: ProblemReport) -> 
 
 
 def _labels(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Labels that select layouts are not for vdev to write, and those that report their state not for an entry."""
+    """Check that no entry writes a label that selects a layout, or that reports its state."""
     taken: dict[str, tuple[str, str]] = {}
     for entry in entries:
         if entry.choice:
             label, name = entry.choice.label, entry.name
             taken[protocol_of(label).label] = (
-                f"tells what became of {label}, which chooses how {name} is cut",
+                f"reports the state of {label}, which selects the partitions of {name}",
                 "leave it out",
             )
             taken[label] = (
-                f"chooses how {name} is cut",
-                "leave it to those who cut the node, and see partitions.default",
+                f"selects the partitions of {name}",
+                "set it by other means than vdev, and see partitions.default",
             )
     for entry in entries:
         for label in entry.labels.keys() & taken.keys():
@@ -54,7 +54,7 @@ def _labels(entries: Iterable[Entry], report: ProblemReport) -> None:
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
-    """A type is given once in an entry; entries of one node that share it must mean the same by it."""
+    """Check that an entry gives each type once, and that entries of one node mean the same by a type."""
     said: dict[str, list[tuple[KeyPath, int, TrueWhen]]] = {}
     for number, entry in enumerate(entries):
         for place, each in enumerate(entry.conditions):
@@ -75,7 +75,7 @@ _IGNORES = "NVIDIA's own plugin ignores"
 
 
 def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
-    """A notice for each key of an NVIDIA file that says something of NVIDIA's resources which only vdev does."""
+    """Return a notice for each key of an NVIDIA file that NVIDIA's plugin ignores and vdev follows."""
 
     def at(path: KeyPath, message: str) -> Problem:
         return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
@@ -85,7 +85,7 @@ def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
         for item in block.resources:
             if item.is_nvidias:
                 found += (at((*item.where.path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
-    for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
+    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         if patterns:
             found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
     return tuple(each for each in found if document.is_for_nvidia(each.path))
@@ -104,10 +104,10 @@ _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
 def check_sizes(spec: Spec, report: ProblemReport) -> None:
-    """Numbers of devices that no list can hold, refused before anything creates them.
+    """Refuse numbers of devices that no list can hold, before anything creates them.
 
-    The exact limit is in bytes and checked by `planning.inventory`. Entries for some nodes only may never be on
-    one node.
+    `planning.inventory` checks the exact limit, which is in bytes. Entries with `onNodes` are not counted, because
+    they may never be on one node.
     """
     counts: dict[str, int] = {}
     for entry in spec.entries:
@@ -130,7 +130,7 @@ def check_sizes(spec: Spec, report: ProblemReport) -> None:
 
 
 def check_flags(spec: Spec, report: ProblemReport) -> None:
-    """The flags against each other, and against the entries."""
+    """Check the flags against each other, and against the entries."""
     model = spec.flags
     is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
     for entry in spec.entries:
@@ -150,7 +150,7 @@ def check_flags(spec: Spec, report: ProblemReport) -> None:
         hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
         report.unless_for_nvidia(("flags", "plugin", "cdiAnnotationPrefix"), message, hint, instead)
     if chosen and model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
-        message = "passDeviceSpecs has no effect where only CDI strategies are on"
+        message = "passDeviceSpecs has no effect if only CDI strategies are on"
         report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
     if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
         message = "cdi-annotations and cdi-cri together inject every device twice"
@@ -160,7 +160,7 @@ def check_flags(spec: Spec, report: ProblemReport) -> None:
 
 
 def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """A warning for resources whose device lists would have one variable: a container with both sees one list."""
+    """Warn about resources whose device lists have the same variable: a container with both sees one list."""
     first: dict[str, Entry] = {}
     for entry in entries:
         if entry.visible_devices_env or entry.is_templated or not entry.listed:
@@ -175,7 +175,7 @@ def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
 
 
 def check_emptiness(spec: Spec, report: ProblemReport) -> None:
-    """A warning for a file without devices, which advertises nothing."""
+    """Warn about a file without devices."""
     if not spec.entries and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
 
@@ -188,11 +188,11 @@ _UNUSED: Mapping[tuple[str, ...], str] = {
     ("flags", "gfd"): "these are options of GPU feature discovery",
     ("imex",): "virtual devices have no IMEX channels",
 }
-_NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
+_DEFAULTS: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
 
 
 def unused_keys(spec: Spec, report: ProblemReport) -> None:
-    """A warning for each NVIDIA key that is given, asks for something, and is not used."""
+    """Warn about each NVIDIA key that asks for something and is not used."""
     used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
     for path, reason in _UNUSED.items():
         value: object = report.document.root
@@ -200,7 +200,7 @@ def unused_keys(spec: Spec, report: ProblemReport) -> None:
             value = value.get(step) if isinstance(value, dict) else None
         given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
         for each, item in given.items():
-            if item not in _NO_WISH and each not in used:
+            if item not in _DEFAULTS and each not in used:
                 report.warning(each, f"{each[-1]} is accepted and not used: {reason}")
 
 
@@ -209,7 +209,7 @@ def unused_keys(spec: Spec, report: ProblemReport) -> None:
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
-_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # by which a fleet knows what it did
+_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # in which a fleet records its own changes
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
@@ -217,7 +217,7 @@ def check_fleet(model: Fleet, report: ProblemReport) -> None:
     made: dict[KeyPath, FleetNodes] = {}
     for place, each in enumerate(model.nodes):
         path: KeyPath = ("fleet", "nodes", place)
-        given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "which nodes is not said")
+        given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "no nodes are given")
         if given == "name":
             made[path] = each
         elif given:
@@ -235,7 +235,7 @@ def _check_chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> No
 
 
 def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> None:
-    """Every name is one that Kubernetes takes, and given once; there are not too many."""
+    """Check that Kubernetes accepts every name, that each is given once, and that there are not too many."""
     total, owners = 0, dict[str, KeyPath]()
     for path, names in ranges.items():
         total += len(names)
@@ -255,11 +255,11 @@ def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> Non
 
 
 def _check_values(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
-    """Values name numbers that there are; labels are such as Kubernetes takes, on every node."""
+    """Check that placeholders in values exist, and that Kubernetes accepts the labels of every node."""
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.noted)):
         for key, text in values.items():
             if key in _OWN[kind]:
-                report.key_error((*path, kind, key), f"{key} is vdev's own, by which a fleet knows its nodes")
+                report.key_error((*path, kind, key), f"{key} is reserved: vdev marks its nodes with it")
                 continue
             try:
                 found = {filled(text, *each) for each in nodes.names} if len(nodes.names) <= MAX_NODES else ()
@@ -272,7 +272,7 @@ def _check_values(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> No
 
 
 def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
-    """Hostnames, taints and amounts are such as Kubernetes takes."""
+    """Check that Kubernetes accepts hostnames, taints and amounts."""
     if HOSTNAME not in nodes.labels and len(nodes.names) <= MAX_NODES:
         for name, _ in nodes.names:
             if problem := value_problem(name):
@@ -294,7 +294,7 @@ def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> N
 
 
 def check_capacity(spec: Spec, report: ProblemReport) -> None:
-    """What devices make is not among what nodes have beside them: both would be written, one over the other."""
+    """Check that no resource is both the nodes' own capacity and counted by devices: one would overwrite the other."""
     for place, each in enumerate(spec.fleet.nodes):
         names = each.names if each.name and each.capacity else ()
         for resource in each.capacity if len(names) <= MAX_NODES else ():
@@ -306,7 +306,7 @@ def check_capacity(spec: Spec, report: ProblemReport) -> None:
 
 
 def _resources(spec: Spec, entry: Entry) -> Iterator[str]:
-    """The names that the entry's devices may be counted under."""
+    """Return the resources that may count the entry's devices."""
     if not entry.listed:
         return
     told = [name_of_whole(spec, entry), *(name_of_partition(spec, entry, each) for each in entry.possible_profiles)]

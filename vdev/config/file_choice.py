@@ -1,8 +1,8 @@
-"""Which of several configuration files a node takes: by its label, else by its name, else the default.
+"""Chooses one of several configuration files for a node: by its label, else by its name, else the default.
 
-A label `vdev.dev/config: X` asks for X.yaml, and so does NVIDIA's where that is not there; an unknown X is an error,
-and never silently another file. Without a label it is `<node name>.yaml`, then `default.yaml`, then the only file, then
-an error. NVIDIA's config-manager does the same with the fallbacks that its Helm chart sets (named, single).
+A label `vdev.dev/config: X` selects X.yaml; without that label, NVIDIA's label does. An unknown X is an error. Without
+a label, the file is `<node name>.yaml`, then `default.yaml`, then the only file, then it is an error. NVIDIA's
+config-manager does the same with the fallbacks that its Helm chart sets (named, single).
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from ..model.problem import did_you_mean
 
 LABEL = "vdev.dev/config"
 LABELS = (LABEL, "nvidia.com/device-plugin.config")
-"""The labels that name a file: vdev's own, which comes first, and that of NVIDIA's config-manager."""
+"""The labels that name a file: vdev's own, which takes precedence, and that of NVIDIA's config-manager."""
 
 DEFAULT = "default"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -20,14 +20,14 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen file's name and the reason; or no name, and why there is none to choose."""
+    """The name of the chosen file and the reason; or no name, and why there is none."""
 
     name: str
     why: str
 
 
 def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -> Choice:
-    """Choose from the names of a directory's files. `label` is the node's label `key`, empty for none."""
+    """Choose one of the names of a directory's files. `label` is the value of the node's label `key`, or empty."""
     files = sorted(name for name in names if not name.startswith("."))  # a ConfigMap's own entries begin with a dot
     if label:
         found = _of(files, label)
@@ -45,12 +45,11 @@ def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -
 
 
 def _of(files: Collection[str], stem: str) -> str:
-    """The file of that name, or of that name with a suffix."""
+    """Return the file of that name, or of that name with a suffix."""
     return next((name for name in (stem, *(stem + suffix for suffix in SUFFIXES)) if name in files), "")
 
 
 def _stem(name: str) -> str:
-    """What a label may call the file."""
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 

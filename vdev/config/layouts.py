@@ -1,6 +1,6 @@
-"""Files of named layouts, of mig-parted's form or device-config-manager's, and what they say of an entry's devices.
+"""Files of named layouts in the form of mig-parted or device-config-manager, applied to an entry's devices.
 
-A file is read once for all entries of one reading, and its text remembered, as those of presets are.
+A file is read once for all entries of one reading, and its text remembered, like the texts of presets.
 """
 
 import re
@@ -42,7 +42,7 @@ class Subject:
     pci_id: str = ""
 
     def refusal(self, wanted: Iterable[Parts]) -> str:
-        """Why a device cannot be cut into one of these, or the empty string."""
+        """Return why a device cannot have one of these lists of partitions, or the empty string."""
         for parts in dict.fromkeys(wanted):
             try:
                 place(self.geometry, parts or ())
@@ -52,13 +52,13 @@ class Subject:
 
 
 KEY = "gpu-config-profiles"
-"""The key that tells this form from mig-parted's."""
+"""The key that mig-parted's files do not have."""
 
 Index = Annotated[Whole, between(0)]
 
 
 class Mode(Section):
-    """The mode of some GPUs."""
+    """A mode, and how many GPUs have it."""
 
     compute_partition: Text = ""
     """Compute partitioning: SPX, DPX, QPX or CPX."""
@@ -69,7 +69,7 @@ class Mode(Section):
 
     @property
     def name(self) -> str:
-        """As ROCm's plugin names it, such as cpx_nps1."""
+        """Its name in ROCm's plugin, such as cpx_nps1."""
         return f"{self.compute_partition}_{self.memory_partition}".lower()
 
 
@@ -89,7 +89,7 @@ class Profile(Section):
     """Modes, and how many of the other GPUs get each, in order."""
 
     def layout(self, subject: Subject) -> NamedLayout:
-        """What it makes of these devices, checked in the order in which the tool does it."""
+        """Apply the profile to these devices, with the tool's checks in the tool's order."""
         skipped = set(self.skipped_gpus.ids)
         if beyond := [each for each in sorted(skipped) if each >= subject.count]:
             return _refused(f"it skips GPU {beyond[0]}, and there are {subject.count}")
@@ -123,13 +123,13 @@ class DeviceConfigFile(Section):
     profiles: Annotated[dict[str, Profile], Field(alias=KEY)]
     """Profiles by name."""
     gpu_client_systemd_services: Services = Services()
-    """Services that the tool stops meanwhile; there are none that virtual devices would keep."""
+    """Services that the tool stops; virtual devices need none."""
 
     def check(self, report: ProblemReport) -> None:
-        """Nothing more: it is taken as the tool takes it."""
+        """Check nothing: the tool accepts every file of this form."""
 
     def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
-        """What each profile makes of these devices."""
+        """Apply each profile to these devices."""
         return {name: profile.layout(subject) for name, profile in self.profiles.items()}
 
 
@@ -170,7 +170,7 @@ def _mig_devices(value: object) -> object:
 
 
 class GpuConfig(Section):
-    """What some GPUs of a node are to be."""
+    """The configuration of some GPUs of a node."""
 
     model_config = ConfigDict(alias_generator=_kebab)
 
@@ -193,11 +193,11 @@ class GpuConfig(Section):
 
     @property
     def parts(self) -> Parts:
-        """What each of these GPUs is cut into."""
+        """The partitions of each of these GPUs."""
         return repeated(self.mig_devices or {}) if self.mig_enabled else None
 
     def indices(self, subject: Subject) -> Iterable[int]:
-        """Which of these devices are meant."""
+        """Return the indices of the devices that it is for."""
         filters = [each for each in self.device_filter if each]
         if filters and not (subject.pci_id and any(_matches(each, subject.pci_id) for each in filters)):
             return ()
@@ -215,7 +215,7 @@ class MigPartedFile(Section):
     """Configurations by name."""
 
     def check(self, report: ProblemReport) -> None:
-        """What must not be empty."""
+        """Check that nothing is empty."""
         if not self.mig_configs:
             report.error(("mig-configs",), "there is no configuration", "name at least one")
         for name, configs in self.mig_configs.items():
@@ -223,7 +223,7 @@ class MigPartedFile(Section):
                 report.error(("mig-configs", name), "the list is empty", "write at least one entry with devices")
 
     def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
-        """What each configuration makes of these devices."""
+        """Apply each configuration to these devices."""
         return {name: _layout(configs, subject) for name, configs in self.mig_configs.items()}
 
 
@@ -238,9 +238,9 @@ def _layout(configs: Iterable[GpuConfig], subject: Subject) -> NamedLayout:
 
 
 def _matches(wanted: str, pci_id: str) -> bool:
-    """Whether a filter, device and vendor and perhaps those of the board, means the model of that id.
+    """Whether a filter, `<device and vendor>[:<those of the board>]`, matches the id of a model.
 
-    An id that nobody can read matches nothing, as with NVIDIA's tool.
+    As in NVIDIA's tool, an id that is not a number matches nothing.
     """
     model, _, board = wanted.partition(":")
     has_model, _, has_board = pci_id.partition(":")
@@ -260,14 +260,14 @@ _NONE: Mapping[str, FileText] = {}
 
 
 class LayoutFiles:
-    """The files that one reading of the configuration takes, by path. `known` are texts that stand for files."""
+    """The files of layouts of one reading of the configuration, by path. `known` are texts to use instead of files."""
 
     def __init__(self, *, known: Mapping[str, FileText] = _NONE) -> None:
-        self.texts = dict(known)  # those that were asked for
+        self.texts = dict(known)  # of the files that were asked for
         self._read: dict[str, Form | ConfigError] = {}
 
     def layouts(self, path: Path, subject: Subject) -> dict[str, NamedLayout]:
-        """What the file says of these devices. Raises ConfigError with every problem of the file, and HostError."""
+        """Apply the file's layouts to these devices. Raises ConfigError with all of its problems, and HostError."""
         name = str(path)
         if name not in self._read:
             try:

@@ -1,6 +1,6 @@
-"""Reads files, decodes them, joins several to one document, and puts overrides over it.
+"""Reads files, decodes them, joins several to one document, and applies overrides.
 
-`parser` makes values of the text. JSON is YAML, and is read as such.
+`parser` turns the text into values. JSON is read as YAML.
 """
 
 import contextlib
@@ -8,78 +8,19 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 
 from ..errors import ConfigError, HostError
-from ..model.nvidia_forms import Gfd, Imex
-from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
-from ..model.scalars import Plain, Section, keys_of
-from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
+from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
+from ..model.scalars import Plain
+from .nvidia_file import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
 from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 
-SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
-"""The sections that NVIDIA's plugin knows."""
-
-_OURS = keys_of(Spec) - SECTIONS
-_MODELS: Mapping[KeyPath, type[Section]] = {
-    ("flags",): Flags,
-    ("flags", "plugin"): PluginFlags,
-    ("flags", "gfd"): Gfd,
-    ("sharing",): Sharing,
-    ("resources",): Resources,
-    ("imex",): Imex,
-}
-_KEYS = {(): SECTIONS} | {path: keys_of(model) for path, model in _MODELS.items()}
-_SPELLED = {path: {key.lower(): key for key in keys} for path, keys in _KEYS.items()}
-
-MIG_PARTED = frozenset({"version", "mig-configs"})
-"""What a file of NVIDIA's mig-parted has, which reads it by the same package."""
-
-_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
-_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
-_WHOLE = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]{1,16})|0[bB]([01]{1,64})|0[oO]?([0-7]{1,22})|(0|[1-9][0-9]{0,19}))")
-_BASES = (16, 2, 8, 10)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
-_LONGEST = 64
-_MOST = 1e21  # from here on JSON writes an exponent, which is no whole number to Go
-
-
-def is_for_nvidia(keys: Collection[str]) -> bool:
-    """Whether a file with these keys at its top is for NVIDIA's plugin: none is a section of vdev's, or nearly one."""
-    known = SECTIONS & {spelled((), key) for key in keys}
-    unknown = [key for key in keys if spelled((), key) not in SECTIONS]
-    if not unknown:
-        return True
-    return bool(known - {"version"}) and not any(did_you_mean(key, _OURS) for key in unknown)
-
-
-def spelled(path: KeyPath, key: str) -> str:
-    """The key of the mapping at that path as NVIDIA's plugin spells it; a key that it does not know stays as it is."""
-    return _SPELLED.get(path, {}).get(key.lower(), key)
-
-
-def number_or_boolean(text: str) -> str | None:
-    """The scalar as JSON has it, or None for a text and for what vdev reads alike."""
-    if text in _TRUE:
-        return "true"
-    if text in _FALSE:
-        return "false"
-    digits = text.replace("_", "")
-    if len(text) > _LONGEST or text[:1] not in "+-.0123456789":
-        return None
-    if found := _WHOLE.fullmatch(digits):
-        value = next(int(part, base) for part, base in zip(found.groups()[1:], _BASES, strict=True) if part)
-        return str(-value if found[1] == "-" else value)
-    if _FLOAT.fullmatch(digits) and (real := float(digits)).is_integer() and abs(real) < _MOST:
-        return str(int(real))
-    return None
-
-
-_NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
+_TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
@@ -97,7 +38,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The content of a file, with the name under which problems are told."""
+    """The content of a file, and the file's name in problems."""
 
     file: str
     text: str
@@ -105,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The configuration files, in order, and what they took of the user's own: presets by name, layouts by path."""
+    """The configuration files in order, and the user's own files that they use: presets by name, layouts by path."""
 
     files: tuple[Text, ...] = ()
     presets: Mapping[str, Text] = field(default_factory=dict)
@@ -113,6 +54,7 @@ class Texts:
 
     @property
     def taken(self) -> frozenset[str]:
+        """The names of the files that the configuration files use."""
         return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))
 
 
@@ -120,7 +62,7 @@ class Texts:
 class Document:
     """The joined content of the files, with the places of its keys and values.
 
-    `problems` holds what is wrong without making the rest unreadable: duplicate keys, sections in two files.
+    `problems` has errors that leave the rest readable, such as duplicate keys, or a section in two files.
     """
 
     root: dict[str, Tree] = field(default_factory=dict)
@@ -132,19 +74,19 @@ class Document:
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
-        """The longest prefix of `path` that is in the files."""
+        """Return the longest prefix of `path` that is in the files."""
         while path and path not in self.values:
             path = path[:-1]
         return path
 
     def is_for_nvidia(self, path: KeyPath) -> bool:
-        """Whether the value of `path` is from a file for NVIDIA's plugin, which that plugin would start with."""
+        """Whether the value of `path` is from a file with which NVIDIA's plugin would start."""
         return self.value_place(path).file in self.for_nvidia
 
     def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
-        """The path of pydantic's location, and whether it is that of a key.
+        """Return the path of pydantic's location, and whether it is the location of a key.
 
-        Pydantic marks a key by a last step `[key]`; a file may have a key that is called so.
+        Pydantic marks a key by a last step `[key]`; a file may have a key with this name.
         """
         marked = loc[-1:] == ("[key]",) and loc not in self.values
         return (loc[:-1], True) if marked else (loc, False)
@@ -159,20 +101,16 @@ class Document:
 
 
 def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
-    """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
-
-    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
-    """
+    """Read one file. With `may_be_empty` it may be empty, have comments only, or be /dev/null. Raises ConfigError."""
     return read_text(text_of(path, may_be_null=may_be_empty), str(path), may_be_empty=may_be_empty)
 
 
 def text_of(path: Path, *, may_be_null: bool = False) -> str:
-    """The text of one file, which with `may_be_null` may be /dev/null. Raises ConfigError."""
+    """Return the text of one file; with `may_be_null` it may be /dev/null. Raises ConfigError."""
     return decoded(_content(path, may_be_null=may_be_null), str(path))
 
 
 def _content(path: Path, *, may_be_null: bool) -> bytes:
-    """What the file holds. Raises ConfigError."""
     name = str(path)
     try:
         state = path.stat()
@@ -182,12 +120,12 @@ def _content(path: Path, *, may_be_null: bool) -> bytes:
             return b""
         if not stat.S_ISREG(mode) and not piped:
             raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
-        # A pipe may take the file's place at any time; nobody must wait for its other end.
+        # Do not block if a pipe has replaced the file since the check above.
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        if error.errno in _NOT_ITS_FAULT:
+        if error.errno in _TEMPORARY:
             raise HostError(f"{name} cannot be read now: {error.strerror}") from error
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
@@ -195,7 +133,7 @@ def _content(path: Path, *, may_be_null: bool) -> bytes:
 
 
 def decoded(data: bytes, name: str) -> str:
-    """A file's content as text. Raises ConfigError where it is none, or too much."""
+    """Decode a file's content. Raises ConfigError if it is not UTF-8 text, or too long."""
     if len(data) > MAX_BYTES:
         raise refusal(Place(name), f"is larger than {MAX_BYTES // 1024 // 1024} MiB", "is it the right file?")
     if encoding := _BOMS.get(data[:2]):
@@ -216,8 +154,8 @@ def read_text(
     may_be_empty: bool = False,
     form: str = "a mapping that starts with 'version: v1'",
 ) -> Document:
-    """Read a file's text, which is told to have this form where it is no mapping. Raises ConfigError."""
-    with _said(text, name):
+    """Read a file's text. `form` says what was expected instead of a text without a mapping. Raises ConfigError."""
+    with _syntax_errors(text, name):
         composer = Composer(as_yaml(text), name)
         node = composer.document()
     keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
@@ -247,16 +185,17 @@ def read_text(
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
-    """The documents of any YAML, of whatever form: scalars are as written, `Plain` where they are unquoted numbers and
-    booleans. Raises ConfigError where it is no YAML, or too much of it.
+    """Return the documents of any YAML. Scalars are as written, `Plain` if they are unquoted numbers and booleans.
+
+    Raises ConfigError if it is not YAML, or too long.
     """
-    with _said(text, name):
+    with _syntax_errors(text, name):
         return tuple(Expansion().value(node, ()) for node in Composer(as_yaml(str(text)), name).documents())
 
 
 @contextlib.contextmanager
-def _said(text: str, name: str) -> Iterator[None]:
-    """Raises ConfigError, with its place, for what is no YAML."""
+def _syntax_errors(text: str, name: str) -> Iterator[None]:
+    """Turn syntax errors of YAML into ConfigError with their place."""
     if bad := _UNPRINTABLE.search(text):
         place = _place(text[: bad.start()], name)
         message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
@@ -270,7 +209,7 @@ def _said(text: str, name: str) -> Iterator[None]:
 
 
 def join(documents: Sequence[Document]) -> Document:
-    """Several files as one. Each top-level section may be in one of them only; `version` must be the same in all."""
+    """Join several files. Each top-level section may be in only one of them; `version` must be the same in all."""
     if len(documents) == 1:
         return documents[0]
     root: dict[str, Tree] = {}
@@ -303,7 +242,7 @@ def join(documents: Sequence[Document]) -> Document:
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:
-    """The document with values that replace its own; their place is their source."""
+    """Replace values of the document by overrides, whose place is their source."""
     root, values = document.root, dict(document.values)
     for path, override in overrides.items():
         value = override.value
@@ -317,14 +256,14 @@ def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Docum
 
 
 def _overlay(value: str | float | tuple[str, ...]) -> Tree:
-    """A flag's value as a value of YAML; a number in a list may be without quotes."""
+    """Turn a flag's value into one of YAML; a number in a list needs no quotes."""
     if isinstance(value, tuple):
         return [Plain(item) if item.isdecimal() else item for item in value]
     return value if isinstance(value, str) else Plain(str(value).lower())
 
 
 def _put(tree: Tree, path: KeyPath, value: Tree) -> dict[str, Tree]:
-    """The mapping with the value at the path, in place of whatever was there."""
+    """Return the mapping with this value at the path."""
     old = tree if isinstance(tree, dict) else {}
     key = str(path[0])
     return {**old, key: _put(old.get(key), path[1:], value) if len(path) > 1 else value}
@@ -334,7 +273,7 @@ def _put(tree: Tree, path: KeyPath, value: Tree) -> dict[str, Tree]:
 
 
 def _place(before: str, name: str) -> Place:
-    """The place right after the text `before`."""
+    """Return the place right after the text `before`."""
     return Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
@@ -363,7 +302,10 @@ _CUT = "the file ends too early; was it written completely?"
 
 
 def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Mark | None, str]:
-    """Where the mistake is, perhaps with a hint: what was begun in a line and not ended is noticed in a later one."""
+    """Return where the mistake is, perhaps with a hint.
+
+    The parser notices in a later line that something is not closed; the place is where it was opened.
+    """
     begun, noticed, context = error.context_mark, error.problem_mark, str(error.context)
     if begun is None or noticed is None or begun.line == noticed.line or begun.line >= len(lines):
         return noticed or begun, ""
@@ -371,7 +313,7 @@ def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Ma
         return begun, "is there a ':' after the key?"
     if "quoted scalar" in context and "unexpected" in str(error.problem):
         return begun, _CUT if noticed.line >= len(lines) else "its closing quote is missing"
-    # A bracket that ends its line is meant to be closed in a later one, which the parser knows better.
+    # A bracket that ends its line is meant to be closed in a later line, and the parser knows where.
     if "flow" in context and lines[begun.line][begun.column + 1 :].partition(" #")[0].strip():
         return begun, _CUT if noticed.line >= len(lines) else f"nothing closes it before line {noticed.line + 1}"
     return noticed, ""

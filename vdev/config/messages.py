@@ -1,4 +1,4 @@
-"""Pydantic's errors in a person's words: what is wrong and where, what is allowed, what was probably meant."""
+"""Pydantic's errors as messages for users: the place, what is wrong, what is allowed, what was probably meant."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,46 +12,21 @@ from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.entry import Entry
 from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
-from ..model.scalars import PROBLEM, Placed, Section, described
-from ..model.spec import PatternItem, SharedItem, Spec
+from ..model.scalars import NO_VALUE, PROBLEM, Placed, Section, described
+from ..model.spec import PatternItem, SharedItem
 from .loader import Document
-from .parser import Tree, problem_at
+from .parser import problem_at
 
 Form = TypeVar("Form", bound=Section)
 
 MAX_PROBLEMS = 1000
-_ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same
+_ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 is equal
 
 
 def explained(error: ValidationError, document: Document, root: type[Section], path: KeyPath = ()) -> Iterator[Problem]:
-    """One problem for each error of the value at `path`. `root` is the model of the whole document."""
+    """Return a problem for each error of the value at `path`. `root` is the model of the whole document."""
     for detail in error.errors(include_url=False):
         yield _explained(detail, (*path, *detail["loc"]), document, root)
-
-
-def empty_values(document: Document) -> Iterator[Problem]:
-    """A problem for each key of `devices`, `faults` and `node` that has no value.
-
-    A whole section may be empty, and NVIDIA's own sections are read as NVIDIA's plugin reads them.
-    """
-    for section in ("devices", "faults", "node"):
-        for path in _without_value(document.root.get(section), (section,)):
-            key, model = str(path[-1]), _model_at(path[:-1], Spec)
-            if len(path) > 1 and model and key in _fields(model) and key not in model.may_be_empty:
-                hint = "remove the key or give it one"
-                yield problem_at(document.value_place(path), path, f"{key!r} has no value", hint=hint)
-
-
-def _without_value(tree: Tree, path: KeyPath) -> Iterator[KeyPath]:
-    match tree:
-        case None:
-            yield path
-        case list():
-            for index, item in enumerate(tree):
-                yield from _without_value(item, (*path, index))
-        case dict():
-            for key, value in tree.items():
-                yield from _without_value(value, (*path, key))
 
 
 def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: type[Section]) -> Problem:
@@ -61,6 +36,8 @@ def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: typ
     match detail["type"]:
         case "extra_forbidden":
             return _unknown_key(document, path, root)
+        case _ if detail["input"] is NO_VALUE:
+            message, hint = f"{str(known[-1])!r} has no value", "remove the key or give it one"
         case "missing":
             model = _model_at(path[:-1], root)
             what = _first_sentence(model, str(path[-1])) if model else ""
@@ -82,13 +59,13 @@ def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: typ
 
 
 def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Problem:
-    """A problem for a key that its mapping does not have, with where it belongs."""
+    """Return a problem for an unknown key, with the section that has it, if there is one."""
     key = str(path[-1])
     model = _model_at(path[:-1], root)
     allowed = list(_fields(model)) if model else []
     hint = ""
     homes = _homes(root)
-    from difflib import get_close_matches  # errors alone need it
+    from difflib import get_close_matches  # only needed for errors
 
     near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
     if key in homes:
@@ -105,7 +82,7 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
 
 
 def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
-    """The model of the mapping at that path, or None where keys are free."""
+    """Return the model of the mapping at that path, or None if its keys are free."""
     annotation: Any = root
     for step in path:
         model = _model(annotation)
@@ -142,7 +119,7 @@ def _model(annotation: Any) -> type[Section] | None:
 
 
 def _inner(annotation: Any, kinds: tuple[type, ...], argument: int) -> Any:
-    """The item type of a list or mapping inside the annotation, or None."""
+    """Return the item type of a list or mapping inside the annotation, or None."""
     if getattr(annotation, "__origin__", None) in kinds:
         return get_args(annotation)[argument]
     return next((found for part in get_args(annotation) if (found := _inner(part, kinds, argument))), None)
@@ -150,7 +127,7 @@ def _inner(annotation: Any, kinds: tuple[type, ...], argument: int) -> Any:
 
 @cache
 def _homes(root: type[Section]) -> dict[str, list[str]]:
-    """Every key below the top of the file, with the sections that have it."""
+    """Return every key below the top of the file, with the sections that have it."""
     homes: dict[str, list[str]] = {}
 
     def visit(model: type[BaseModel], path: KeyPath) -> None:
@@ -184,39 +161,39 @@ class ProblemReport:
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
-    elsewhere: list[Problem] = field(default_factory=list)  # in files that the document takes
+    elsewhere: list[Problem] = field(default_factory=list)  # in files that the document names
     _broken_elsewhere: set[KeyPath] = field(default_factory=set)
 
     def error(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """An error at the value of `path`."""
+        """Add an error at the value of `path`."""
         known = self.document.known(path)
         self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 
     def unless_for_nvidia(self, path: KeyPath, message: str, hint: str, instead: str) -> None:
-        """An error at the value of `path`; a warning in a file for NVIDIA's plugin, with what vdev does instead."""
+        """Add an error at the value of `path`; in a file for NVIDIA's plugin a warning with what vdev does instead."""
         if self.document.is_for_nvidia(path):
             self.warning(path, message, instead)
         else:
             self.error(path, message, hint)
 
     def key_error(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """An error at the key of `path`."""
+        """Add an error at the key of `path`."""
         self._at_key(path, message, hint, Severity.ERROR)
 
     def warning(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """A warning at the key of `path`."""
+        """Add a warning at the key of `path`."""
         self._at_key(path, message, hint, Severity.WARNING)
 
     def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
-        """Errors of a file that the value at `path` names; they are at their places in that file."""
+        """Add errors of a file that the value at `path` names, at their places in that file."""
         found = (problem for problem in bad.problems if isinstance(problem, Problem))
         self.elsewhere += (problem for problem in found if problem not in self.elsewhere)
         self._broken_elsewhere.add(unit_of(path))
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
-        """The only key of `values` that is given: neither None nor False. An error and "" if it is not exactly one.
+        """Return the only key of `values` that is given, neither None nor False.
 
-        `none` is the message where none is given.
+        Adds an error and returns "" if it is not exactly one; `none` is the message if no key is given.
         """
         given = [key for key, value in values.items() if value is not None and value is not False]
         if len(given) == 1:
@@ -225,13 +202,20 @@ class ProblemReport:
         self.error(path, message, f"give exactly one of {', '.join(values)}")
         return ""
 
+    def keys_fit(self, path: KeyPath, section: Section, kind: str, owners: Mapping[str, Sequence[str]]) -> None:
+        """Add an error at each given key of the section at `path` that is only for other kinds than `kind`."""
+        for key, kinds in owners.items():
+            if key in section.written and kind not in kinds:
+                message = f"{key} is for {' and '.join(kinds)} only, and this is {kind}"
+                self.key_error((*path, key), message)
+
     def one_at_most(self, path: KeyPath, given: Sequence[str], hint: str = "use one of them") -> None:
-        """An error at the second of the keys that are given, which exclude each other."""
+        """Add an error at the second of the given keys, which exclude each other."""
         if len(given) > 1:
             self.key_error((*path, given[1]), f"{given[0]} and {given[1]} exclude each other", hint)
 
     def where(self, path: KeyPath) -> Where:
-        """The place of a value, for problems that are found later."""
+        """Return the place of a value, for problems that are found later."""
         return Where.of(self.document.value_place(path), path)
 
     def broken(self) -> frozenset[KeyPath]:
@@ -244,7 +228,7 @@ class ProblemReport:
 
 
 def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]:
-    """The model of a document of another form than the configuration. Raises ConfigError with every problem."""
+    """Validate a document of another form than the configuration. Raises ConfigError with every problem."""
     report = ProblemReport(document, [*document.problems])
     try:
         found = model.model_validate(document.root)
@@ -257,7 +241,7 @@ def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]
 
 
 def unit_of(path: KeyPath) -> KeyPath:
-    """What is left out for an error at that path: an item of a list, or a whole section."""
+    """Return the path of the part that an error at `path` makes unusable: an item of a list, or a whole section."""
     for items in ITEM_LISTS:
         if path[: len(items)] == items and len(path) > len(items):
             return path[: len(items) + 1]
@@ -265,5 +249,5 @@ def unit_of(path: KeyPath) -> KeyPath:
 
 
 def stands_alone(unit: KeyPath) -> bool:
-    """Whether the rest means the same without the unit. Fault rules are applied all or none."""
+    """Whether the rest means the same without that item. Fault rules are applied all or none."""
     return unit[:-1] in ITEM_LISTS and unit[0] != "faults"

@@ -40,9 +40,9 @@ class Origin:
 
 
 def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
-    """Every value of the configuration, in the schema's order; empty defaults are left out.
+    """Return every value of the configuration, in the schema's order, without empty defaults.
 
-    A mapping that is given, and of which nothing else would be left, is there as an empty one: `virtual: {}`.
+    A given mapping without values is there as an empty one: `virtual: {}`.
     """
 
     def source_of(written: KeyPath) -> str:
@@ -50,7 +50,7 @@ def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override
             if override := overrides.get(written[:end]):
                 return override.source
         known = document.known(written)
-        # What a shorthand stands for has its place: a single value for a list of it, a pattern for {path: pattern}.
+        # Values of a shorthand have its place: a single value for a list of it, a pattern for {path: pattern}.
         root: Any = document.root
         inside = all(isinstance(step, int) or step in _SHORTHANDS for step in written[len(known) :])
         short = inside and not isinstance(functools.reduce(operator.getitem, known, root), dict)
@@ -60,7 +60,7 @@ def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override
 
 
 def _plain(value: Any) -> Any:
-    """The value as YAML, down to the next mapping or list; keys without a value are left out."""
+    """Return the value as YAML, down to the next mapping or list, without keys that have no value."""
     match value:
         case VirtualDevices():
             return {key: item for key, item in value.by_key.items() if key in value.written}  # a preset has the others
@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 
 def _below(value: Any, path: KeyPath, written: KeyPath, source_of: Callable[[KeyPath], str]) -> list[Origin]:
-    """The values at a path and below that are worth telling.
+    """Return the values at a path and below, without empty defaults.
 
     `written` is the path in the file, which differs from `path` if items before it were left out.
     """
@@ -99,7 +99,7 @@ def _below(value: Any, path: KeyPath, written: KeyPath, source_of: Callable[[Key
 
 
 def render(values: tuple[Origin, ...]) -> str:
-    """The values as YAML that loads to the same configuration, each with its origin as a comment."""
+    """Write the values as YAML that loads to the same configuration, each with its origin as a comment."""
     lines: list[str] = []
     before: KeyPath = ()
     for origin in values:

@@ -1,8 +1,8 @@
-"""YAML's events to a tree of values with positions.
+"""YAML text to a tree of values with positions.
 
-The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
-and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
-keeps the text that was written, and the field that takes it decides (`model.scalars`).
+The tree is built from the parser's events and not by PyYAML's composer: the C composer recurses without a limit and
+refuses an anchor that is defined again, and the constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and
+`on` is true. Here a scalar keeps its text, and the field decides what it means (`model.scalars`).
 """
 
 import json
@@ -22,7 +22,7 @@ _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 def problem_at(
     place: Place, path: KeyPath, message: str, *, hint: str = "", severity: Severity = Severity.ERROR
 ) -> Problem:
-    """A problem at a place; its `where` reads `file:line:column: path`."""
+    """Return a problem at a place; its `where` is `file:line:column: path`."""
     if len(message) > _MAX_MESSAGE:
         message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
     where = ": ".join(part for part in (str(place), show(path)) if part)
@@ -30,12 +30,12 @@ def problem_at(
 
 
 def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:
-    """The exception for what makes a whole file unreadable."""
+    """Return the exception for an error that makes a whole file unreadable."""
     return ConfigError((problem_at(place, path, message, hint=hint),))
 
 
 def in_order(problems: Iterable[Problem], files: Iterable[str]) -> tuple[Problem, ...]:
-    """Each problem once: file by file as given, from top to bottom; then those without a place in a file."""
+    """Return each problem once: file by file, from top to bottom; then problems without a place in a file."""
     rank = {file: number for number, file in reversed(list(enumerate(files)))}
 
     def position(problem: Problem) -> tuple[int, int, int]:
@@ -60,7 +60,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 Tree = None | str | list["Tree"] | dict[str, "Tree"]
-"""What a file holds: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
+"""The values of a file: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
 
 
 # --- events to nodes -------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Pairs:
 
 @dataclass(slots=True)
 class YamlNode:
-    """A value with its place. An anchored node is shared by its aliases, and `open` while its end is not read."""
+    """A value with its place. An anchored node is shared by its aliases. It is `open` until its end is read."""
 
     place: Place
     content: "str | list[YamlNode] | Pairs | None"
@@ -86,14 +86,14 @@ class YamlNode:
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists where libyaml does
+class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists only with libyaml
     """A parser that leaves every untagged scalar a text."""
 
-    yaml_implicit_resolvers: dict[str, list[object]] = {}  # PyYAML's own way to say it
+    yaml_implicit_resolvers: dict[str, list[object]] = {}
 
 
 class Composer:
-    """Builds the nodes of one document, with depth, anchors and tags checked on the way."""
+    """Builds the nodes of documents, and checks depth, anchors and tags."""
 
     def __init__(self, text: str, name: str) -> None:
         self.second: Place | None = None
@@ -103,7 +103,7 @@ class Composer:
         self._anchors: dict[str, YamlNode] = {}
 
     def document(self) -> YamlNode | None:
-        """The first document, or None when there is none; `second` says where another one begins, which is not read."""
+        """Return the first document, or None. `second` is the place of another one, which is not read."""
         node: YamlNode | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -189,11 +189,11 @@ def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
 
 
 class Expansion:
-    """Turns nodes into the tree, aliases and merge keys expanded, and notes every place.
+    """Turns nodes into the tree, with aliases and merge keys expanded, and records every place.
 
-    `resolve` may say of an unquoted scalar which number or boolean it is; by default it is what YAML 1.2 says. `spell`
-    is for files of NVIDIA's plugin, and says how it spells a key of the mapping at a path. Of keys that are given twice
-    the last one counts there; elsewhere they are errors.
+    `resolve` returns the number or boolean of an unquoted scalar, or None for YAML 1.2's reading. `spell` is for files
+    for NVIDIA's plugin: it returns the plugin's spelling of a key of the mapping at a path. In such files the last of
+    two equal keys counts; in others, two equal keys are an error.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Expansion:
         self.problems: list[Problem] = []
 
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
-        """The mapping's values; its own keys come before merged ones."""
+        """Return the values of a mapping; its own keys take precedence over merged ones."""
         own: dict[str, tuple[YamlNode, YamlNode]] = {}
         merged: list[tuple[YamlNode, Pairs]] = []
         for key, value in pairs.nodes:
@@ -239,7 +239,7 @@ class Expansion:
         return result
 
     def _name(self, key: YamlNode, path: KeyPath) -> str:
-        """The key of the mapping at that path; in a file of NVIDIA's plugin it may be written in another case."""
+        """Return the key of the mapping at that path. In a file for NVIDIA's plugin its case does not matter."""
         written = _key(key)
         name = self._spell(path, written) if self._spell else written
         if name != written:
@@ -248,7 +248,7 @@ class Expansion:
         return name
 
     def _replaces(self, key: YamlNode, first: YamlNode, path: KeyPath) -> bool:
-        """Whether the key counts, and not the first of that name."""
+        """Report a key that is given twice. Returns whether it replaces the first one."""
         self._count_one(key.place)
         message = f"key {path[-1]!r} is given twice; the first is at {first.place}"
         if self._spell is None:
@@ -260,7 +260,7 @@ class Expansion:
         return is_last
 
     def _count_one(self, place: Place) -> None:
-        """Count a value, or a pair that was looked at for nothing: each alias of its mapping does so again."""
+        """Count a value, or a pair that is skipped: each alias of its mapping repeats that work."""
         self._count += 1
         if self._count > MAX_VALUES:
             raise refusal(place, f"aliases and merge keys expand to more than {MAX_VALUES} values")
@@ -286,7 +286,7 @@ def _is_merge(key: YamlNode) -> bool:
 
 
 def _key(node: YamlNode) -> str:
-    """A key's text as written, even where YAML would read a number or a boolean."""
+    """Return a key's text as written, even if YAML would read a number or a boolean."""
     match node.content:
         case list() | Pairs():
             raise refusal(node.place, "a key must be a string, not a list or a mapping")
@@ -297,7 +297,7 @@ def _key(node: YamlNode) -> str:
 
 
 def _sources(node: YamlNode) -> list[Pairs]:
-    """The mappings that a merge key refers to; of several, the first wins."""
+    """Return the mappings that a merge key refers to; the first one takes precedence."""
     match node.content:
         case Pairs():
             sources = [node]
@@ -316,13 +316,13 @@ _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 
 
 def quoted(text: str) -> str:
-    """Any text in quotes, as YAML and in ASCII."""
+    """Quote any text for YAML, in ASCII."""
     parts = (f"\\U{ord(part):08x}" if _BEYOND.match(part) else json.dumps(part)[1:-1] for part in _BEYOND.split(text))
     return f'"{"".join(parts)}"'
 
 
 def as_yaml(text: str) -> str:
-    """A file's text; of one that is JSON, with whole characters in the place of halves."""
+    """Return a file's text as YAML: JSON writes characters beyond U+FFFF as two escapes, which YAML refuses."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     return _ESCAPE.sub(lambda found: _whole(found[1], found[2]) if found[1] else found[0], text)

@@ -1,4 +1,4 @@
-"""The keys `partitioning` and `partitions`: what devices can be partitioned into, and what an entry asks for.
+"""The keys `partitioning` and `partitions`: how devices can be partitioned, and which partitions an entry asks for.
 
 Partitions are placed here only to refuse lists that the hardware would refuse.
 """
@@ -31,7 +31,7 @@ _REST = ("*", "all")  # the keys for all devices that no other key names
 _SHOWN = 3  # layouts that a warning names
 
 
-# --- what a device can be partitioned into ----------------------------------------------------------------------------
+# --- how devices can be partitioned -----------------------------------------------------------------------------------
 
 
 def check_partitioning(geometry: Geometry | None, path: KeyPath, report: ProblemReport) -> bool:
@@ -95,7 +95,7 @@ def _placement_faults(name: str, placements: tuple[int, ...], last: int) -> Iter
             yield Flaw((*here, number), f"slice {start} is listed twice")
 
 
-# --- what an entry asks for -------------------------------------------------------------------------------------------
+# --- the partitions of an entry ---------------------------------------------------------------------------------------
 
 
 def partitions(
@@ -105,7 +105,7 @@ def partitions(
     path: KeyPath,
     report: ProblemReport,
 ) -> dict[int, tuple[str, ...]]:
-    """Profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
+    """Return profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
         if wanted:
             _cannot_be_cut(path, report)
@@ -138,7 +138,7 @@ def partitions(
 
 
 def _cannot_be_cut(path: KeyPath, report: ProblemReport) -> None:
-    """Report `partitions` at `path` of devices that have none."""
+    """Report `partitions` at `path` of devices that cannot be partitioned."""
     hint = "give virtual.partitioning, or a preset that has partitions"
     report.key_error(path, "these devices cannot be partitioned", hint)
 
@@ -146,7 +146,7 @@ def _cannot_be_cut(path: KeyPath, report: ProblemReport) -> None:
 def _profiles(
     geometry: Geometry, value: str | tuple[str, ...], path: KeyPath, report: ProblemReport
 ) -> tuple[str, ...]:
-    """The profiles that a key asks for; a list that cannot be placed is reported where it fails."""
+    """Return the profiles of a key. A list that cannot be placed is reported at the item that does not fit."""
     try:
         profiles = layout(geometry, value) if isinstance(value, str) else value
         place(geometry, profiles)
@@ -166,10 +166,10 @@ def _profiles(
 def chosen_layouts(
     choice: PartitionChoice, source: VirtualDevices | None, path: KeyPath, files: LayoutFiles, report: ProblemReport
 ) -> PartitionChoice:
-    """The choice with the layouts that the label can choose for the devices of `source`.
+    """Return the choice with the layouts that the label can select for the devices of `source`.
 
-    A layout that does not fit the devices stays, and fails when it is chosen: one file is for many models. With errors
-    in the report, the value is of no use.
+    A layout that does not fit the devices is kept, and fails when it is selected, because one file is for many models.
+    With errors in the report, the result is of no use.
     """
     if source is None or source.partitioning is None:
         _cannot_be_cut(path, report)
@@ -201,7 +201,7 @@ def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath,
 
 
 def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPath, report: ProblemReport) -> None:
-    """One warning for all: a file for many models has dozens."""
+    """Warn once about all layouts that do not fit: a file for many models has dozens."""
     misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
     if misfits:
         more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""

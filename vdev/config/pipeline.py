@@ -29,37 +29,33 @@ from .validation import validate
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that can be served.
-
-    `problems` holds warnings and, when loaded in part, the errors of what was left out. `fingerprint` is equal for
-    files of equal content under equal overrides. `texts` is what it was read from.
-    """
+    """A configuration that can be served."""
 
     spec: Spec
-    problems: tuple[Problem, ...] = ()
-    fingerprint: str = ""
-    texts: Texts = field(default_factory=Texts)
+    problems: tuple[Problem, ...] = ()  # warnings and, when loaded in part, the errors of the parts that were left out
+    fingerprint: str = ""  # equal for files of equal content with equal overrides
+    texts: Texts = field(default_factory=Texts)  # the files that it was read from
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
     find_notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """For each value where it came from; found when it is asked for, which the running plugin never does."""
+        """Every value with its source; computed on demand, because the running plugin never needs it."""
         return self.find_origins()
 
     @property
     def notices(self) -> tuple[Problem, ...]:
-        """What a reader of the file should hear of, though nothing is wrong; found when it is asked for."""
+        """Facts that are worth knowing about the file, although nothing is wrong; computed on demand."""
         return self.find_notices()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that stop nothing."""
+        """The problems that are not errors."""
         return tuple(problem for problem in self.problems if not problem.is_error)
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """Why items were left out; empty unless loaded in part."""
+        """The errors of items that were left out; empty unless loaded in part."""
         return errors(self.problems)
 
 
@@ -71,9 +67,9 @@ def built(
     partial: bool,
     known: Texts | None = None,
 ) -> Loaded:
-    """The configuration of a document. Raises ConfigError with every problem found.
+    """Build the configuration of a document. Raises ConfigError with every problem found.
 
-    `known` has what an earlier reading found of the user's presets and layouts; without it they are looked for.
+    `known` are the texts of the user's presets and layouts from an earlier reading, to use instead of files.
     """
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     document = overlaid(document, over)
@@ -127,7 +123,7 @@ def _telemetry(spec: Spec) -> Telemetry | None:
 
 
 def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
-    """The fault rules of a document that stands beside the configuration `spec`. Raises ConfigError."""
+    """Build the fault rules of a document for the configuration `spec`. Raises ConfigError."""
     document = _as_section(document)
     report = ProblemReport(document)
     section = validate(document, report).faults
@@ -141,7 +137,7 @@ def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
 
 
 def _as_section(document: Document) -> Document:
-    """A document of rules, or of a single rule, as one that has a section `faults`."""
+    """Turn a document of rules, or of a single rule, into one with a section `faults`."""
     if "faults" in document.root:
         return document
     lead: KeyPath = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
@@ -156,7 +152,7 @@ def _as_section(document: Document) -> Document:
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
-    """The fault rules for the devices of `spec`. With errors in the report, the value is of no use."""
+    """Return the checked fault rules for the devices of `spec`. With errors in the report, they are of no use."""
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report)
@@ -166,11 +162,11 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
 
 
 def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:
-    """The directory that the file names, which is relative to the file."""
+    """Yield the directory that the file names, relative to the file."""
     if name is not None:
         path = ("presetsDir",)
         directory = Path(report.document.value_place(path).file).parent / name
-        if os.path.isdir(directory):  # is_dir raises where the name cannot be looked at
+        if os.path.isdir(directory):  # Path.is_dir raises for a name that is not allowed
             yield directory
         else:
             report.error(path, f"{directory} is not a directory")

@@ -7,29 +7,28 @@ again when the directories no longer exist.
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ..errors import ConfigError
 from ..model.problem import Place, did_you_mean, listed
 from ..model.virtual import Preset
-from .links import device_links, numa_nodes
+from .links import check_links, check_numa
 from .loader import Text as FileText
-from .loader import decoded, read_text
+from .loader import read_text, text_of
 from .messages import ProblemReport, checked
 from .parser import refusal
 from .partitions import check_partitioning
 
+_PACKAGED = Path(__file__).parents[1] / "presets"
 _SUFFIXES = (".yaml", ".yml")
 _NONE: Mapping[str, FileText] = {}
 
 
 class PresetTexts:
-    """The presets that one reading of the configuration can name. `known` are texts that stand for `dirs`."""
+    """The presets that one reading of the configuration can name. `known` are texts to use instead of `dirs`."""
 
     def __init__(self, dirs: Sequence[Path] = (), *, known: Mapping[str, FileText] = _NONE) -> None:
-        self.own = dict(known)  # those of the user's that were asked for, by name
+        self.own = dict(known)  # the user's presets that were asked for, by name
         self._dirs = tuple(dirs)
 
     @property
@@ -39,50 +38,35 @@ class PresetTexts:
 
     def names(self) -> tuple[str, ...]:
         """All presets that can be named, sorted. Raises ConfigError for a directory that cannot be read."""
-        found = (name for directory in (*self._dirs, _ours()) for name in _files(directory))
+        found = (name for directory in (*self._dirs, _PACKAGED) for name in _files(directory))
         return tuple(sorted({*self.own, *found}))
 
     def find(self, name: str) -> FileText | None:
-        """The text of the preset, or None where there is none of that name. Raises ConfigError."""
+        """Return the text of the preset, or None if no preset has that name. Raises ConfigError."""
         if name in self.own:
             return self.own[name]
         for directory in self._dirs:
             if file := _files(directory).get(name):
-                self.own[name] = _read_text(file)
+                self.own[name] = FileText(str(file), text_of(file))
                 return self.own[name]
-        file = _files(_ours()).get(name)
-        return _read_text(file) if file else None
+        file = _files(_PACKAGED).get(name)
+        return FileText(str(file), text_of(file)) if file else None
 
 
-def _ours() -> Traversable:
-    return resources.files("vdev").joinpath("presets")
-
-
-def _files(directory: Traversable) -> dict[str, Traversable]:
+def _files(directory: Path) -> dict[str, Path]:
     try:
-        entries = sorted(directory.iterdir(), key=lambda entry: entry.name, reverse=True)  # .yaml wins over .yml
+        entries = sorted(directory.iterdir(), reverse=True)  # .yaml takes precedence over .yml
     except OSError as error:
         message = f"the presets directory cannot be read: {error.strerror}"
         raise refusal(Place(str(directory)), message) from error
-    return {entry.name.rpartition(".")[0]: entry for entry in entries if entry.name.endswith(_SUFFIXES)}
-
-
-def _read_text(file: Traversable) -> FileText:
-    place = Place(str(file))
-    try:
-        if not file.is_file():  # a pipe would keep its reader waiting
-            raise refusal(place, "is not a plain file")
-        data = file.read_bytes()
-    except OSError as error:
-        raise refusal(place, f"cannot be read: {error.strerror}") from error
-    return FileText(str(file), decoded(data, str(file)))
+    return {entry.stem: entry for entry in entries if entry.suffix in _SUFFIXES}
 
 
 _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
 
 
 class UnknownPresetError(ConfigError):
-    """No preset has that name. `message` and `hint` say so without a place, which only the caller knows."""
+    """No preset has that name. `message` and `hint` have no place, which only the caller knows."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.message = f"unknown preset {name!r}"
@@ -92,14 +76,13 @@ class UnknownPresetError(ConfigError):
 
 
 def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
-    """The preset of that name, of those that `texts` finds, or of ours.
-
+    """Return the preset of that name, of the presets that `texts` finds, or of those that come with vdev.
     Raises ConfigError with every problem of the files that it takes, and UnknownPresetError.
     """
     return _packaged(name) if texts is None or texts.only_ours else _load(name, texts)
 
 
-@cache  # our own files do not change
+@cache  # the files that come with vdev do not change
 def _packaged(name: str) -> Preset:
     return _load(name, PresetTexts())
 
@@ -133,17 +116,17 @@ def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, Preset]:
 
 
 def _over(base: Preset, model: Preset) -> Preset:
-    """The base with what the preset itself says in place of it; the result's base is the base's own."""
+    """Return the base with the preset's own values over it; the result's `base` is that of the base."""
     own = {name: getattr(model, name) for name in model.model_fields_set - {"base"}}
     return base.model_copy(update={**own, "attributes": base.attributes | model.attributes})
 
 
 def _preset(name: str, model: Preset, report: ProblemReport) -> Preset:
     if model.numa:
-        numa_nodes(model.numa, model.count, ("numa",), report)
-    pairs = device_links(model.links, model.count, ("links",), report, score=model.link_score)
+        check_numa(model.numa, model.count, ("numa",), report)
+    check_links(model.links, model.count, ("links",), report)
     _refuse(report)
-    return model.loaded(name, pairs)
+    return model.named(name)
 
 
 def _refuse(report: ProblemReport) -> None:

@@ -1,6 +1,6 @@
-"""Completes an entry with what its preset, its layouts and the makers' conventions say.
+"""Completes an entry with the values of its preset, its layouts and the makers' conventions.
 
-What the file gives takes precedence. The result is the same model, with no default left open.
+Values in the file take precedence. The result is the same model, and no default depends on anything else any more.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
 from .layouts import LayoutFiles
-from .links import device_links, numa_nodes
+from .links import check_links, check_numa
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
 from .presets import PresetTexts, UnknownPresetError, load_preset
@@ -33,18 +33,17 @@ _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 def resolved(
     entry: Entry, presets: PresetTexts, layouts: LayoutFiles, report: ProblemReport, *, is_measured: bool
 ) -> Entry:
-    """The entry with the values of its preset, one of `presets`, and of its file of layouts, one of `layouts`.
+    """Return the entry with the values of its preset, one of `presets`, and of its file of layouts, one of `layouts`.
 
-    `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`.
-
-    With errors in the report, the value is of no use.
+    `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
+    report, the result is of no use.
     """
     path = entry.where.path
     given = entry
     if entry.virtual is not None:
         virtual = _virtual(entry.virtual, (*path, "virtual"), presets, report)
         if virtual is None:
-            return entry  # without its preset, nothing more can be said about it
+            return entry  # without its preset, nothing more can be checked
         environment = entry.visible_devices_env or virtual.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
     _check_templates(given, path, entry.source.attribute_names, report)
@@ -73,7 +72,7 @@ def resolved(
 def _virtual(
     given: VirtualDevices, path: KeyPath, presets: PresetTexts, report: ProblemReport
 ) -> VirtualDevices | None:
-    """The block `virtual` at `path` with the values of its preset; None if these are not known."""
+    """Return the block `virtual` at `path` with the values of its preset, or None if these are not known."""
     preset = _preset(given.preset, (*path, "preset"), presets, report) if given.preset else NO_PRESET
     if not check_partitioning(given.partitioning, (*path, "partitioning"), report) or preset is None:
         return None
@@ -86,12 +85,9 @@ def _virtual(
         hint = "for more devices, use the preset of the device, not of a whole node"
         report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
     if "numa" in given.model_fields_set:
-        numa_nodes(given.numa, count, (*path, "numa"), report)
-    if "link_rows" in given.model_fields_set:
-        links = device_links(given.link_rows, count, (*path, "links"), report)
-    else:
-        links = {pair: score for pair, score in preset.pairs.items() if max(pair) < count}
-    return given.resolved(preset, count=count, links=links)
+        check_numa(given.numa, count, (*path, "numa"), report)
+    check_links(given.link_rows, count, (*path, "links"), report)
+    return given.resolved(preset, count=count)
 
 
 def _preset(name: str, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset | None:
@@ -109,7 +105,7 @@ def _preset(name: str, path: KeyPath, presets: PresetTexts, report: ProblemRepor
 
 
 def _check_templates(entry: Entry, path: KeyPath, attributes: frozenset[str], report: ProblemReport) -> None:
-    """Report placeholders for attributes that the entry's devices lack. Those that they have are `attributes`."""
+    """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
     texts = [(at, each.source, attributes) for at, each in _templates(entry, path)]
     texts.append(((*path, "resource"), entry.resource, attributes))
     # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
@@ -122,7 +118,7 @@ def _check_templates(entry: Entry, path: KeyPath, attributes: frozenset[str], re
 
 
 def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
-    """Every template that is written in the value, with its place."""
+    """Yield every template in the value, with its place."""
     inner: Iterable[tuple[Any, object]] = ()
     match value:
         case Template():
@@ -154,7 +150,7 @@ def _container_paths(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str
 
 
 def _dra(entry: Entry, path: KeyPath, report: ProblemReport) -> Dra:
-    """The block `dra` with the driver that publishes the devices, and the conventions of that driver."""
+    """Return the block `dra` with the driver that publishes the devices, and the conventions of that driver."""
     block, at = entry.dra or Dra(), (*path, "dra")
     is_dynamic = block.partitions is DraPartitions.DYNAMIC
     if is_dynamic:

@@ -1,17 +1,21 @@
 """`validate` turns a document into the model. What is invalid is reported and left out, and the rest is checked too."""
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ..model.problem import KeyPath
-from ..model.scalars import Section
+from ..model.scalars import NO_VALUE, Section
 from ..model.spec import Spec
 from .loader import Document
-from .messages import ITEM_LISTS, ProblemReport, empty_values, explained, unit_of
+from .messages import ITEM_LISTS, ProblemReport, explained
 from .parser import Tree
 
 Model = TypeVar("Model", bound=Section)
+
+_STRICT = frozenset({"devices", "faults", "node"})
+"""Sections in which each key needs a value. NVIDIA's sections are read as NVIDIA's plugin reads them."""
 
 
 def validate(document: Document, report: ProblemReport) -> Spec:
@@ -19,10 +23,8 @@ def validate(document: Document, report: ProblemReport) -> Spec:
 
     Items of lists are validated one by one, then each section. So an error in one of them hides no error in another.
     """
-    empty = {each.path: each for each in empty_values(document)}
-    report.problems += (*document.problems, *empty.values())
-    root: Any = document.root
-    incomplete = {unit_of(path) for path in empty}
+    report.problems += document.problems
+    root: Any = {key: _marked(value) if key in _STRICT and value else value for key, value in document.root.items()}
     shortened: set[KeyPath] = set()
     for path, model in ITEM_LISTS.items():
         items = _value(root, path)
@@ -31,22 +33,21 @@ def validate(document: Document, report: ProblemReport) -> Spec:
         kept = []
         for index, item in enumerate(items):
             at = (*path, index)
-            found = _validated(model, item, at, report, known={*empty})
-            if found is not None and at not in incomplete:
+            if (found := _validated(model, item, at, report)) is not None:
                 kept.append(found.placed(report.where(at), for_nvidia=document.is_for_nvidia(at)))
         if len(kept) < len(items):
             shortened.add(path)  # that nothing is left of it is no error of its own
         root = _replaced(root, path, kept)
     sections: dict[str, object] = {}
     for key, value in root.items():
-        section = _validated(Spec, {key: value}, (), report, known={*empty, *shortened})
-        if section is not None and (key,) not in incomplete:
+        section = _validated(Spec, {key: value}, (), report, known=shortened)
+        if section is not None:
             sections |= {name: getattr(section, name) for name in section.model_fields_set}
     return Spec().model_copy(update=sections)
 
 
 def _validated(
-    model: type[Model], tree: Tree, path: KeyPath, report: ProblemReport, *, known: set[KeyPath]
+    model: type[Model], tree: Tree, path: KeyPath, report: ProblemReport, *, known: Collection[KeyPath] = ()
 ) -> Model | None:
     """The value at `path` as a model; None if it has errors, which are reported unless they are at a known place."""
     while True:
@@ -63,6 +64,17 @@ def _validated(
             report.problems += (each for each in problems if not each.is_error)
             for loc in ignored:
                 tree = _without_key(tree, loc)
+
+
+def _marked(tree: Any) -> Any:
+    """The tree with NO_VALUE for each key of a mapping without a value."""
+    match tree:
+        case dict():
+            return {key: NO_VALUE if value is None else _marked(value) for key, value in tree.items()}
+        case list():
+            return [_marked(item) for item in tree]
+        case _:
+            return tree
 
 
 def _value(tree: Any, path: KeyPath) -> Any:

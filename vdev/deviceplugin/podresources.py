@@ -1,8 +1,8 @@
 """Which pods hold which devices, according to the kubelet's PodResources API.
 
-Only `List` is called, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
-together. Containers of finished pods are absent; so are ordinary init containers, whose devices an app container reuses
-or frees.
+The agent calls `List` alone, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
+together. The answer omits containers of finished pods, and ordinary init containers, whose devices an app container
+reuses or frees.
 """
 
 import json
@@ -116,15 +116,15 @@ class CheckpointReader:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.trouble = ""
-        self._last: KubeletCheckpoint | None = None
+        self._last = KubeletCheckpoint()
 
-    def read(self) -> KubeletCheckpoint | None:
-        """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
+    def read(self) -> KubeletCheckpoint:
+        """What the file says now, or said when it was understood last. Blocks briefly."""
         trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
-            entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
-            self._last = None if text is None else KubeletCheckpoint(_pods(entries))
+            if text is not None:
+                self._last = KubeletCheckpoint(_pods(json.loads(text)["Data"].get("PodDeviceEntries")))
         except HostError as failed:
             trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

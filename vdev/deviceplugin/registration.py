@@ -28,11 +28,10 @@ _OURS = r"vdev-.*\.sock"
 
 
 class KubeletSocket:
-    """Where the kubelet is to be found, and a generation that counts its appearances.
+    """The kubelet's socket and the directory of the plugin's sockets; `generation` counts the kubelets that appeared.
 
-    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets, and `is_ours` says in
-    a thread whether nobody else has come to serve there (it may have been made again). `look` finds out whether
-    anything changed, and sets the events of those whom it concerns.
+    `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent serves in
+    `directory` by now. `look` finds out what changed, and sets the events of the subscribers concerned.
     """
 
     def __init__(
@@ -50,43 +49,43 @@ class KubeletSocket:
         self._identity: Stamp | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
-        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # in the order in which they came
-        self._looking = asyncio.Lock()  # of two looks at once the older one could end last
+        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # the oldest first
+        self._looking = asyncio.Lock()  # of two looks at once, the older one could end last
 
-    def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
-        """Set the event where the kubelet is another one, and after each look that finds that something fell.
+    def subscribe(self, event: asyncio.Event, is_intact: Callable[[], bool]) -> None:
+        """Set the event if there is a new kubelet, and after each look at which `is_intact` returns False.
 
-        `stands` tells whether it did not. It is called in a thread.
+        `is_intact` is called in a thread.
         """
-        self._subscribers[event] = stands
+        self._subscribers[event] = is_intact
 
     def unsubscribe(self, event: asyncio.Event) -> None:
         self._subscribers.pop(event, None)
 
     def new_socket_path(self, resource: str) -> Path:
-        """A path for a resource's socket that nobody had before."""
+        """Return a path for a resource's socket that was never used before."""
         self._made += 1
         room = MAX_SOCKET_PATH - len(os.fsencode(self.directory.absolute())) - 1
         return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}", room=room)
 
     @property
     def kubelet_present(self) -> bool:
-        """Whether the kubelet's socket was there at the last look."""
+        """Whether the kubelet's socket existed at the last look."""
         return self._identity is not None
 
     async def look(self) -> Sequence[asyncio.Event]:
-        """Look at the kubelet's socket and at all that is ours; the events of what fell."""
+        """Look at the kubelet's socket and at our own; return the events of subscribers that are not intact."""
         async with self._looking:
             subscribers = list(self._subscribers.items())
             identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
-            fallen = await asyncio.to_thread(lambda: [event for event, stands in subscribers if not stands()])
-            self._meet(identity)
-            for event in fallen:
+            broken = await asyncio.to_thread(lambda: [event for event, is_intact in subscribers if not is_intact()])
+            self._compare(identity)
+            for event in broken:
                 event.set()
-            return fallen
+            return broken
 
-    def _meet(self, identity: Stamp | None) -> None:
-        """Tell all subscribers if this is another kubelet's socket."""
+    def _compare(self, identity: Stamp | None) -> None:
+        """Wake all subscribers if this is the socket of another kubelet."""
         if identity == self._identity:
             return
         appeared = identity is not None
@@ -100,7 +99,7 @@ class KubeletSocket:
             event.set()
 
     async def remove_leftovers(self) -> None:
-        """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
+        """Remove sockets with our name pattern on which no process listens; never those of other plugins."""
         for path in await asyncio.to_thread(remove_dead, self.directory, _OURS):
             log.info("removed the socket of a process that is gone", socket=str(path))
 
@@ -115,9 +114,9 @@ _PARAMETERS = (
 
 @asynccontextmanager
 async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel of its own for each caller: no proxy, no shared connection, answers of any size.
+    """Open a channel that is not shared, without a proxy, for answers of any size.
 
-    A cancellation that gRPC lost inside is raised at the end.
+    A cancellation that gRPC swallowed inside is raised at the end.
     """
     async with grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS) as channel:
         try:
@@ -140,14 +139,13 @@ async def register(
     served: Callable[[], Awaitable[bool]],
     version: str = VERSION,
 ) -> None:
-    """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
+    """Register a resource that is served on `endpoint` (a base name in the kubelet's directory).
 
-    A kubelet that starts removes all sockets, and listens after that. So `served`, which says whether the endpoint's
-    socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
-    could vanish in between, and the kubelet would dial it in vain for ten seconds.
+    A starting kubelet removes all sockets before it listens. So `served`, which checks that the endpoint's socket
+    exists, is called after this kubelet has answered. If it were called earlier, the socket could vanish afterwards,
+    and the kubelet would dial it in vain for ten seconds.
 
-    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
-    later.
+    Raises RegistrationRefused if the kubelet will never accept it, SocketError if it may work later.
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
@@ -186,7 +184,7 @@ async def _unanswered(kubelet_socket: Path) -> SocketError:
 
 
 def _forbidden(path: Path) -> bool:
-    """Whether the socket is there but this process may not open it; for gRPC that looks like no answer."""
+    """Whether the socket exists but this process may not open it, which gRPC reports as no answer."""
     try:
         return path.exists() and not os.access(path, os.W_OK)
     except OSError:

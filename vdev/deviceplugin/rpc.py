@@ -1,10 +1,10 @@
-"""What surrounds every RPC handler of a device plugin and of a DRA driver.
+"""The wrapper of every RPC handler of a device plugin and of a DRA driver.
 
-A handler does its work inside `async with calls.answering(rpc, context) as wrong`. From the outside to the inside:
+A handler works inside `async with calls.answering(rpc, context) as wrong`. From the outside to the inside, this adds:
 
     metric      how long the call took, and with which status it ended
     errors      an exception becomes a gRPC status with a sentence that a pod's event can show
-    faults      a fault rule delays, hangs or fails the call; what it does to the answer is done by the handler
+    faults      a fault rule delays, hangs or fails the call; the handler itself makes a wrong answer
     deadline    counted from the moment when an injected delay is over
 """
 
@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 ObserveRpc = Callable[[str, str, str, float], None]
-"""Is told each call: its name, the resource or driver, the status code and the seconds that it took."""
-_RIGHT = Answer()  # none of its keys: the answer is as it should be
+"""Is called for each RPC with its name, the resource or driver, the status code and the seconds that it took."""
+_RIGHT = Answer()  # the answer is as it should be
 
 
 class RpcCalls:
-    """The kubelet's calls about one resource or DRA driver; `kind` says which of the two it is, for the log.
+    """The kubelet's calls about one resource or DRA driver; `kind` is the key of its name in the log.
 
-    `poke` is to be called when answers of the fault rules change.
+    `poke` must be called when answers of the fault rules change.
     """
 
     def __init__(self, name: str, *, kind: str, faults: Engine, observe: ObserveRpc, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class RpcCalls:
     async def answering(
         self, rpc: Rpc | ClaimCall, context: Context, *, deadline: float | None = None
     ) -> AsyncIterator[Answer]:
-        """Surround the work of a handler; yields how a fault rule makes its answer wrong."""
+        """Surround the work of a handler; yields how a fault rule changes its answer."""
         name, begun, code, why = rpc.value, self._clock.now(), "OK", ""
         try:
             wrong = await self.inject(rpc)
@@ -87,13 +87,13 @@ class RpcCalls:
             await context.abort(grpc.StatusCode[code], why)  # which raises
 
     async def inject(self, rpc: Rpc | ClaimCall) -> Answer:
-        """Wait, hang or fail as a fault rule says; how the rule makes the answer wrong. Raises InjectedError."""
+        """Wait, hang or fail as a fault rule says; return how it changes the answer. Raises InjectedError."""
         fault = self._faults.on_call(rpc, self._name)
         if fault is None:
             return _RIGHT
         rule = fault.rule.name
         if fault.delay:
-            # A call goes on at once, and is answered as it should be, when somebody clears the rule that delays it.
+            # When the rule is cleared, the call goes on at once, and the answer is as it should be.
             end = self._clock.now() + fault.delay
             while self._faults.has(rule) and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):

@@ -1,11 +1,11 @@
-"""Keeping one resource served and registered, whatever the kubelet does.
+"""Keeps one resource served and registered, whatever the kubelet does.
 
     serve ──► register ──► streaming ──► the stream ended, the socket is gone, the kubelet is new, options changed
       ▲            │                                                       │
       └── pause ◄──┴── nobody answers, or no stream ──────── close ◄───────┘
 
 A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
-end of an old one takes the new one down. So the streams are ended first, by stopping the server.
+end of an old one takes the new one down. So the server is stopped first, which ends the streams.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
+from ..aio.tasks import Backoff, raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError
 from ..faults.effects import RegisterFaults
 from ..faults.engine import Engine
@@ -32,7 +32,7 @@ from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
 
-_AS_IT_SHOULD_BE = RegisterFaults()
+_NO_FAULT = RegisterFaults()
 
 
 class ServiceState(StrEnum):
@@ -46,15 +46,15 @@ class ServiceState(StrEnum):
     STOPPED = "stopped"
 
 
-class _Held(Exception):
-    """A fault holds the registration back."""
+class _HeldBack(Exception):
+    """A fault rule prevents the registration."""
 
 
 def _spoil(path: Path, *, replace: bool) -> None:
     if not replace:
         path.unlink(missing_ok=True)
         return
-    other = path.with_suffix(".new")  # beside it: while nothing stands there, a server may be making it again
+    other = path.with_suffix(".new")  # then renamed: if nothing were at the path, a server might make it again
     other.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
         nobody.bind(str(other))  # never listens: a client that connects is refused
@@ -62,7 +62,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
 
 
 class ResourceService:
-    """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
+    """One resource: `run()` until cancelled, `update()` at any time in between."""
 
     def __init__(
         self,
@@ -90,11 +90,9 @@ class ResourceService:
         self._poked = False  # what faults do may have changed since the last registration
         self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
-        self._stopping = False
-        self._registering = Interruption()
         self._renew = False  # the options changed since the registration
-        self._generation = link.generation  # of the kubelet that it deals with
-        self._attempt = 0  # the failures with that kubelet, for the next pause
+        self._generation = link.generation  # of the kubelet that it is registered with, or is to be
+        self._attempt = 0  # how often it failed with that kubelet
 
     @property
     def name(self) -> str:
@@ -106,16 +104,16 @@ class ResourceService:
 
     @property
     def ready(self) -> bool:
-        """Registered, and the kubelet listens."""
+        """Whether it is registered and the kubelet has opened a stream."""
         return self.state is ServiceState.REGISTERED and self.streams > 0
 
     @property
     def socket(self) -> str:
-        """The path of its socket, empty when it has none."""
+        """The path of its socket, empty if it has none."""
         return str(self._server.path) if self._server else ""
 
     def update(self, resource: Resource, encoded: bytes) -> None:
-        """Serve this state from now on. Options are read once per registration, so a change of them starts anew."""
+        """Serve this state from now on. The kubelet reads options once per registration: new ones need another."""
         if resource.pre_start_required != self.resource.pre_start_required:
             self._renew = True
             self._wake.set()
@@ -146,21 +144,15 @@ class ResourceService:
         if server is None:
             return
         await asyncio.to_thread(_spoil, server.path, replace=replace)
-        if self._server is not server:  # `run` has closed it meanwhile, and with it what stood at its path
+        if self._server is not server:  # `run` has closed it meanwhile, and removed what was at its path
             await asyncio.to_thread(server.path.unlink, missing_ok=True)
         self._wake.set()
 
-    def stop(self) -> None:
-        """Make `run` end soon, also while the kubelet thinks about a registration."""
-        self._stopping = True
-        self._wake.set()
-        self._registering.interrupt()
-
     async def run(self) -> None:
-        """Serve and register until stopped. Nothing that goes wrong with this resource is raised."""
-        self._link.subscribe(self._wake, self._stands)
+        """Serve and register until cancelled. Failures of this resource are never raised."""
+        self._link.subscribe(self._wake, self._owns_socket)
         try:
-            while not self._stopping:
+            while True:
                 raise_if_cancelled()
                 await self._live()
         finally:
@@ -169,7 +161,7 @@ class ResourceService:
             self._become(ServiceState.STOPPED)
 
     async def _live(self) -> None:
-        """The life of one server: it is registered once, and serves for as long as the kubelet listens."""
+        """Start a server, register it once, and serve for as long as the kubelet listens."""
         self._meet()
         self._poked = self._renew = False
         try:
@@ -179,7 +171,7 @@ class ResourceService:
             await self._until_dropped(server)
             if self._clock.now() - since >= self._intervals.steady:
                 self._attempt = 0
-        except _Held as held:
+        except _HeldBack as held:
             self._become(ServiceState.WAITING, str(held))
             self._attempt = 0
             await self._sleep(None)
@@ -187,17 +179,15 @@ class ResourceService:
             self._become(ServiceState.REFUSED, str(refused))
             self._attempt = 0
             await self._sleep(None)
-        except Interrupted:
-            return
         except SocketError as failed:
-            if not self._stopping:
-                self._become(ServiceState.WAITING, str(failed))
+            raise_if_cancelled()
+            self._become(ServiceState.WAITING, str(failed))
         except Exception as failed:
             log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
             self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
         await self._end_streams()
-        # A kubelet that fails or ends streams again and again is asked less and less often. Without a stream the socket
-        # stays in this pause: what starts the kubelet may wait for it.
+        # A kubelet that fails or ends streams again and again is asked less and less often. A server without a stream
+        # is kept in this pause, because the start of the kubelet may wait for its socket.
         await self._sleep(self._backoff.pause(self._attempt))
         self._attempt += 1
         await self._end_streams()
@@ -210,17 +200,14 @@ class ResourceService:
             await self._sleep(self._intervals.end_of_stream, for_all=True)
 
     async def retire(self) -> None:
-        """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
+        """Send an empty list, so that the resource's capacity becomes 0; to be called before the end."""
         listened = self.streams > 0
-        try:
-            self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
-            if listened:
-                await self._clock.sleep(self._intervals.empty_list)
-        finally:
-            self.stop()
+        self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
+        if listened:
+            await self._clock.sleep(self._intervals.empty_list)
 
-    def _stands(self) -> bool:
-        """Whether the socket's file is still there, where there should be one. Blocks briefly."""
+    def _owns_socket(self) -> bool:
+        """Whether no server runs, or the file of its socket still exists. Blocks briefly."""
         server = self._server
         return server is None or server.owns_socket()
 
@@ -243,28 +230,27 @@ class ResourceService:
         if self._link.socket is None:
             self._become(ServiceState.SERVING)
             return
-        rule, fault = self._faults.on_register(self.name) or ("", _AS_IT_SHOULD_BE)
+        rule, fault = self._faults.on_register(self.name) or ("", _NO_FAULT)
         if fault.never:
-            raise _Held(f"held back by the fault {rule!r}")
+            raise _HeldBack(f"held back by the fault {rule!r}")
         for _ in range(2 if fault.twice else 1):
-            async with self._registering:
-                await registration.register(
-                    self._link.socket,
-                    endpoint=server.path.name,
-                    resource=self.name,
-                    options=server.servicer.options(),
-                    served=functools.partial(self._is_served, server),
-                    version=fault.version or registration.VERSION,
-                )
+            await registration.register(
+                self._link.socket,
+                endpoint=server.path.name,
+                resource=self.name,
+                options=server.servicer.options(),
+                served=functools.partial(self._is_served, server),
+                version=fault.version or registration.VERSION,
+            )
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
     async def _until_dropped(self, server: SocketServer[Servicer]) -> None:
-        """Return when it is time to register again. Raises SocketError when the kubelet never listens."""
+        """Return when it is time to register again. Raises SocketError if the kubelet never opens a stream."""
         servicer = server.servicer
         patience = self._intervals.first_stream
         deadline = self._clock.now() + patience
-        while not self._stopping:
+        while True:
             self._wake.clear()
             is_other_kubelet = self._link.generation != self._generation
             if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
@@ -281,28 +267,28 @@ class ResourceService:
             await self._clock.wait(self._wake, left)
 
     def _meet(self) -> None:
-        """Deal with the kubelet that is there now; what failed with an earlier one is no reason to let it wait."""
+        """Count failures from 0 for a new kubelet."""
         if self._generation != self._link.generation:
             self._generation, self._attempt = self._link.generation, 0
 
     async def _is_served(self, server: SocketServer[Servicer]) -> bool:
-        """Whether the socket is there for the kubelet that answers, which may be one that nobody has noticed yet.
+        """Whether the kubelet that answers now can reach the socket.
 
-        It is met before it is registered with: noticed later, it would be taken for yet another one.
+        It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
         """
         await self._link.look()
         self._meet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._link.is_ours())
 
     async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
-        """Pause, but only until there is a new kubelet or this resource must stop.
+        """Pause until there is a new kubelet, or fault rules change.
 
-        What faults do ends it as well, but for a pause that is `for_all`: it is the kubelet's, to see that a stream has
-        ended. A new kubelet has no streams.
+        With `for_all`, fault rules do not end the pause: the kubelet needs it to see that a stream has ended. A new
+        kubelet has no streams.
         """
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while not self._stopping and (for_all or not self._poked) and self._link.generation == self._generation:
+        while (for_all or not self._poked) and self._link.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return
@@ -316,7 +302,7 @@ class ResourceService:
 
     def _become(self, state: ServiceState, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not ServiceState.REGISTERED:
-            return  # each registration is logged, each trouble once
+            return  # each registration is logged, each trouble only once
         self.state, self.trouble = state, trouble
         match state:
             case ServiceState.REGISTERED:

@@ -1,7 +1,7 @@
 """The five RPCs of one resource, and its open ListAndWatch streams.
 
-A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
-is sent to every open stream. Sockets are the business of `socket_server`, registration that of `service`.
+A servicer answers from the current `resource` and decides nothing. A new value is sent to every open stream.
+`socket_server` has the sockets, `service` the registration.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from .rpc import Context, RpcCalls
 
 
 def list_response(slots: Iterable[Slot]) -> bytes:
-    """A `ListAndWatchResponse` with these slots, encoded: it is compared with the one before, and sent many times."""
+    """Return a `ListAndWatchResponse` as bytes, which are compared with the last list and sent to each stream."""
     response = pb.ListAndWatchResponse()
     for slot in slots:
         device = response.devices.add(ID=slot.id, health="Healthy" if slot.health.healthy else "Unhealthy")
@@ -35,7 +35,7 @@ def list_response(slots: Iterable[Slot]) -> bytes:
 
 
 def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateResponse:
-    """The answer to an Allocate for these containers."""
+    """Return the answer to an Allocate, with the edits of each container."""
     response = pb.AllocateResponse()
     for edits in containers:
         container = response.container_responses.add()
@@ -60,7 +60,7 @@ BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist now
 
 
 def faulty_allocate(wrong: str, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
-    """The answer that is sent instead of the right one."""
+    """Return the wrong answer that a fault rule asks for."""
     match wrong:
         case "empty":
             return pb.AllocateResponse()
@@ -78,7 +78,7 @@ def faulty_allocate(wrong: str, request: pb.AllocateRequest, right: pb.AllocateR
 
 
 def faulty_preferred(wrong: str, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
-    """The answer that is sent instead of the right one."""
+    """Return the wrong answer that a fault rule asks for."""
     match wrong:
         case "empty":
             return pb.PreferredAllocationResponse()
@@ -93,7 +93,7 @@ def faulty_preferred(wrong: str, request: pb.PreferredAllocationRequest) -> pb.P
 
 
 def device_list(fault: str, slots: Sequence[Slot], right: bytes) -> bytes:
-    """The list that a stream sends under this fault."""
+    """Return the list that a stream sends under this fault."""
     match fault:
         case "duplicateIds":  # with the opposite health
             return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
@@ -146,11 +146,10 @@ class Servicer:
         self._cut = 0  # how often streams were closed on purpose
 
     def update(self, resource: Resource, encoded: bytes) -> None:
-        """Serve this state from now on; every open stream gets the list when it differs from the last one.
+        """Serve this state from now on; every open stream gets the list if it differs from the last one.
 
-        A list that is over the kubelet's limit is never sent: it would end the stream and take the whole resource down.
-        Then the last list stays in force. Lists that are too long from the start never get here; one that grows does,
-        because `Unhealthy` is a longer word than `Healthy`.
+        A list over the kubelet's limit is never sent, because it would end the stream and take the resource down: the
+        last list stays. The configuration is checked for that, but retired devices may make a list longer.
         """
         self.resource = resource
         if len(encoded) > LIST_LIMIT:
@@ -257,15 +256,15 @@ class Servicer:
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         wanted = [list(each.devices_ids) for each in request.container_requests]
-        # Only what is done when a device changes hands waits, so nothing else needs a deadline.
+        # Only the record of a device that changes hands waits for something, so nothing else needs a deadline.
         deadline = self._requests.allocate_deadline if self.resource.acts_on_handovers else None
-        # In flight before a fault may delay the call, so that none of its devices is dropped meanwhile.
+        # In flight before a fault may delay the call, so that none of its devices is dropped in the meantime.
         with self._requests.in_request(self.resource.name, [each for ids in wanted for each in ids]):
             async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
                 edits = [container_edits(allocate(resource, ids)) for ids in wanted]
                 for ids in wanted:
-                    self._requests.allocated(resource, ids)
+                    self._requests.granted(resource.name, ids)
                     self._faults.allocated(resource.name, ids)
                 if resource.acts_on_handovers:
                     for ids in wanted:

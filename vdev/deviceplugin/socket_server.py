@@ -1,4 +1,4 @@
-"""Files of unix sockets: how long their paths may be, whether anybody listens at one, and which are left over."""
+"""Unix sockets: a gRPC server on one, the limit of their paths, and sockets that other processes left behind."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ def check_socket_path(path: Path) -> None:
 
 
 def is_dead(path: Path) -> bool:
-    """Whether it is a socket on which nobody listens any more. Blocks briefly."""
+    """Whether it is a socket on which no process listens. Blocks briefly."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return False
@@ -46,7 +46,7 @@ def is_dead(path: Path) -> bool:
 
 
 def remove_dead(directory: Path, names: str) -> list[Path]:
-    """Remove the sockets of these names (a regular expression) at which nobody listens; which those were. Blocks."""
+    """Remove and return the sockets with these names (a regular expression) on which no process listens. Blocks."""
     removed = []
     for path in listed(directory):
         if re.fullmatch(names, path.name) and is_dead(path):
@@ -59,32 +59,32 @@ def remove_dead(directory: Path, names: str) -> list[Path]:
 
 
 _PARAMETERS = (
-    ("grpc.max_receive_message_length", LIST_LIMIT),  # no request is longer than the list of the ids that it names
+    ("grpc.max_receive_message_length", LIST_LIMIT),  # a request has at most the ids of the list
     ("grpc.max_send_message_length", -1),  # the limit of a list is checked where the list is made
     ("grpc.so_reuseport", 0),
 )
 
 
 class Servicer(Protocol):
-    """What is served on a socket."""
+    """The RPCs that are served on a socket."""
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """The RPCs of each of its services."""
+        """The handlers of each of its services."""
 
     def close(self) -> None:
-        """End its streams and what hangs."""
+        """End streams and calls that hang."""
 
 
 _Servicer = TypeVar("_Servicer", bound=Servicer)
 
 
 class SocketServer(Generic[_Servicer]):
-    """Serves what `servicer` answers on the socket at `path`."""
+    """A gRPC server for `servicer` on the socket at `path`."""
 
     def __init__(self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING) -> None:
         self.servicer = servicer
         self.path = path
-        self._file = str(path)  # which is looked at every few seconds
+        self._file = str(path)
         self._intervals, self._clock = timing
         self._server: grpc.aio.Server | None = None
         self._inode = 0
@@ -102,22 +102,22 @@ class SocketServer(Generic[_Servicer]):
         except (RuntimeError, OSError, TimeoutError) as failed:
             await server.stop(None)
             reason = await asyncio.to_thread(_why_not_bound, self.path, failed)
-            # The directory and not the path: the next attempt has another path, and the same trouble is told once.
+            # With the directory instead of the path: each attempt has another path, and the reason is logged once.
             raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
-        except asyncio.CancelledError:  # nobody else knows of this server, which may serve by now
+        except asyncio.CancelledError:  # the caller does not know of this server, which may serve by now
             await server.stop(None)
             raise
         self._server = server
 
     async def restore(self) -> None:
-        """Bind the same path again, whose file is gone, for a kubelet that dials it; raises SocketError."""
+        """Bind the same path again after its file was removed; raises SocketError."""
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)  # first: it removes what stands at the path, also what others made
+            await server.stop(None)  # first, because it removes whatever file is at the path
         await self.start()
 
     async def stop(self) -> None:
-        """End the streams, finish what is in flight, close the socket; safe to call twice."""
+        """End the streams, finish calls in flight, close the socket; safe to call twice."""
         self.servicer.close()
         if self._server is not None:
             server, self._server = self._server, None
@@ -126,7 +126,7 @@ class SocketServer(Generic[_Servicer]):
                     await server.stop(grace=self._intervals.last_requests)
 
     def owns_socket(self) -> bool:
-        """Whether the socket's file is still ours; a kubelet deletes all sockets when it starts. Blocks briefly."""
+        """Whether the socket's file is still ours: a kubelet deletes all sockets when it starts. Blocks briefly."""
         try:
             return os.lstat(self._file).st_ino == self._inode
         except OSError:
@@ -134,7 +134,7 @@ class SocketServer(Generic[_Servicer]):
 
 
 def _closed_to_others(path: Path) -> int:
-    """Let its owner, and root, alone connect to a socket; its inode."""
+    """Let only its owner and root connect to a socket; return its inode."""
     path.chmod(0o600)
     return path.stat().st_ino
 

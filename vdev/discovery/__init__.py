@@ -1,7 +1,7 @@
-"""From the host to raw devices: one module per source, behind one function, `discover`.
+"""Finds the raw devices of a host: a module for each source, behind one function, `discover`.
 
-Everything here blocks (call it in a thread) and works on a host that changes meanwhile. What is not found is simply not
-in the result; `planning` keeps what a pod may still hold.
+Everything here blocks (call it in a thread) and works on a host that changes at the same time. A device that is gone is
+not in the result; `planning` keeps it in the lists while a pod may hold it.
 """
 
 from dataclasses import replace
@@ -30,11 +30,11 @@ def discover(
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
-    """What the entry's source finds on the host, now.
+    """The devices that the entry's source finds on the host now.
 
-    `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
-    caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
-    the host's directory for the nodes of virtual devices.
+    `node` is the node's name, which is part of the ids of presets' devices. The caller keeps the `numbering` of each
+    entry for as long as the process lives, so that devices keep their index while others come and go. `device_dir` and
+    `smi_dir` are the host's directories for the nodes of virtual devices and for the makers' tools.
     """
     try:
         found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir))

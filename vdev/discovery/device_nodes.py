@@ -1,4 +1,4 @@
-"""Helpers for sources of real devices: the path in the container, the NUMA node, and which nodes are dangerous.
+"""Device nodes of the host: their path in the container, their NUMA node, and whether they are dangerous.
 
 `Danger` refuses memory devices and disks that the host uses.
 """
@@ -16,10 +16,10 @@ from .found import is_usable
 
 
 def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:
-    """Where a host path appears in the container.
+    """The path in the container for a path of the host.
 
-    `wanted` is empty for the same path, ends in "/" for a directory that takes the base name, else is a new name. It is
-    a template. Raises template.TemplateError.
+    `wanted` is a template. If it is empty, the path stays the same; if it ends in "/", it is a directory that takes the
+    base name; else it is the new path. Raises template.TemplateError.
     """
     rendered = template.parse(wanted).render(values)
     if not rendered:
@@ -40,7 +40,7 @@ def nodes_below(host: HostRoot, directory: str) -> Iterator[tuple[str, FileInfo]
 
 
 def looked_at(host: HostRoot, path: str) -> FileInfo | None:
-    """What stands at the path; None for nothing, a loop of links, or what must not be looked at."""
+    """The file at the path; None if there is none, or if it cannot be looked at."""
     try:
         return host.info(path)
     except HostError:
@@ -48,24 +48,24 @@ def looked_at(host: HostRoot, path: str) -> FileInfo | None:
 
 
 def node_key(info: FileInfo) -> str:
-    """What a device node is, whatever it is called: its kind and numbers.
+    """The kind and numbers of a device node, which identify it under any name.
 
-    Major 1 is /dev/null and the like: software, which people also put in the place of missing nodes. These are told
-    apart by path.
+    Major 1 is /dev/null and the like: software, which people also put in the place of missing nodes. These are
+    identified by their path.
     """
     is_software = info.kind is NodeKind.CHAR and info.major == 1
     return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"
 
 
 def numa_of_node(host: HostRoot, info: FileInfo) -> int | None:
-    """The NUMA node of a device node, or None when the kernel knows none."""
+    """The NUMA node of a device node, or None if the kernel does not know it."""
     kind = f"/sys/dev/{info.kind}"
     link = host.link(f"{kind}/{info.major}:{info.minor}")
     return numa_of_directory(host, posixpath.normpath(posixpath.join(kind, link))) if link else None
 
 
 def numa_of_directory(host: HostRoot, directory: str) -> int | None:
-    """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""
+    """The NUMA node of a sysfs device or of its nearest ancestor that has one, or None."""
     while directory.startswith("/sys/devices/"):
         try:
             number = int(host.read_text(f"{directory}/numa_node") or -1)
@@ -78,7 +78,7 @@ def numa_of_directory(host: HostRoot, directory: str) -> int | None:
 
 
 def read_table(host: HostRoot, path: str, *, ours: str = "") -> str:
-    """A table of the host; where its /proc is not mounted here, this process's own view of it, at `ours`."""
+    """A table in /proc of the host; if that is not mounted here, the table of this process, at `ours`."""
     for root, table in ((host, path), (HostRoot(), ours or path)):
         with contextlib.suppress(HostError):
             text = root.read_text(table, limit=16 * 2**20)
@@ -92,13 +92,13 @@ _RAW = {(1, 1): "the machine's physical memory", (1, 2): "the kernel's memory", 
 
 
 class Danger:
-    """Checks nodes; the tables of mounts and swap are read once, when the first block device needs them."""
+    """Checks nodes. The tables of mounts and swap are read once, when the first block device needs them."""
 
     def __init__(self, host: HostRoot) -> None:
         self._host = host
 
     def of(self, info: FileInfo) -> str:
-        """Why the node is dangerous, in a few words; the empty string when it is not."""
+        """Why the node is dangerous, in a few words, or an empty text."""
         match info.kind:
             case NodeKind.CHAR:
                 raw = _RAW.get((info.major, info.minor))
@@ -112,7 +112,7 @@ class Danger:
                 return ""
 
     def _with_dependents(self, number: str, seen: set[str]) -> Iterator[str]:
-        """The disk's own number, those of its partitions, and those of what is built on them (LVM, RAID, LUKS)."""
+        """The numbers of the disk, of its partitions, and of the devices built on them (LVM, RAID, LUKS)."""
         if number in seen:
             return
         seen.add(number)
@@ -140,7 +140,7 @@ class Danger:
 
     @cached_property
     def _used(self) -> dict[str, str]:
-        """What each block device in use is used for, by `major:minor`."""
+        """The use of each block device that the host uses, by `major:minor`."""
         used: dict[str, str] = {}
         for line in read_table(self._host, "/proc/1/mountinfo", ours="/proc/self/mountinfo").splitlines():
             mount, _, rest = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""What all sources give: devices with their numbers, problems, and why each candidate matched or did not."""
+"""The result of a scan: devices with their indices, problems, and why each candidate matched or did not."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ MAX_SHOWN = 5  # of equal problems; the rest are counted
 
 
 def is_usable(name: str) -> bool:
-    """Whether a file's name can stand in a message and in a log line: valid UTF-8 without control characters."""
+    """Whether a file's name can be shown in a message: valid UTF-8 without control characters."""
     return name.isprintable()
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition on one candidate: what was asked, what was there, and whether it fits."""
+    """One condition on one candidate, with the actual value, and whether it is met."""
 
     condition: str
     actual: str
@@ -35,7 +35,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something on the host that the source looked at; it became a device, or part of one, when every check is ok."""
+    """Something on the host that the source looked at. It is a device, or part of one, if every check is ok."""
 
     path: str
     checks: tuple[Check, ...] = ()
@@ -46,18 +46,19 @@ class Candidate:
 
     @property
     def why(self) -> tuple[str, ...]:
-        """Each condition in words, met or not."""
+        """Each condition in words, and whether it is met."""
         return tuple(str(check) for check in self.checks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One scan's result. `watch` holds the host directories whose changes can change the result."""
+    """The result of a scan."""
 
     devices: tuple[RawDevice, ...] = ()
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     watch: frozenset[str] = frozenset()
+    """The directories of the host whose changes can change the result."""
 
     @cached_property
     def by_id(self) -> Mapping[str, RawDevice]:
@@ -65,22 +66,22 @@ class Found:
 
 
 class Problems:
-    """Collects a scan's problems; of many equal ones a few are shown and the rest are counted."""
+    """Collects the problems of a scan. Of many equal problems, a few are shown and the rest are counted."""
 
     def __init__(self, entry: Entry) -> None:
         self._where = entry.where or entry.name
         self._found: dict[tuple[Severity, str, str], list[str]] = {}
 
     def error(self, subject: str, message: str, hint: str = "") -> None:
-        """`<subject> <message>; <hint>`: something that stops the subject from being used."""
+        """`<subject> <message>; <hint>`: the subject cannot be used."""
         self._found.setdefault((Severity.ERROR, message, hint), []).append(subject)
 
     def warn(self, subject: str, message: str, hint: str = "") -> None:
-        """`<subject> <message>; <hint>`: something worth knowing."""
+        """`<subject> <message>; <hint>`: the user may want to know."""
         self._found.setdefault((Severity.WARNING, message, hint), []).append(subject)
 
     def all(self) -> tuple[Problem, ...]:
-        """Every problem, in the order in which its kind was first met."""
+        """Every problem, in the order in which the first of its kind was found."""
         problems = []
         for (severity, message, hint), subjects in self._found.items():
             shown = subjects[:MAX_SHOWN]
@@ -92,18 +93,19 @@ class Problems:
 
 
 class Numbering:
-    """For one entry: the index of each device id ever seen, and which device has a name that is not unique.
+    """The index of each device id of one entry, and which devices have a serial number that is not unique.
 
-    An id keeps its index while it is away, because it may come back and a pod may still hold it; `retain` ends that.
+    A device that is gone keeps its index, because it may come back and a pod may still hold it, until `retain` is
+    called without it.
     """
 
     def __init__(self) -> None:
         self._indices: dict[str, int] = {}
-        self._owners: dict[str, str] = {}
-        self._twins: set[tuple[str, str]] = set()
+        self._owners: dict[str, str] = {}  # the place of the device that is named after each serial number
+        self._twins: set[tuple[str, str]] = set()  # devices that are named after their place
 
     def assign(self, ids: Iterable[str]) -> list[int]:
-        """An index for each id: its own when it was seen before, else the lowest that is free, in the order given."""
+        """An index for each id: the one that it had before, else the lowest that is free, in the order given."""
         ids = list(ids)
         taken = set(self._indices.values())
         free = 0
@@ -119,21 +121,21 @@ class Numbering:
         """Forget all ids but these."""
         self._indices = {each: index for each, index in self._indices.items() if each in ids}
 
-    def tell_apart(self, devices: Sequence[tuple[str, str]]) -> list[str]:
-        """For each device's name (a serial number; may be empty) and place: the name if it is enough, else the place.
+    def identities(self, devices: Sequence[tuple[str, str]]) -> list[str]:
+        """An identity for each device, given as serial number (may be empty) and place: one of the two.
 
-        The first device with a name keeps it, wherever it is plugged in; a twin that joins later is named by its place,
-        and so are twins that were there together from the start. A twin stays a twin when the other leaves, because an
-        id must not change then.
+        The first device with a serial number is named after it, in whatever port. A twin that comes later is named
+        after its place, and so are twins that were found together. A twin stays one when the other device leaves,
+        because its id must not change then.
         """
-        strangers = Counter(name for name, place in devices if (name, place) not in self._twins)
-        told = []
-        for name, place in devices:
-            known_twin = (name, place) in self._twins
-            if name and not known_twin and (strangers[name] == 1 or self._owners.get(name) == place):
-                self._owners[name] = place
-                told.append(name)
+        counts = Counter(serial for serial, place in devices if (serial, place) not in self._twins)
+        identities = []
+        for serial, place in devices:
+            is_twin = (serial, place) in self._twins
+            if serial and not is_twin and (counts[serial] == 1 or self._owners.get(serial) == place):
+                self._owners[serial] = place
+                identities.append(serial)
             else:
-                self._twins.add((name, place))
-                told.append(place)
-        return told
+                self._twins.add((serial, place))
+                identities.append(place)
+        return identities

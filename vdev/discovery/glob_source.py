@@ -1,4 +1,4 @@
-"""Devices found by path patterns: `_Scan` finds and judges the paths, and groups of them become devices."""
+"""Devices found by path patterns: `_Scan` finds and checks the paths, which are grouped, and each group is a device."""
 
 import posixpath
 from collections import Counter
@@ -20,11 +20,13 @@ from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A usable match: the path as the pattern found it, what the wildcards stood for, and what stands there."""
+    """A usable match of a pattern."""
 
     path: str
     captures: tuple[str, ...]
+    """The text that each wildcard stands for."""
     info: FileInfo
+    """The file at the path, with links followed."""
 
     @property
     def is_link(self) -> bool:
@@ -37,28 +39,29 @@ Member = tuple[GlobItem, Match]
 
 @dataclass(frozen=True, slots=True)
 class MatchGroup:
-    """What one device is made of.
-
-    `first` is the member of the first required pattern, which the device is named after; None where that is missing, or
-    every pattern is optional. `missing` is the first required pattern without a member.
-    """
+    """The matches that make up one device."""
 
     key: tuple[str, ...]
-    members: tuple[Member, ...]
-    first: Member | None = None
-    missing: GlobItem | None = None
+    parts: tuple[tuple[GlobItem, Match | None], ...]
+    """Each pattern with its match; None: it has none for this device."""
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple((item, match) for item, match in self.parts if match is not None)
+
+    @property
+    def first(self) -> Member | None:
+        """The match of the first required pattern, which the device is named after, or None."""
+        item, match = next((part for part in self.parts if not part[0].optional), (None, None))
+        return (item, match) if item is not None and match is not None else None
+
+    @property
+    def missing(self) -> GlobItem | None:
+        """The first required pattern without a match, or None."""
+        return next((item for item, match in self.parts if match is None and not item.optional), None)
 
 
-def _group(key: tuple[str, ...], items: Sequence[GlobItem], matches: Sequence[Match | None]) -> MatchGroup:
-    """A device of one match for each pattern, None where there is none."""
-    members = tuple((item, match) for item, match in zip(items, matches, strict=True) if match is not None)
-    required = [(item, match) for item, match in zip(items, matches, strict=True) if not item.optional]
-    item, match = required[0] if required else (None, None)
-    first = None if item is None or match is None else (item, match)
-    return MatchGroup(key, members, first, next((item for item, match in required if match is None), None))
-
-
-def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
     natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
     covered = min((len(found) * item.limit for item, found in required), default=natural)
@@ -68,11 +71,11 @@ def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -
             found[place % len(found)] if place < len(found) * item.limit else None
             for item, found in zip(items, matches, strict=True)
         ]
-        groups.append(_group((str(place),), items, members))
+        groups.append(MatchGroup((str(place),), tuple(zip(items, members, strict=True))))
     return groups
 
 
-def by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def _by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
     keys = {match.captures for found in leading for match in found if len(match.captures) == length}
@@ -86,12 +89,12 @@ def by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> li
             if member is not None:
                 served[place, member.path] += 1
             members.append(member)
-        groups.append(_group(key, items, members))
+        groups.append(MatchGroup(key, tuple(zip(items, members, strict=True))))
     return groups
 
 
-def together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    """One group of all matches; none while a required pattern has no match."""
+def _together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+    """One group of all matches; no group if a required pattern has no match."""
     if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
         return []
     members = tuple((item, match) for item, found in zip(items, matches, strict=True) for match in found)
@@ -140,20 +143,20 @@ def discover(entry: Entry, source: GlobSource, host: HostRoot, *, numbering: Num
 def _groups(source: GlobSource, matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     match source.group_by:
         case GroupBy.POSITION:
-            return by_position(source.paths, matches)
+            return _by_position(source.paths, matches)
         case GroupBy.NAME:
-            return by_name(source.paths, matches)
+            return _by_name(source.paths, matches)
         case GroupBy.ALL:
-            return together(source.paths, matches)
+            return _together(source.paths, matches)
         case _:
             assert_never(source.group_by)
 
 
 class _Scan:
-    """Finds what the patterns match and keeps what may be used.
+    """Finds the matches of patterns that may be used.
 
-    `watched` collects the directories whose entries decided what was found. A scan is bounded, so that a pattern for
-    the whole machine delays neither reloads nor the shutdown.
+    `watched` collects the directories whose entries decide what is found. A scan is bounded, so that a pattern for the
+    whole machine delays neither reloads nor the shutdown.
     """
 
     def __init__(self, source: GlobSource, host: HostRoot, problems: Problems, *, allow_dangerous: bool) -> None:
@@ -213,10 +216,10 @@ class _Scan:
         return Match(path, wanted.captures(path) or (), info)
 
     def _paths(self, wanted: PathPattern) -> list[str] | None:
-        """The existing paths that match, links at the end not yet followed, in natural order.
+        """The existing paths that match, in natural order; a link at the end is not followed.
 
-        Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
-        problem, for a pattern that asks for too much.
+        Linked directories are entered if the pattern names them, but not by `**`, which might never end. If the pattern
+        matches too much, returns None and reports a problem.
         """
         before = set(self.watched)
         hint = "write more of the path out, with fewer wildcards"
@@ -264,7 +267,7 @@ class _Scan:
                 yield path
 
     def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
-        """All directories from here down, this one included; with files, all that is below and this one not."""
+        """All directories from here down, this one included; with files, all entries below this one."""
         pending = [directory]
         if not with_files:
             yield directory
@@ -295,7 +298,7 @@ class _Scan:
 
 
 def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
-    """Of several names of one node the one that counts, its own before those of links: one node is one device."""
+    """The verdicts, in which a node with several names matches under one: its own name rather than that of a link."""
     names_of: dict[str, str] = {}
     matches = ((path, verdict) for path, verdict in verdicts if isinstance(verdict, Match))
     for path, match in sorted(matches, key=lambda each: each[1].is_link):
@@ -308,12 +311,12 @@ def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Itera
 
 
 def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
-    """A runtime takes nodes and directories of them as devices, and everything as a mount."""
+    """Whether a runtime takes it: nodes and directories of nodes as devices, and everything as a mount."""
     return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
 
 
 def _is_surprising(wanted: path_pattern.PathPattern, info: FileInfo) -> bool:
-    """Whether a person should hear of it: `/dev/input/*` is not meant to match the directory `by-id` in it."""
+    """Whether the user should know: `/dev/input/*` is not meant to match the directory `by-id` in it."""
     return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
 
 
@@ -327,26 +330,26 @@ def _kind_hint(kind: NodeKind) -> str:
 
 
 class _Builder:
-    """Makes devices of groups, which are named after their first member, or after their key where none leads."""
+    """Makes a device of each group. It is named after its first required match, or else after its key."""
 
     def __init__(self, entry: Entry, source: GlobSource, host: HostRoot) -> None:
         self.watched: set[str] = set()
         self._entry = entry
         self._by_key = source.group_by is GroupBy.ALL or all(each.optional for each in source.paths)
         self._host = host
-        # A device is what the first of these patterns found, and has what the others found for itself.
+        # The first of these patterns identifies a device, and no other device gets the nodes of the others.
         self._alone = [item for item in source.paths if not item.optional and item.limit == 1]
         self._required = any(not item.optional for item in source.paths)
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
-        """One device per group that has the member which names it, in the order of the groups."""
+        """A device for each group that can be named, in the order of the groups."""
         named = list(self._named(groups))
         indices = numbering.assign(device_id for device_id, _ in named)
         for index, (device_id, each) in zip(indices, named, strict=True):
             yield self._device(device_id, index, each)
 
     def _named(self, groups: Sequence[MatchGroup]) -> Iterator[tuple[str, MatchGroup]]:
-        """Ids depend on the naming member alone, so that optional members and other devices may come and go."""
+        """The id of each group's device. It depends on one match only, so other matches may come and go."""
         uses: dict[str, int] = {}
         taken: set[str] = set()
         for each in groups:
@@ -405,16 +408,17 @@ class _Builder:
         return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
     def _claims(self, keys: Sequence[tuple[GlobItem, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
+        """The nodes that identify the device, and the others that it does not share.
 
-        It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
+        The first required pattern without a limit identifies it. Nodes of optional patterns, and of patterns with a
+        limit, may be shared. If every pattern is optional, all count as required.
         """
         alone = self._alone if self._required else [item for item, _ in keys if item.limit == 1]
         owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
         return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
 
     def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
-        """The device nodes in a directory, and what is wrong when there are none."""
+        """The device nodes in a directory, and why there are none."""
         try:
             below = list(nodes_below(self._host, directory))
         except HostError as broken:
@@ -423,16 +427,13 @@ class _Builder:
 
 
 def _identity(item: GlobItem, match: Match) -> str:
-    """What the device is named after: its path below the last directory that the pattern names without wildcards."""
+    """The text that the id is made of: the path below the last directory that the pattern names without wildcards."""
     directory = path_pattern.parse(item.path).directory
     return match.path.removeprefix(directory).strip("/") or match.path.strip("/")
 
 
 def _attributes(match: Match) -> dict[str, str]:
-    """Facts for templates.
-
-    The name found, the name of the node behind a link, what the wildcards stood for, and the path below /dev.
-    """
+    """Facts for templates: the name, the name behind a link, the texts of the wildcards, and the path below /dev."""
     return {
         "base": posixpath.basename(match.path),
         "target": posixpath.basename(match.info.path),

@@ -1,9 +1,9 @@
-"""The health monitor: a task for each probed device, the verdicts on all, and news of changes."""
+"""Probes the health of devices: a task for each device, thresholds, the verdicts on all, and news of changes."""
 
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -11,30 +11,75 @@ from typing import NamedTuple
 from ..aio.blocking_calls import BlockingCalls, StillHanging
 from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
-from ..model.device import Health, RawDevice
+from ..model.device import HEALTHY, Health, RawDevice
 from ..model.entry import Health as HealthPolicy
 from ..model.entry import Probe
-from ..planning.health import Outcome, Track, observe_probe
 from . import probes
 
 
 class Target(NamedTuple):
+    """A device to probe."""
+
     spec: HealthPolicy
     device: RawDevice
     resource: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """What is remembered of one device between probes. It is healthy until a probe fails. Times are monotonic."""
+
+    appeared: float
+    health: Health = HEALTHY
+    ok: bool = True
+    """The last result."""
+    run: int = 0
+    """How many scheduled results in a row were like it."""
+    run_since: float = 0.0
+    """Since when results are like it."""
+    flaps: int = 0
+    """How often results turned from success to failure."""
+    recovered: float | None = None
+    """When the device last became healthy again."""
+    is_flapping: bool = False
+    """Whether it failed within one interval of its recovery: the next recovery takes a whole interval of successes."""
+
+
+def after_probe(track: Track, spec: HealthPolicy, reason: str, now: float, *, is_scheduled: bool = True) -> Track:
+    """The track after one more result; the `reason` of a failure, or an empty text for a success.
+
+    A probe that an event brought forward can end a run of results but not lengthen it, because thresholds stand for
+    time. A failure counts at once, the recovery of a flapping device only after a while: handing out a dead device is
+    worse than holding back a working one.
+    """
+    ok = not reason
+    if not ok and now - track.appeared < spec.start_grace:
+        return track
+    run, run_since = (track.run + is_scheduled, track.run_since) if ok == track.ok else (1, now)
+    after = replace(track, ok=ok, run=run, run_since=run_since, flaps=track.flaps + (track.ok and not ok))
+    if not ok:
+        failed = Health(healthy=False, reason=reason)
+        if not track.health.healthy:
+            return replace(after, health=failed)
+        if run < spec.unhealthy_threshold:
+            return after
+        is_flapping = track.recovered is not None and now - track.recovered < spec.interval
+        return replace(after, health=failed, is_flapping=is_flapping)
+    is_steady = not track.is_flapping or now - run_since >= spec.interval
+    if not track.health.healthy and run >= spec.healthy_threshold and is_steady:
+        return replace(after, health=HEALTHY, recovered=now, is_flapping=False)
+    return after
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one device.
-
-    `since` is the time of its last change (seconds since 1970); `flaps` counts how often its probe turned from success
-    to failure.
-    """
+    """The verdict on one device."""
 
     health: Health
     since: float
+    """When it became healthy or unhealthy, in seconds since 1970."""
     flaps: int = 0
+    """How often its probe turned from success to failure."""
 
 
 @dataclass(slots=True)
@@ -73,7 +118,7 @@ class HealthMonitor:
 
     @property
     def contents(self) -> frozenset[Path]:
-        """Those of `directories` where a write into a file matters as well: the files that probes read are there."""
+        """The directories of files that probes read: there, a write into a file matters as well."""
         files = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
         return frozenset(chain.from_iterable(each.directories for each in files))
 
@@ -89,18 +134,16 @@ class HealthMonitor:
             for probed in self._probed.values():
                 probed.task = None
 
-    def update(self, targets: Mapping[str, Target | tuple[HealthPolicy, RawDevice]]) -> None:
+    def update(self, targets: Mapping[str, Target]) -> None:
         """Probe exactly these devices, by id, from now on.
 
-        What did not change goes on undisturbed; a device whose probe is the same but whose nodes are others keeps its
-        history.
+        The probes of devices that did not change go on. A device with the same probe and other nodes keeps its history.
         """
         for key in self._probed.keys() - targets.keys():
             self._stop(key)
             del self._probed[key]
             self._verdicts.pop(key, None)
-        for key, given in targets.items():
-            target = Target(*given)
+        for key, target in targets.items():
             old = self._probed.get(key)
             if old is not None and old.target == target:
                 continue
@@ -119,7 +162,7 @@ class HealthMonitor:
                 probed.wake.set()
 
     async def changes(self) -> AsyncIterator[frozenset[str]]:
-        """The ids whose report changed, again and again; for one consumer."""
+        """Yield the ids of devices whose verdict changed; for one consumer."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -141,15 +184,16 @@ class HealthMonitor:
         due = self._clock.now()
         while True:
             probed.wake.clear()
-            scheduled = self._clock.now() >= due
-            outcome = await self._probe(key, probed)
-            probed.track = observe_probe(probed.track, spec, outcome, self._clock.now(), scheduled=scheduled)
+            is_scheduled = self._clock.now() >= due
+            reason = await self._probe(key, probed)
+            probed.track = after_probe(probed.track, spec, reason, self._clock.now(), is_scheduled=is_scheduled)
             self._report(key, probed.track)
-            if scheduled:
+            if is_scheduled:
                 due = self._clock.now() + spec.interval
             await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))  # news does not put off what is due
 
-    async def _probe(self, key: str, probed: _Probed) -> Outcome:
+    async def _probe(self, key: str, probed: _Probed) -> str:
+        """Why the probe fails; empty if it succeeds."""
         spec, device, resource = probed.target
 
         def call() -> tuple[frozenset[Path], str]:
@@ -166,7 +210,7 @@ class HealthMonitor:
             reason = "the probe hangs"
         except Exception as error:  # a probe's bug is that device's failure, not everybody's end
             reason = f"the probe failed: {error!r}"
-        return Outcome(ok=not reason, reason=reason)
+        return reason
 
     def _report(self, key: str, track: Track) -> None:
         old = self._verdicts.get(key)

@@ -1,4 +1,4 @@
-"""The four probes, and where to watch for what they look at. Everything here blocks.
+"""The four probes, and the directories to watch for them. Everything here blocks.
 
     exists   all nodes and mounted paths of the device are there, and the nodes are device nodes
     open     every node can be opened the way the container may open it; EBUSY is healthy, because somebody is using it
@@ -25,13 +25,13 @@ _HERE = HostRoot()
 
 
 def program_of(spec: HealthPolicy, device: RawDevice, resource: str) -> Program:
-    """What the probe `command` runs; `Program.abort` ends it."""
+    """The program of the probe `command`; `Program.abort` ends it."""
     values = facts(device, resource)
     return Program([argument.render(values) for argument in spec.command])
 
 
 def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
-    """What the probe finds wrong, empty when nothing is. Blocks, in the worst case forever."""
+    """Why the probe fails; empty if it succeeds. Blocks, in the worst case forever."""
     try:
         match spec.probe:
             case Probe.EXISTS:
@@ -49,7 +49,7 @@ def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot
 
 
 def directories(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
-    """Directories whose changes may change what the probe finds."""
+    """The directories whose changes may change the result of the probe."""
     nodes = [node.host_path for node in device.nodes]
     match spec.probe:
         case Probe.EXISTS:

@@ -42,16 +42,15 @@ class SysTree:
         return info.path if info is not None and info.kind is NodeKind.DIRECTORY else ""
 
     def subsystem(self, device: str) -> str:
-        """The class or bus that the device belongs to; empty for a directory that is no device."""
+        """The class or bus of the device; empty for a directory that is not a device."""
         return posixpath.basename(self._host.link(f"{device}/subsystem"))
 
     def attribute(self, device: str, path: str) -> str | None:
-        """The value of an attribute, None when it is not there.
+        """The value of an attribute, or None if the device does not have it.
 
         Each leading `../` climbs to the parent *device*: directories that only group (`video4linux/` above `video0`) do
-        not count. A link's value is its target's name (`driver`, `iommu_group`), a directory's is empty. `virtfn` is
-        the number of a virtual function. Raises
-        HostError when it is there and cannot be read.
+        not count. The value of a link is the name of its target (`driver`, `iommu_group`), that of a directory is
+        empty. `virtfn` is the number of a virtual function. Raises HostError if the attribute cannot be read.
         """
         while path.startswith(_UP):
             device, path = self.parent(device), path.removeprefix(_UP)
@@ -69,7 +68,7 @@ class SysTree:
         return "" if info.kind is NodeKind.DIRECTORY else self._host.read_text(place)
 
     def _function(self, device: str) -> str | None:
-        """The number of a virtual function: that of the link to it at its physical function."""
+        """The number of a virtual function, from the link to it at its physical function."""
         physical = self._host.resolve(f"{device}/physfn")
         if not physical.startswith("/sys/") or not self._host.exists(physical):
             return None
@@ -79,7 +78,7 @@ class SysTree:
         )
 
     def text(self, device: str, path: str) -> str:
-        """The value of an attribute; empty when it is absent or cannot be read."""
+        """The value of an attribute; empty if it is absent or cannot be read."""
         try:
             return self.attribute(device, path) or ""
         except HostError:
@@ -97,7 +96,7 @@ class SysTree:
             device = self.parent(device)
 
     def place(self, device: str) -> str:
-        """The name of the nearest device (itself included) whose bus names it by where it is plugged in; else empty."""
+        """The name of the nearest device (or itself) whose bus names devices by where they are plugged in, or empty."""
         for each in self.ancestors(device):
             if self.subsystem(each) in _PLACES:
                 return posixpath.basename(each)
@@ -106,7 +105,7 @@ class SysTree:
     def node(self, device: str) -> str:
         """The host path of the device's node, as the kernel names it; empty for a device without one.
 
-        A USB device has its node by the numbers of bus and device, also where sysfs shows no `dev` and `uevent`.
+        If sysfs shows no `uevent`, the node of a USB device follows from the numbers of its bus and device.
         """
         for line in self.text(device, "uevent").splitlines():
             key, _, value = line.partition("=")
@@ -123,8 +122,8 @@ class SysTree:
     def children(self, device: str, subsystems: Collection[str], *, bus: str = "") -> list[str]:
         """The devices of these subsystems below the device, in natural order of their directories.
 
-        Other devices of `bus` that hang below (on a hub, behind a bridge) are devices of their own and left out; a USB
-        device's interfaces belong to it.
+        Devices of `bus` further below (on a hub, behind a bridge) are left out, because they are devices of their own.
+        The interfaces of a USB device belong to it.
         """
         found = []
         pending = [device]
@@ -149,7 +148,7 @@ _GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
 
 @dataclass(slots=True)
 class NodeFinder:
-    """Gathers nodes for one scan; `watched` are the directories in which nodes may appear or vanish."""
+    """Finds the nodes of devices. `watched` collects the directories in which nodes may appear or vanish."""
 
     entry: Entry
     source: Sysfs | Usb
@@ -160,9 +159,9 @@ class NodeFinder:
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
         """The raw device at a sysfs directory.
 
-        It owns its own node; without one, the nodes of its children; without these, its place in sysfs. It is unhealthy
-        while a node that it should have is missing, or when a container would get nothing. With children,
-        `container_path` renames the first child's node, otherwise the device's own; a directory takes all of them.
+        It owns its node; if it has none, the nodes of its children; if they have none, its place in sysfs. It is
+        unhealthy if a node is missing, or if a container would get nothing. `container_path` renames the node of the
+        first child, or the device's own if it has no children; a directory takes all nodes.
         """
         own = self.tree.node(directory)
         wanted = [own] if own else []
@@ -211,7 +210,7 @@ class NodeFinder:
         return replace(bare, nodes=tuple(nodes_found), health=health, owns=owns, uses=uses)
 
     def _without_use(self, directory: str, wanted: list[str]) -> str:
-        """Why a container would get nothing of the device; empty when it gets a node, or needs none.
+        """Why a container would get nothing of the device; empty if it gets a node or does not need one.
 
         A network interface needs no node, and neither does an entry that has a `container` block.
         """
@@ -226,7 +225,7 @@ class NodeFinder:
         return f"{name} has no device node; give children or container, so that a pod gets something"
 
     def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
-        """Nodes and names of what a child subsystem has below the device."""
+        """The nodes and names of the devices of a child subsystem below the device."""
         if subsystem == "vfio":
             group = self.tree.text(directory, "iommu_group")
             return ([f"/dev/vfio/{group}", _GROUP_OWNER], [group]) if group else ([], [])
@@ -303,10 +302,10 @@ def _attributes(tree: SysTree, source: Sysfs, name: str, directory: str) -> dict
 
 
 def _identities(source: Sysfs, tree: SysTree, members: list[tuple[str, str]]) -> dict[str, str]:
-    """What each member's id is made of: where it is plugged in, and which of the class's devices there it is.
+    """The text that each member's id is made of: where it is plugged in, and its number among the members there.
 
-    `video2` may be `video0` after a re-plug; `1-1.4:1.0` is the same port. All members are counted, whatever the
-    conditions, so that an edit of these renames nothing.
+    `video2` may be `video0` after it was plugged in again; `1-1.4:1.0` is the same port. All members are counted,
+    whether they meet the conditions or not, so that an edit of the conditions changes no id.
     """
     if source.kind == "bus":
         return {name: name.replace(":", "-") for name, _ in members}

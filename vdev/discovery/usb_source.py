@@ -1,4 +1,4 @@
-"""USB devices by vendor, product, serial number, port and class: one device per match, or of several together."""
+"""USB devices by vendor, product, serial number, port and class. Several USB devices can make up one device."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _LISTING = "/sys/bus/usb/devices"
 
 @dataclass(frozen=True, slots=True)
 class _Usb:
-    """A USB device's identity. `classes` are those of the device and of its interfaces."""
+    """The identity of a USB device."""
 
     port: str
     directory: str
@@ -26,23 +26,24 @@ class _Usb:
     product: str
     serial: str
     classes: tuple[str, ...]
+    """The classes of the device and of its interfaces."""
 
 
 Members = Sequence[tuple[int, _Usb]]
-"""What a device is made of: USB devices, each with the place of its stick in the list."""
+"""The USB devices that make up one device, each with the number of the selector that it matches."""
 
 
 def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
-    """Devices of several USB devices, named after the first that they need, or else by their number."""
+    """The devices, each named after the match of the first required selector, or else by its number."""
     problems, tree = Problems(entry), SysTree(host)
     present = _present(tree)
     candidates = [_nearest(group, device) for device in present]
-    for stick in group.sticks:
-        if not stick.optional and not any(_meets(stick, device) for device in present):
-            problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
-    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
+    for selector in group.selectors:
+        if not selector.optional and not any(_meets(selector, device) for device in present):
+            problems.warn(f"usb {_wanted(selector)}", "matches no device on this node")
+    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_by_position(group, present))
     ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
-    finders = [NodeFinder(entry, stick, host, tree, {_LISTING}) for stick in group.sticks]
+    finders = [NodeFinder(entry, selector, host, tree, {_LISTING}) for selector in group.selectors]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
@@ -59,17 +60,17 @@ def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Number
     )
 
 
-def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
-    """One device of each stick, again and again, while none that is required is lacking; each is used once."""
+def _by_position(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
+    """Groups of one USB device for each selector, until a required one has no match left; each is used once."""
     left = list(present)
     while True:
         members: list[tuple[int, _Usb]] = []
-        for place, stick in enumerate(group.sticks):
-            hit = next((each for each in left if _meets(stick, each)), None)
+        for place, selector in enumerate(group.selectors):
+            hit = next((each for each in left if _meets(selector, each)), None)
             if hit is not None:
                 members.append((place, hit))
                 left.remove(hit)
-            elif not stick.optional:
+            elif not selector.optional:
                 return
         if not members:
             return
@@ -77,11 +78,11 @@ def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
 
 
 def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
-    """Everything that matches a stick, as one device; none while one that is required is lacking."""
+    """One group of all matches; no group if a required selector has no match."""
     members: dict[str, tuple[int, _Usb]] = {}  # by port
-    for place, stick in enumerate(group.sticks):
-        hits = [each for each in present if _meets(stick, each)]
-        if not hits and not stick.optional:
+    for place, selector in enumerate(group.selectors):
+        hits = [each for each in present if _meets(selector, each)]
+        if not hits and not selector.optional:
             return []
         for each in hits:
             members.setdefault(each.port, (place, each))
@@ -89,18 +90,18 @@ def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
 
 
 def _identities(group: UsbGroup, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
-    """What each device is named after. It stays while optional members come and go."""
-    naming = next((place for place, stick in enumerate(group.sticks) if not stick.optional), None)
+    """The text that each id is made of. It does not depend on optional members."""
+    naming = next((place for place, selector in enumerate(group.selectors) if not selector.optional), None)
     if group.group_by is GroupBy.ALL:
         return ["all" for _ in groups]
     if naming is None:
         return [str(number) for number, _ in enumerate(groups)]
     named = [next(each for place, each in members if place == naming) for members in groups]
-    return numbering.tell_apart([(each.serial, each.port) for each in named])
+    return numbering.identities([(each.serial, each.port) for each in named])
 
 
 def _joined(parts: Sequence[RawDevice]) -> RawDevice:
-    """The parts as one device; it is all of them, and works when all of them do."""
+    """One device of several parts. It is healthy if all parts are."""
     owns = tuple(dict.fromkeys(key for part in parts for key in part.owns))
     return replace(
         parts[0],
@@ -122,8 +123,8 @@ def _meets(source: Usb, device: _Usb) -> bool:
 
 
 def _nearest(group: UsbGroup, device: _Usb) -> Candidate:
-    """The device with the conditions of the stick that it meets, or meets most of."""
-    tried = [_checks(stick, device) for stick in group.sticks]
+    """The USB device with the conditions of the selector that fits it best."""
+    tried = [_checks(selector, device) for selector in group.selectors]
     best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
     return Candidate(posixpath.join(_LISTING, device.port), best)
 

@@ -31,7 +31,7 @@ def discover(
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
-    """The devices that the source describes. Of the real device's nodes, those that the host has.
+    """The devices that the source describes, with the nodes of the real device that the host has.
 
     `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
@@ -40,7 +40,9 @@ def discover(
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node
-        bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
+        bare = (
+            virtual_node.with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare
+        )
     if not (source.driver_nodes or source.partition_nodes):
         return Found(devices=tuple(bare))
     wanted = []
@@ -75,7 +77,7 @@ def _nodes(wanted: Iterable[DriverNode], device: RawDevice, known: Mapping[str, 
 
 
 def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNode, ...]]]:
-    """By GPU and GPU instance, the nodes of that instance and of its first compute instance that the host has."""
+    """The nodes of each GPU instance and of its first compute instance that the host has, by GPU and instance."""
     found: dict[int, dict[int, tuple[DeviceNode, ...]]] = {}
     for line in read_table(host, _MINORS).splitlines():
         if access := _ACCESS.fullmatch(line.strip()):

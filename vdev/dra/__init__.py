@@ -1,6 +1,7 @@
 """Dynamic Resource Allocation: the devices that a node publishes, and the claims that get them.
 
-attributes, published_devices   devices as ResourceSlices have them, with taints and counters
+published_devices, attributes   devices as ResourceSlices have them, with taints and counters
+nvidia_devices, amd_devices     the same in the style of these makers' drivers
 pools                           all devices of a driver, and those that only claims keep
 slices, slice_applier           pools cut into slices, and published
 driver, places                  the life of a driver, and the places of its sockets and files

@@ -1,4 +1,4 @@
-"""Dynamic Resource Allocation, put together: a driver for each pool of the plan, and the slices that publish it."""
+"""Connects DRA with the agent: a driver for each pool of the plan, and the slices that publish it."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import structlog
 
 from ..agent.applier import Applier
 from ..agent.options import Options
-from ..agent.steps import Steps
+from ..agent.retry import Retrier
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
@@ -38,7 +38,7 @@ class Dra(Applier):
     """The drivers of one node, from `start` on. `wake` is called when prepared claims or problems changed.
 
     A driver with prepared claims is served until the last of them is unprepared, also if an earlier process prepared
-    them, since their pods cannot end before. The API server is asked for nothing before there is a driver.
+    them, because their pods cannot end before that. Nothing is sent to the API server before there is a driver.
     """
 
     name = "serving DRA"
@@ -47,7 +47,7 @@ class Dra(Applier):
         self,
         options: Options,
         access: NodeAccess,
-        steps: Steps,
+        retrier: Retrier,
         metrics: Metrics,
         *,
         wake: Callable[[], None],
@@ -57,14 +57,14 @@ class Dra(Applier):
         self._options = options
         self._api = access.api
         self._group: asyncio.TaskGroup | None = None
-        self._begun = asyncio.Event()  # there is a driver, or was one
-        self._steps = steps
+        self._begun = asyncio.Event()  # there is a driver, or there was one
+        self._retrier = retrier
         self._metrics = metrics
         self._wake = wake
         self._renew = renew
         self._faults = faults
         self._pools: Pools = NO_POOLS
-        self._recalled: Records = {}  # by driver, until its record is read again
+        self._recorded: Records = {}  # by driver, until the driver has read its record itself
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._following = Informer(
@@ -80,11 +80,11 @@ class Dra(Applier):
         self._group = group
 
     async def recall(self) -> None:
-        """Read which devices claims have that an earlier process prepared, by driver, wanted now or not."""
-        self._recalled = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
+        """Read which devices are in claims that an earlier process prepared, of all drivers."""
+        self._recorded = await asyncio.to_thread(_records, self._options.plugin_dir.parent)
 
     async def work(self) -> None:
-        """Write slices when that is due: a step to repeat. Raises ApiServerError."""
+        """Wait for changes, and write slices. Raises ApiServerError."""
         await self._begun.wait()
         await self.slices.work()
 
@@ -93,7 +93,7 @@ class Dra(Applier):
         await self._following.run()
 
     async def apply(self, plan: DesiredState) -> None:
-        """Serve the drivers of the plan's pools, and publish these."""
+        """Serve a driver for each pool of the plan, and publish the pools."""
         if self._group is None:
             return
         wanted = plan.pools.keys() | self.claimed.keys()
@@ -112,7 +112,7 @@ class Dra(Applier):
             await self.slices.apply(plan)
 
     def _start(self, name: str) -> None:
-        from .driver import DraDriver  # with the messages of its services, which no other node needs
+        from .driver import DraDriver  # imported late: other nodes need no messages of its services
 
         options, previous = self._options, self._tasks.get(name)
         places = Places(
@@ -130,13 +130,14 @@ class Dra(Applier):
             renew=self._renew,
             observe=self._observe,
             faults=self._faults,
+            retrier=self._retrier,
             timing=options.timing,
         )
 
         async def run() -> None:
             if previous is not None:
                 await asyncio.wait([previous])
-            await self._steps.keep(f"serving the DRA driver {name}", driver.run)
+            await self._retrier.supervise(f"serving the DRA driver {name}", driver.run)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
@@ -145,7 +146,7 @@ class Dra(Applier):
         self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
 
     def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
-        """What is published under these names, or why there is none."""
+        """Return the published device of this pool and name, or why there is none."""
         published = self._pools.get(driver)
         if pool != self._options.node or published is None:
             return f"this node publishes the pool {self._options.node}"
@@ -154,23 +155,23 @@ class Dra(Applier):
 
     @property
     def claimed(self) -> Records:
-        """The devices that claims have or are about to get. Until a driver has read its record, `recall` knows them."""
+        """The devices that claims have or are about to get, as the drivers know them, or else as `recall` read them."""
         found: dict[str, Mapping[str, Record]] = {}
-        for name in {*self._drivers, *self._recalled}:
+        for name in {*self._drivers, *self._recorded}:
             driver = self._drivers.get(name)
             if driver and driver.claims.is_restored:
-                self._recalled = {other: devices for other, devices in self._recalled.items() if other != name}
+                self._recorded = {other: devices for other, devices in self._recorded.items() if other != name}
                 found[name] = self._given(driver)
             else:
-                found[name] = self._recalled.get(name, {})
+                found[name] = self._recorded.get(name, {})
         return {name: devices for name, devices in found.items() if devices}
 
     def _given(self, driver: "DraDriver") -> dict[str, Record]:
-        preparing, prepared = driver.claims.preparing, driver.claims.prepared  # in this order, see there
+        preparing, prepared = driver.claims.preparing, driver.claims.prepared  # in this order, see `Claims.preparing`
         given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
         if pool := self._pools.get(driver.name):
-            coming = (each for each in pool.devices if each.name in preparing - given.keys() and not each.lost)
-            given |= {each.name: record(pool, each) for each in coming}
+            soon = (each for each in pool.devices if each.name in preparing - given.keys() and not each.lost)
+            given |= {each.name: record(pool, each) for each in soon}
         return given
 
     @property
@@ -183,7 +184,7 @@ class Dra(Applier):
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
     def look(self) -> None:
-        """Look at sockets and files soon; that is done beside the turns."""
+        """Let the drivers look at sockets and files soon, in their own tasks."""
         for driver in self._drivers.values():
             driver.recheck()
 
@@ -193,10 +194,7 @@ class Dra(Applier):
         self.slices.look()
 
     async def stop(self, *, hands_over: bool = False) -> None:
-        """Take the slices away, then end the drivers.
-
-        An agent that stands by takes the slices over. If there is none, the kubelet deletes them.
-        """
+        """Delete the slices, then end the drivers. With `hands_over`, a standby agent takes over the slices."""
         if not self._begun.is_set():
             return
         if hands_over:
@@ -204,16 +202,16 @@ class Dra(Applier):
         else:
             try:
                 async with self._options.clock.timeout(self._options.intervals.last_requests):
-                    await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+                    await self._retrier.run("deleting ResourceSlices", self.slices.withdraw)
             except TimeoutError:
-                log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+                log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
         for driver in self._drivers.values():
             driver.stop()
         if running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
 
     def measure(self) -> None:
-        """Bring the metrics of published devices and of claims up to date."""
+        """Update the metrics of published devices and of claims."""
         for name, driver in self._drivers.items():
             devices, metrics = self._devices(name), self._metrics
             bad = [each for each in devices if not each.health.healthy]
@@ -229,7 +227,7 @@ class Dra(Applier):
         return pool.devices if pool else ()
 
     def document(self) -> list[dict[str, Any]]:
-        """The part of the status about it; keys are stable and documented."""
+        """Its part of the status; the keys are stable and documented."""
         return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
 
     def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
@@ -255,13 +253,13 @@ class Dra(Applier):
 
 
 def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
-    """The prepared claims that have each device, by its published name."""
+    """The prepared claims by the published name of each device."""
     pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
     return grouped(pairs)
 
 
 def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
-    """A published device as the status has it, with the prepared claims that have it."""
+    """A published device in the status, with the prepared claims that have it."""
     core, health = device.device, device.health
     return {
         "name": device.name,
@@ -275,7 +273,7 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
     }
 
 
-def _recorded(kubelet_dir: Path) -> Records:
-    """The devices of prepared claims that the records of all drivers name."""
+def _records(kubelet_dir: Path) -> Records:
+    """The devices in the checkpoints of all drivers."""
     records = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
     return {path.parent.name: devices for path in records if (devices := devices_of(path))}

@@ -1,7 +1,7 @@
-"""What is on the disk of the prepared claims of a driver: the record that says which they are, and their CDI files.
+"""The files of a driver's prepared claims: the record that lists them, and their CDI files.
 
-All instances of a driver share both, and they outlive the process: the kubelet may ask any later one to unprepare what
-this one prepared.
+All instances of a driver share both. They outlive the process, because the kubelet may ask any later one to unprepare
+claims that this one prepared.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._serial = -1  # of what is known; -1: nothing was read or written yet
+        self._serial = -1  # of the known record; -1: nothing was read or written yet
         self._known: Prepared = {}
-        self._text: bytes | None = None  # that says what is known
+        self._text: bytes | None = None  # the known record
 
     def read(self) -> Prepared:
-        """The claims. A file that cannot be understood is moved aside. Raises HostError if it cannot be read.
+        """Return the claims. Raises HostError if the file cannot be read. A damaged file is moved aside.
 
-        A running process that finds no record, or an older one, writes down again what it knows.
+        If a running process finds no record, or an older one, it writes its own again.
         """
         text, serial, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), -1, dict[str, PreparedClaim]()
         if text == self._text:
@@ -80,7 +80,7 @@ class Checkpoint:
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """By name, what a record says of the devices that claims have; nothing if it cannot be used. Blocks."""
+    """Return the records of the devices that claims have, by name; empty if the file cannot be used. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
         claims = _parsed(text)[1] if text else {}
@@ -90,7 +90,7 @@ def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
-    """The serial number and the claims. Raises ValueError, with what is wrong."""
+    """Return the serial number and the claims. Raises ValueError, which says what is wrong."""
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -101,14 +101,14 @@ def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
             raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
         case {"version": int(), "serial": int(serial), "claims": list(claims)}:
             if hashlib.sha256(body).hexdigest().encode() != rest.strip():
-                raise ValueError("its checksum does not fit")
+                raise ValueError("its checksum does not match")
             with contextlib.suppress(ValidationError):
                 return serial, {each.uid: each for each in _CLAIMS.validate_python(claims)}
     raise ValueError("the file is damaged")
 
 
 class ClaimFiles:
-    """The CDI specifications of one driver's claims, from which a runtime takes what containers get. Blocks."""
+    """The CDI specifications of one driver's claims, which container runtimes read. Blocks."""
 
     def __init__(self, directory: Path, driver: str) -> None:
         self.directory = directory
@@ -118,10 +118,10 @@ class ClaimFiles:
         return self.directory / file_name(self._driver, uid)
 
     def write(self, claim: PreparedClaim) -> None:
-        """Write the claim's file, unless it is right already. Raises HostError."""
+        """Write the claim's file, unless it has that content. Raises HostError."""
         path = self.path(claim.uid)
         text = (json.dumps(claim.document, indent=2) + "\n").encode()
-        with contextlib.suppress(HostError):  # what cannot be read is replaced
+        with contextlib.suppress(HostError):  # a file that cannot be read is replaced
             if read_plain(path, limit=_MAX_CDI_BYTES, follow=False) == text:
                 return
         try:
@@ -141,7 +141,7 @@ class ClaimFiles:
             raise HostError(f"cannot remove {path}: {reason_of(failed)}") from failed
 
     def unknown(self, claims: Iterable[PreparedClaim]) -> list[str]:
-        """The names of files that belong to none of these claims; unfinished files of a killed process are removed."""
+        """Return the names of files of other claims than these, and remove unfinished files of killed processes."""
         prefix, suffix = file_name(self._driver, "\0").split("\0")
         known = {file_name(self._driver, each.uid) for each in claims}
         found = names(self.directory)

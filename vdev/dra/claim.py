@@ -1,7 +1,7 @@
-"""The part of a ResourceClaim that concerns one driver: its uid, the devices that were allocated, its configuration.
+"""A ResourceClaim as one driver sees it: its uid, allocated devices and configuration; and the prepared claim.
 
-Source: resource.k8s.io/v1. `allocation.devices.results` are those of all drivers; in `allocation.devices.config` the
-classes come before the claim.
+Source: resource.k8s.io/v1. `allocation.devices.results` has the devices of all drivers. In `allocation.devices.config`,
+those of classes come before those of the claim.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,14 @@ from ..planning.cdi import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationResult:
-    """One device that was allocated for a request. `request` is its name, and after a slash the subrequest.
+    """One device that was allocated for a request."""
 
-    `share_id` is empty for a device that is the claim's alone. `admin` access does not occupy the device. `consumed`
-    is the capacity that a share takes, as quantities by name.
-    """
-
-    request: str
+    request: str  # its name, and after a slash the subrequest
     pool: str
     device: str
-    share_id: str = ""
-    admin: bool = False
-    consumed: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    share_id: str = ""  # empty if the claim has the device alone
+    admin: bool = False  # admin access does not occupy the device
+    consumed: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # the capacity of a share, quantities by name
 
     @property
     def main_request(self) -> str:
@@ -36,7 +32,7 @@ class AllocationResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueConfig:
-    """Configuration for this driver; `requests` empty: for all of them. `where` names it in a sentence."""
+    """Configuration for this driver; `requests` empty: for all requests. `where` names its source in messages."""
 
     where: str
     requests: tuple[str, ...]
@@ -58,7 +54,7 @@ class Claim:
 
 
 def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
-    """What a ResourceClaim says to a driver. Raises ClaimRefused where it is another claim or is not allocated."""
+    """Read a ResourceClaim for one driver. Raises ClaimRefused if it is another claim, or is not allocated."""
     metadata = document["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     if metadata.get("uid") != uid:
@@ -104,27 +100,22 @@ def _config(given: Mapping[str, Any]) -> OpaqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDevice:
-    """One device of a claim. `requests` are names as the kubelet uses them, `cdi` fully qualified names.
-
-    `id` is the device's own id, `raw` that of the physical device; `slices` is the range of memory slices that it has
-    of that, (0, 0) for all of it. `record` is what a process needs to publish it though it is away. `ignored` are the
-    kinds of configuration that the driver ignored.
-    """
+    """One device of a prepared claim."""
 
     pool: str
     device: str
-    requests: tuple[str, ...]
-    cdi: tuple[str, ...]
+    requests: tuple[str, ...]  # names as the kubelet uses them
+    cdi: tuple[str, ...]  # fully qualified names
     share_id: str = ""
     admin: bool = False
-    id: str = ""
-    raw: str = ""
-    slices: tuple[int, int] = (0, 0)
-    record: Mapping[str, Any] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    id: str = ""  # of the device
+    raw: str = ""  # the id of the physical device
+    slices: tuple[int, int] = (0, 0)  # the range of the physical device's memory slices; (0, 0) for all of it
+    record: Mapping[str, Any] = field(default_factory=dict)  # from which another process can publish the device
+    ignored: tuple[str, ...] = ()  # kinds of configuration that the driver ignored
 
     def excludes(self, other: "PreparedDevice") -> bool:
-        """Whether a device of another claim cannot be had at the same time."""
+        """Whether this device and that of another claim cannot be used at the same time."""
         if self.admin or other.admin:
             return False
         if (self.pool, self.device) == (other.pool, other.device):
@@ -137,10 +128,10 @@ class PreparedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedClaim:
-    """A claim that is prepared. `document` is its CDI specification.
+    """A prepared claim. `document` is its CDI specification.
 
-    `together` is the CDI name of what a container gets that uses all requests of the claim at once; empty if there is
-    only one request.
+    `together` is the CDI name for containers that use all requests of the claim at once; empty if there is only one
+    request.
     """
 
     uid: str
@@ -154,13 +145,13 @@ class PreparedClaim:
         return f"ResourceClaim {self.namespace}/{self.name}"
 
     def is_of(self, claim: Claim) -> bool:
-        """Whether it is what the claim is allocated now: the same devices for the same requests."""
+        """Whether the claim still has the same devices for the same requests."""
         return [(each.pool, each.device, each.share_id, each.admin, each.requests) for each in self.devices] == [
             (each.pool, each.device, each.share_id, each.admin, (each.main_request,)) for each in claim.results
         ]
 
     def conflict(self, others: Iterable["PreparedClaim"]) -> str:
-        """Why it cannot be prepared beside these, in a sentence; the empty string where it can."""
+        """Why it cannot be prepared beside these claims, in a sentence; the empty string if it can."""
         for other in others:
             if other.uid == self.uid:
                 continue

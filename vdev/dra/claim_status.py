@@ -1,47 +1,38 @@
-"""What the driver says in a claim's status: for each of its devices whether it is ready, with the reason.
+"""Writes into a claim's status whether each of its devices is ready, with the reason.
 
-It is written in a task of its own, by server-side apply with the driver's own field manager, so that no call waits for
-it. If that is not allowed, a problem says so, and everything else goes on.
+A task of its own does it, so that no call waits for it, by server-side apply with the driver's own field manager.
 """
 
 import asyncio
-import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
-from ..aio.clock import Timing
-from ..aio.tasks import Backoff
+from ..aio.clock import Clock
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Api, Missing
-from ..kube.answers import Denied, Invalid
+from ..kube import RESOURCE_CLAIMS, Api, Missing, timestamp
+from ..kube.answers import Invalid
 from ..model.device import Health
 from .checkpoint import Prepared
 from .claim import PreparedClaim
-
-log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
 
 class ClaimStatus:
-    """The status of the claims of one driver; `trouble` says why it is not written, or is empty."""
+    """The status of the claims of one driver. `work` is a step that is repeated (see `agent.steps`)."""
 
-    def __init__(self, driver: str, api: Api | None, timing: Timing) -> None:
-        self.trouble = ""
+    def __init__(self, driver: str, api: Api | None, clock: Clock) -> None:
         self._driver = driver
         self._api = api
         self._manager = f"vdev-{driver}"
-        self._intervals, self._clock = timing
+        self._clock = clock
         self._claims: Prepared = {}
-        self._health: Mapping[str, Health] | None = None  # by device; None: it is not known yet
-        self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
+        self._health: Mapping[str, Health] | None = None  # by device; None: unknown
+        self._due: dict[str, PreparedClaim] = {}  # by uid, the claims whose status may have to be written
         self._news = asyncio.Event()
-        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     def update(self, prepared: Prepared) -> None:
-        """These claims are prepared now, and no others."""
+        """Take all claims that are prepared now."""
         was, self._claims = self._claims, prepared
         for uid in was.keys() | prepared.keys():
             if was.get(uid) != prepared.get(uid):
@@ -55,50 +46,42 @@ class ClaimStatus:
                 self._due[claim.uid] = claim
         self._news.set()
 
-    async def run(self) -> None:
-        """Write what is due, until cancelled."""
-        attempt, pause = 0, None
-        while True:
-            await self._clock.wait(self._news, pause)
-            self._news.clear()
-            pause, trouble = None, ""
-            for claim in list(self._due.values()) if self._api and self._health is not None else ():
-                del self._due[claim.uid]
-                try:
-                    await self._write(claim)
-                    attempt = 0
-                except Missing:
-                    continue
-                except ApiServerError as failed:
-                    self._due.setdefault(claim.uid, claim)
-                    trouble = f"the status of claims of {self._driver} is not written: {failed}"
-                    if isinstance(failed, Invalid):  # this claim alone; also, from 1.36 on, for want of a permission
-                        pause = self._intervals.watch_again
-                        continue
-                    is_denied = isinstance(failed, Denied)
-                    pause = self._intervals.watch_again if is_denied else self._backoff.pause(attempt)
-                    attempt += 1
-                    await self._clock.sleep(failed.wait)
-                    break
-            if trouble and trouble != self.trouble:
-                log.warning("status of a claim not written", driver=self._driver, reason=trouble)
-            self.trouble = trouble
+    async def work(self) -> None:
+        """Wait for changes, and write the statuses that are due. Raises ApiServerError, and then some are still due."""
+        await self._news.wait()
+        self._news.clear()
+        if self._api is None or self._health is None:
+            return
+        refused: Invalid | None = None
+        for claim in list(self._due.values()):
+            del self._due[claim.uid]  # before the request: a change during it makes the claim due again
+            try:
+                await self._write(self._api, claim)
+            except Missing:
+                continue
+            except ApiServerError as failed:
+                self._due.setdefault(claim.uid, claim)
+                self._news.set()
+                if not isinstance(failed, Invalid):
+                    raise
+                refused = failed  # this may concern one claim alone
+        if refused is not None:
+            raise refused
 
-    async def _write(self, claim: PreparedClaim) -> None:
-        assert self._api is not None
-        found = await self._api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+    async def _write(self, api: Api, claim: PreparedClaim) -> None:
+        found = await api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         if (found.get("metadata") or {}).get("uid") != claim.uid:
             return
-        there = {
+        present = {
             _key(each): each
             for each in (found.get("status") or {}).get("devices") or ()
             if each.get("driver") == self._driver
         }
-        wanted = self._devices(claim, there) if claim.uid in self._claims else []
-        if {_key(each): each for each in wanted} == there:
+        wanted = self._devices(claim, present) if claim.uid in self._claims else []
+        if {_key(each): each for each in wanted} == present:
             return
         document = {"metadata": {"uid": claim.uid}, "status": {"devices": wanted} if wanted else {}}
-        await self._api.apply(
+        await api.apply(
             RESOURCE_CLAIMS,
             claim.name,
             document,
@@ -108,13 +91,13 @@ class ClaimStatus:
             subresource="status",
         )
 
-    def _devices(self, claim: PreparedClaim, there: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
+    def _devices(self, claim: PreparedClaim, present: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
         found, health = [], self._health or {}
         for each in {(one.pool, one.device, one.share_id): one for one in claim.devices}.values():
             device: dict[str, Any] = {"driver": self._driver, "pool": each.pool, "device": each.device}
             if each.share_id:
                 device["shareID"] = each.share_id
-            before = (there.get(_key(device)) or {}).get("conditions") or ()
+            before = (present.get(_key(device)) or {}).get("conditions") or ()
             device["conditions"] = [self._ready(health.get(each.device), before)]
             data: dict[str, Any] = {"id": each.id} if each.id else {}
             if each.ignored:
@@ -125,15 +108,15 @@ class ClaimStatus:
         return found
 
     def _ready(self, health: Health | None, before: Any) -> dict[str, Any]:
-        """The condition Ready; the time of its last change stays while its status does."""
+        """The condition Ready, with the time of its last change."""
         if health is None:
-            status, reason, message = "Unknown", "NotPublished", "the device is not published any more"
+            status, reason, message = "Unknown", "NotPublished", "the device is no longer published"
         elif health.healthy:
             status, reason, message = "True", "Prepared", health.reason
         else:
             status, reason, message = "False", "Unhealthy", health.reason
         same = next((each for each in before if each.get("type") == "Ready" and each.get("status") == status), None)
-        now = dt.datetime.fromtimestamp(self._clock.wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(self._clock.wall())
         return {
             "type": "Ready",
             "status": status,

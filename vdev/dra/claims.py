@@ -1,11 +1,11 @@
-"""What is done for claims, one call after the other, also among several instances of the driver.
+"""Prepares and unprepares claims, one call after the other, also among several instances of the driver.
 
-    GET the claims ─► under the lock, in a thread: what each gets ─► record ─► CDI files ─► answer
-                                                    unprepare: CDI files gone ─► record ─► answer
+    GET the claims ─► under the lock, in a thread: prepare each ─► record ─► CDI files ─► answer
+                                                      remove CDI files ─► record ─► answer
 
-A process may be killed between any two of these steps. So a claim in the record may lack its CDI file, which is written
-at the next call or start. Each call may come again. A CDI file whose claim is not in the record shows that the record
-was lost. A pod may have that claim, so the file stays until the claim is unprepared.
+The process may be killed between any two of these steps, and each call may come again. So a claim in the record may
+lack its CDI file, which is then written at the next call or start. A CDI file whose claim is not in the record shows
+that the record was lost. A pod may use that claim, so the file stays until the claim is unprepared.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes a part of names and paths
 _Done = TypeVar("_Done")
-_Seen: TypeAlias = Claim | AllocationError | ApiServerError  # the claim as the API server has it, or why there is none
+_Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class ClaimRef:
 class Claims:
     """The claims of one driver on this node.
 
-    `find` tells what is published; it is called in a thread. `on_change` gets all prepared claims when they or the
-    trouble changed. `renew` replaces what stands in for a physical device when no claim has the device any more; it is
-    called in a thread and raises HostError. `api` None: there is no API server, so nothing can be prepared.
+    `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims after each change
+    of them or of `trouble`. `renew` replaces the placeholder node of a physical device that no claim has any more; it
+    is called in a thread and raises HostError. `api` None: there is no API server, so nothing can be prepared.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Claims:
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.prepared: Prepared = {}
-        """As last seen: another instance may have prepared more since."""
+        """As they were last seen: another instance may have prepared more since."""
         self.preparing: frozenset[str] = frozenset()
-        """The published devices that claims are about to get. They are here before `find` is asked for them, until they
-        are in `prepared`. So read this first, and `prepared` after it.
+        """The published devices that claims are about to get, from before `find` is called for them until they are in
+        `prepared`. So read this first, and `prepared` after it.
         """
         self.is_restored = False
         """Whether the record was read."""
         self.trouble = ""
-        """What is wrong with what is on the disk, or the empty string."""
+        """What is wrong with the files, or the empty string."""
         self._places = places
         self._driver = places.driver
         self._api = api
@@ -84,16 +84,16 @@ class Claims:
         self._files = ClaimFiles(places.cdi_dir, places.driver)
         self._one_at_a_time = asyncio.Lock()
         self._lock = DirectoryLock(places.directory)
-        self._told: tuple[Prepared, str] = {}, ""
+        self._reported: tuple[Prepared, str] = {}, ""
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
-        """By uid, what each claim gets, or a sentence that says why it cannot be prepared."""
+        """Prepare claims. Returns by uid the prepared claim, or a sentence that says why it cannot be prepared."""
         asked = {each.uid: each for each in refs}
         before, answers = self.prepared, dict[str, PreparedClaim | str]()
         try:
             async with self._clock.timeout(DEADLINE):
-                seen = await asyncio.gather(*(self._seen(each) for each in asked.values()))
-                answers = await self.exclusively(lambda: self._prepare(dict(zip(asked, seen, strict=True))))
+                found = await asyncio.gather(*(self._read(each) for each in asked.values()))
+                answers = await self.exclusively(lambda: self._prepare(dict(zip(asked, found, strict=True))))
         except (TimeoutError, HostError) as failed:
             answers |= dict.fromkeys(asked, self._why(failed, "prepared"))
         for uid, answer in answers.items():
@@ -104,7 +104,7 @@ class Claims:
         return answers
 
     async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
-        """By uid, why each claim cannot be unprepared; the empty string if it is unprepared, or was unknown."""
+        """Unprepare claims. Returns by uid why that is not possible, or the empty string."""
         asked = {each.uid: each for each in refs}
         try:
             async with self._clock.timeout(DEADLINE):
@@ -119,7 +119,7 @@ class Claims:
         return answers
 
     async def restore(self) -> None:
-        """Write the CDI files of prepared claims that are missing, and remove what killed processes left.
+        """Write missing CDI files of prepared claims, and remove unfinished files of killed processes.
 
         Raises HostError.
         """
@@ -129,9 +129,9 @@ class Claims:
         except TimeoutError as late:
             raise HostError(f"cannot read {self._places.checkpoint}: {self._why(late, 'read')}") from late
 
-    async def _seen(self, ref: ClaimRef) -> _Seen:
+    async def _read(self, ref: ClaimRef) -> _Read:
         if not _UID.fullmatch(ref.uid):
-            return AllocationError(f"{ref.uid!r} is no uid of a claim")
+            return AllocationError(f"{ref.uid!r} is not the uid of a claim")
         if self._api is None:
             return Unconfigured(NO_SERVER)
         try:
@@ -154,9 +154,9 @@ class Claims:
     # --- the lock -----------------------------------------------------------------------------------------------------
 
     async def exclusively(self, work: Callable[[], _Done]) -> _Done:
-        """Do this in a thread while no other call and no other instance of the driver works on claims.
+        """Run `work` in a thread while no other call and no other instance of the driver works on claims.
 
-        It is always done to its end, and holds the lock until then, even if its caller was cancelled.
+        It always runs to its end and holds the lock until then, even if its caller is cancelled.
         """
         while True:
             await self._one_at_a_time.acquire()
@@ -172,7 +172,7 @@ class Claims:
             await self._clock.sleep(self._intervals.look_at_claims_lock)
 
     def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
-        """The result of the work; None if another instance has the lock."""
+        """Return the result of `work` in a tuple; None if another instance has the lock."""
         directory, root = self._places.directory, self._places.kubelet_dir
         if not is_directory(root):
             raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
@@ -189,22 +189,22 @@ class Claims:
 
     def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
-            working.exception()  # its caller gets it as well
+            working.exception()  # only so that asyncio does not log it: the caller gets it
         self._lock.release()
         self._one_at_a_time.release()
-        if (self.prepared, self.trouble) != self._told:
-            self._told = self.prepared, self.trouble
+        if (self.prepared, self.trouble) != self._reported:
+            self._reported = self.prepared, self.trouble
             self._on_change(self.prepared)
 
-    # --- what is done in a thread, under the lock ---------------------------------------------------------------------
+    # --- in a thread, under the lock ----------------------------------------------------------------------------------
 
-    def _prepare(self, seen: Mapping[str, _Seen]) -> dict[str, PreparedClaim | str]:
-        claims = (each for each in seen.values() if isinstance(each, Claim))
+    def _prepare(self, found: Mapping[str, _Read]) -> dict[str, PreparedClaim | str]:
+        claims = (each for each in found.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
         known, answers = dict(self._checkpoint.read()), dict[str, PreparedClaim | str]()
-        for uid, claim in seen.items():
+        for uid, claim in found.items():
             try:
-                answers[uid] = known[uid] = self._one(claim, known.get(uid), known.values())
+                answers[uid] = known[uid] = self._prepared(claim, known.get(uid), known.values())
             except (AllocationError, ApiServerError) as refused:
                 answers[uid] = str(refused)
         self._checkpoint.write(known)
@@ -218,7 +218,7 @@ class Claims:
                 answers[uid] = str(failed)
         return answers
 
-    def _one(self, claim: _Seen, before: PreparedClaim | None, others: Iterable[PreparedClaim]) -> PreparedClaim:
+    def _prepared(self, claim: _Read, before: PreparedClaim | None, others: Iterable[PreparedClaim]) -> PreparedClaim:
         match claim:
             case ApiServerError() if before is None or isinstance(claim, Missing | Denied):
                 raise claim

@@ -1,7 +1,7 @@
-"""The DeviceClasses that go with the drivers of a file: what claims name to ask for devices.
+"""The DeviceClasses for the drivers of a file, which claims name to ask for devices.
 
-NVIDIA's and AMD's are those that come with their drivers; all others have one class for the devices of each resource,
-and one for their partitions. They belong to the cluster and not to a node.
+Those of NVIDIA's and AMD's drivers have the makers' names. Each other resource has a class for its devices, and one for
+their partitions. They belong to the cluster and not to a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,15 @@ from ..model.entry import Entry
 from ..model.names import domain_and_name
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
-from . import attributes
+from .amd_devices import is_amd
 from .slices import API_VERSION, Document
 
-_NVIDIA = "gpu."  # what comes before the maker in the name of a GPU driver
+_NVIDIA = "gpu."  # the prefix of the maker in the name of a GPU driver
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of a driver's devices: those whose `type` it is, or all. `resource` is the extended resource that it
-    stands for, or empty.
-    """
+    """A class of a driver's devices: those of a `type`, or all. `resource` is its extended resource, or empty."""
 
     name: str
     driver: str
@@ -33,7 +31,7 @@ class DeviceClass:
 
     @property
     def expression(self) -> str:
-        """Which devices it has, in CEL."""
+        """Its selector in CEL."""
         own = f"device.driver == '{self.driver}'"
         return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
 
@@ -50,7 +48,7 @@ class DeviceClass:
 
 
 def device_classes(spec: Spec, *, extended: bool = False) -> tuple[tuple[DeviceClass, ...], tuple[Problem, ...]]:
-    """The classes for all entries that are advertised by dra, and what is doubtful about them.
+    """Return the classes for all entries that are advertised by `dra`, and warnings about them.
 
     With `extended`, classes of whole devices stand for the extended resources of their entries, whatever those say.
     """
@@ -86,7 +84,7 @@ def _of_entry(entry: Entry, *, extended: bool) -> Iterator[DeviceClass]:
         yield DeviceClass(driver, driver, "gpu", resource)
         yield DeviceClass(f"mig.{driver.removeprefix(_NVIDIA)}", driver, "mig")
         yield DeviceClass(f"vfio.{driver}", driver, "vfio")
-    elif attributes.is_amd(entry):
+    elif is_amd(entry):
         yield DeviceClass(driver, driver, resource=resource)
     else:
         kind = domain_and_name(entry.resource)[1]

@@ -1,11 +1,11 @@
-"""The life of one DRA driver on a node: its two sockets, kept as they should be, and what it knows of its devices.
+"""The life of one DRA driver on a node: it keeps two sockets served.
 
-    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet comes by itself
+    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet finds the socket
           ▲                                                                              │
           └───────────── a socket or a directory is gone, or could not be used ◄─────────┘
 
-A kubelet that restarts finds the registration socket again and asks again, so nothing has to be done for it. Only what
-is gone from the disk is made again.
+A kubelet that restarts finds the registration socket again, so nothing has to be done for it. Only files that are gone
+are made again.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
 from ..deviceplugin.rpc import ObserveRpc
@@ -26,7 +27,7 @@ from ..faults.engine import Engine
 from ..hostfs.files import exists, is_directory
 from ..kube import Api
 from ..model.device import Health
-from ..model.problem import Problem, error, warning
+from ..model.problem import Problem, error
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
@@ -49,10 +50,10 @@ class DriverState(StrEnum):
 
 
 class DraDriver:
-    """One driver: `run()` until `stop()`. Everything else may be called at any time.
+    """One driver. `run` serves until `stop`; everything else may be called at any time.
 
-    `find` tells what is published in `pool`, and is called in a thread. `on_change` is called when the state, the
-    problems or the prepared claims may have changed. `renew` is that of `Claims`, in `claims`.
+    `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
+    state, the problems or the prepared claims may have changed. `renew` is passed to `Claims`.
     """
 
     def __init__(
@@ -66,13 +67,15 @@ class DraDriver:
         renew: Callable[[str], None] = lambda _raw: None,
         observe: ObserveRpc,
         faults: Engine,
+        retrier: Retrier,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.places = places
-        self.claims = Claims(places, api, find, on_change=self._prepared, renew=renew, timing=timing)
+        self.claims = Claims(places, api, find, on_change=self._on_prepared, renew=renew, timing=timing)
         self._on_change = on_change
         self._intervals, self._clock = timing
-        self._status = ClaimStatus(places.driver, api, timing)
+        self._retrier = retrier
+        self._status = ClaimStatus(places.driver, api, timing.clock)
         self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
@@ -80,15 +83,15 @@ class DraDriver:
             SocketServer(self._registration, places.registration_socket, timing),
         )
         self._serves = False
-        self._recheck = True  # the files of claims must be looked at
+        self._recheck = True  # the files of claims must be checked
         self._tidied = False
         self._trouble = ""
         self._look = asyncio.Event()
-        self._standing = Interruption()
+        self._restoring = Interruption()
         self._stopping = False
         self._stopped = False
 
-    # --- what the agent sees ------------------------------------------------------------------------------------------
+    # --- for the agent: state ----------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -117,22 +120,19 @@ class DraDriver:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know."""
+        """Problems for the status."""
         errors = (self._trouble, self._registration.refusal, self.claims.trouble)
-        found = [error(f"dra driver {self.name}", each) for each in errors if each]
-        if self._status.trouble:
-            found.append(warning(f"dra driver {self.name}", self._status.trouble))
-        return tuple(found)
+        return tuple(error(f"dra driver {self.name}", each) for each in errors if each)
 
     @cached_property
     def directories(self) -> frozenset[Path]:
         """The directories whose changes are worth a `recheck`."""
         return frozenset({self.places.registry, self.places.directory, self.places.cdi_dir})
 
-    # --- what the agent does ------------------------------------------------------------------------------------------
+    # --- for the agent: actions ---------------------------------------------------------------------------------------
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """Tell the kubelet, and the status of claims, the health of all published devices by their names."""
+        """Take the health of all published devices by name, for the kubelet and the status of claims."""
         self._servicer.update(health)
         self._status.update_health(health)
 
@@ -141,14 +141,14 @@ class DraDriver:
         self._servicer.poke()
 
     def recheck(self) -> None:
-        """Look at sockets and files soon: something may have changed there."""
+        """Look at sockets and files soon, because something may have changed there."""
         self._recheck = True
         self._look.set()
 
     def stop(self) -> None:
-        """Let `run` end: the kubelet forgets the driver, and what was prepared stays."""
+        """Let `run` end. The kubelet forgets the driver; prepared claims stay."""
         self._stopping = True
-        self._standing.interrupt()
+        self._restoring.interrupt()
         self._look.set()
 
     async def run(self) -> None:
@@ -157,14 +157,16 @@ class DraDriver:
         self._servicer.open()
         try:
             async with asyncio.TaskGroup() as group:
-                writing = group.create_task(self._status.run(), name=f"claim status of {self.name}")
+                step = f"writing the status of claims of {self.name}"
+                writing = group.create_task(self._retrier.run_forever(step, self._status.work), name=step)
                 while not self._stopping:
                     self._look.clear()
                     with contextlib.suppress(Interrupted):
-                        async with self._standing:
-                            await self._stand()
+                        async with self._restoring:
+                            await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
                 writing.cancel()
+                self._retrier.forget(step)
         finally:
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
@@ -174,19 +176,21 @@ class DraDriver:
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 
-    async def _stand(self) -> None:
-        """Make the claims' files and both sockets what they should be; `problems` tells what is in the way."""
+    async def _restore(self) -> None:
+        """Restore the claims' files and both sockets; `problems` says if that fails."""
         before = self._trouble, self._serves
         try:
             if self._recheck:
                 self._recheck = False
                 await self.claims.restore()
-            if not await asyncio.to_thread(self._are_there):
-                await self.claims.exclusively(self._check)  # so that of two instances that start one is first
+            if not await asyncio.to_thread(self._owns_sockets):
+                await self.claims.exclusively(
+                    self._check
+                )  # under the lock, so that one of two starting instances is first
                 for socket in self._sockets:
                     if not await asyncio.to_thread(socket.owns_socket):
                         if socket.servicer is self._registration:
-                            self._registration.forget()  # of the other one a kubelet knows the path, and dials again
+                            self._registration.forget()  # the kubelet dials the other socket again by its path
                         await socket.restore()
                 log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
             self._trouble, self._serves = "", True
@@ -198,11 +202,11 @@ class DraDriver:
         if before != (self._trouble, self._serves):
             self._on_change()
 
-    def _are_there(self) -> bool:
+    def _owns_sockets(self) -> bool:
         return all(socket.owns_socket() for socket in self._sockets)
 
     def _check(self) -> None:
-        """See that the sockets can be made, and that nobody else serves them. Raises SocketError."""
+        """Check that the sockets can be made, and that no other process serves them. Raises SocketError."""
         registry = self.places.registry
         if not is_directory(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
@@ -217,6 +221,6 @@ class DraDriver:
                     "of them, or let one have another name"
                 )
 
-    def _prepared(self, prepared: Prepared) -> None:
+    def _on_prepared(self, prepared: Prepared) -> None:
         self._status.update(prepared)
         self._on_change()

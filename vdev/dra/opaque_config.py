@@ -8,9 +8,9 @@
     apiVersion: resource.nvidia.com/v1beta1
     kind: GpuConfig                       # or MigDeviceConfig; `sharing` as above
 
-It is decoded strictly, as NVIDIA's driver does it, so that a misspelt key is an error. Other kinds are ignored, unless
-the driver has the name of a known maker's driver, which refuses them. If several are for a request, the last one
-counts as a whole; those of the classes come first.
+It is decoded strictly, as by NVIDIA's driver, so a misspelt key is an error. Other kinds are ignored, except by drivers
+with the name of a known maker's driver, which refuses them. If a request has several, the last one counts as a whole;
+those of classes come first.
 """
 
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ _Limit = Annotated[Memory, between(2**20)]  # MPS is told whole MiB
 
 
 class MpsConfig(Section):
-    """Limits of each client of a device under MPS; 0: no limit.
+    """Limits for each client of a device under MPS; 0: no limit.
 
-    The limits per device are by the device's id or its position among the devices of the request.
+    Keys of the limits per device are the device's id or its position among the devices of the request.
     """
 
     default_active_thread_percentage: Annotated[Whole, between(0, 100)] = 0
@@ -47,7 +47,7 @@ class MpsConfig(Section):
 
 
 class _TimeSlicingConfig(Section):
-    """The interval shows in no container."""
+    """Accepted, and without effect on containers."""
 
     interval: Annotated[str, BeforeValidator(lambda given: one_of(given, ("Default", "Short", "Medium", "Long")))] = ""
 
@@ -70,7 +70,7 @@ class _Sharing(_PartitionSharing):
 
 
 class _MigDeviceConfig(Section):
-    """Configuration; `partitions` is whether it is for partitions or for whole devices, None: for both."""
+    """Configuration for partitions, for whole devices, or for both (`partitions` is None)."""
 
     partitions: ClassVar[bool | None] = True
     api_version: str
@@ -99,14 +99,14 @@ _KEYS = frozenset(field.alias or "" for each in _SECTIONS for field in each.mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingSettings:
-    """What configuration comes to for a device."""
+    """The configuration in force for a device."""
 
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     mps: MpsConfig | None = None
 
 
 def is_foreign(config: OpaqueConfig, driver: str) -> bool:
-    """Whether it is of a kind that the driver ignores."""
+    """Whether the driver ignores configuration of this kind."""
     given = config.parameters
     if driver in _MAKERS_DRIVERS or not isinstance(given, Mapping):
         return False
@@ -114,7 +114,7 @@ def is_foreign(config: OpaqueConfig, driver: str) -> bool:
 
 
 def kind_of(config: OpaqueConfig) -> str:
-    """Its kind, for people, short enough for the status of a claim."""
+    """Its kind, short enough for the status of a claim."""
     given = config.parameters if isinstance(config.parameters, Mapping) else {}
     written = (given.get("apiVersion"), given.get("kind"))
     return " ".join(str(each) for each in written if each)[:_LONGEST_KIND] or "an object without apiVersion and kind"
@@ -149,7 +149,9 @@ def _where(config: OpaqueConfig) -> str:
 def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
     given = config.parameters
     if not isinstance(given, Mapping):
-        raise ClaimRefused(f"{_where(config)} is no object; it needs apiVersion and kind, such as {OURS} DeviceConfig")
+        raise ClaimRefused(
+            f"{_where(config)} is not an object; it needs apiVersion and kind, such as {OURS} DeviceConfig"
+        )
     written = (given.get("apiVersion"), given.get("kind"))
     kind = next((kind for known, kind in _KINDS.items() if known == written), None)
     if kind is None:
@@ -173,6 +175,6 @@ def _first_of(wrong: ValidationError) -> str:
         case "missing":
             return f"{where} is missing"
         case "model_type" | "mapping_type" | "dict_type":
-            return f"{where}: {first['input']!r} is no object"
+            return f"{where}: {first['input']!r} is not an object"
     hint = first.get("ctx", {}).get("hint", "")
     return f"{where}: {first['msg']}" + (f"; {hint}" if hint else "")

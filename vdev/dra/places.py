@@ -1,11 +1,11 @@
-"""Where a driver's sockets and files are below the kubelet's directory, and which leftovers are its own.
+"""The paths of a driver's sockets and files below the kubelet's directory.
 
-    plugins_registry/<driver>-reg.sock            the kubelet looks for it here, and calls GetInfo on it
-    plugins/<driver>/dra.sock                     what that announces
+    plugins_registry/<driver>-reg.sock            the kubelet finds it here, and calls GetInfo on it
+    plugins/<driver>/dra.sock                     the endpoint in the answer of GetInfo
     plugins/<driver>/prepared-claims.json
 
-In a pod the names of the sockets have its uid, because in a rolling update the next pod serves before this one ends:
-`<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. If that is longer than a socket's path may be, it is a fingerprint.
+In a pod, the names of the sockets contain its uid, because in a rolling update the next pod serves before this one
+ends: `<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. A name that is too long for a socket is replaced by a fingerprint.
 """
 
 import os
@@ -19,12 +19,12 @@ from ..model.names import digest
 from .checkpoint import CHECKPOINT
 
 _ID = "(?:-[0-9a-zA-Z-]{8,36})?"  # of a pod
-_SHORT = "vdev-"  # and a fingerprint: the name of a socket whose own name is too long
+_SHORT = "vdev-"  # the prefix of a fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The places of the driver of this name; `pod_uid` is empty outside of a pod."""
+    """The paths of the driver of this name; `pod_uid` is empty outside of a pod."""
 
     driver: str
     kubelet_dir: Path
@@ -58,7 +58,7 @@ class Places:
         return f"-{self.pod_uid}" if self.pod_uid else ""
 
     def remove_leftovers(self) -> list[Path]:
-        """Remove this driver's sockets on which nobody listens any more; which those were. Blocks briefly."""
+        """Remove sockets of this driver on which nobody listens any more, and return them. Blocks briefly."""
         found = []
         for directory, name in ((self.registry, rf"{re.escape(self.driver)}{_ID}-reg"), (self.directory, rf"dra{_ID}")):
             found += remove_dead(directory, rf"(?:{name}|{_SHORT}[0-9a-z]+)\.sock")

@@ -4,14 +4,22 @@ devices for claims       ─► described         names, attributes, capacity, c
 health, faults, presence ─► published_pools   taints, and the devices that only claims keep
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..faults.targets import Afflictions
-from ..model.device import GONE, Device, Key
+from ..faults.targets import ActiveFaults
+from ..model import names
+from ..model.device import GONE, Device, Key, grouped
+from ..model.dra import Attribute, AttributeKind
+from ..model.entry import Entry
+from ..model.problem import Problem, error, warning
+from ..model.template import Template
+from ..planning.allocation import placeholders
 from ..planning.resources import Resource
 from . import published_devices
-from .attributes import described
+from .amd_devices import Amd, is_amd
+from .attributes import Describer, string_attribute, typed_attribute
+from .nvidia_devices import Nvidia
 from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, recalled
 
 Claimed = Mapping[str, Collection[str]]
@@ -23,7 +31,7 @@ def published_pools(
     present: Mapping[str, Resource],
     *,
     claimed: Claimed,
-    faults: Afflictions,
+    faults: ActiveFaults,
     before: Pools,
 ) -> Pools:
     """What each driver publishes, by its name.
@@ -68,7 +76,7 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
-def _with_taints(whole: PublishedPool, present: Resource, faults: Afflictions) -> PublishedPool:
+def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) -> PublishedPool:
     """The pool with health and taints, and only with the devices that are present."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -78,8 +86,8 @@ def _with_taints(whole: PublishedPool, present: Resource, faults: Afflictions) -
         key = (whole.driver, slot.id)
         xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
         if xids or rules or not slot.health.healthy:
-            said = published_devices.of_health(present.entries[device.entry], slot.health, xids)
-            device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)
+            own = published_devices.of_health(present.entries[device.entry], slot.health, xids)
+            device = replace(device, taints=published_devices.with_rules(own, rules), health=slot.health)
         devices.append(device)
     return _with_devices(whole, devices, whole.counters)
 
@@ -119,12 +127,12 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
         device, current = last.by_name.get(name), now.get(name)
         if device is None:
             continue
-        there = current if current and current.device.id == device.device.id else None
-        if there and (there.shared or not device.shared):
+        present = current if current and current.device.id == device.device.id else None
+        if present and (present.shared or not device.shared):
             continue
         entry = last.offered.entries.get(device.entry)
         taints = published_devices.of_loss(entry) if entry else device.taints
-        yield replace(device, taints=taints, health=there.health if there else GONE, lost=True)
+        yield replace(device, taints=taints, health=present.health if present else GONE, lost=True)
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
@@ -139,3 +147,93 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
     return not (kept.device.is_partition and other.device.is_partition) or bool(
         set(kept.device.slices) & set(other.device.slices)
     )
+
+
+def described(driver: str, offered: Resource) -> PublishedPool:
+    """The pool with all devices healthy."""
+    problems: list[Problem] = []
+    devices: dict[str, DraDevice] = {}
+    sets: dict[str, Mapping[str, int]] = {}
+    places = _places(offered.entries.values())
+    members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
+    for name, entry in offered.entries.items():
+        flaws: dict[str, Problem] = {}
+        describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
+        if entry.dra and entry.dra.mig_enabled:
+            members = [each for each in members if each.is_partition]  # the GPU itself is not published
+        for made in describe.ordered(members):
+            if first := devices.get(made.name):
+                both = f"{first.device.id!r} and {made.device.id!r}"
+                message = f"{both} would both be the device {made.name!r} of {driver}; the first one is published"
+                problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
+            else:
+                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
+        problems.extend(flaws.values())
+        sets |= describe.sets
+    return PublishedPool(
+        driver=driver,
+        devices=tuple(devices.values()),
+        counters=sets,
+        offered=offered,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _places(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
+    """The number of each entry's first GPU, and the number of GPUs of its maker.
+
+    GPUs are numbered over all entries of a maker, in the order of the file.
+    """
+    first: dict[str, int] = {}
+    total: dict[type[Describer], int] = {}
+    for entry in entries:
+        first[entry.name] = total.get(_style(entry), 0)
+        count = entry.virtual.count if entry.virtual else 0
+        total[_style(entry)] = first[entry.name] + count
+    return {entry.name: (first[entry.name], total[_style(entry)]) for entry in entries}
+
+
+def _style(entry: Entry) -> type[Describer]:
+    if entry.is_nvidia:
+        return Nvidia
+    return Amd if is_amd(entry) else Describer
+
+
+def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
+    """The attributes with those of the file. If these are too many, the device's own are left out first.
+
+    Only the type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
+    cut off or left out, no matter how many devices have it.
+    """
+    given = _given(entry, device.device, driver, flaws)
+    own = {key: value for key, value in device.attributes.items() if key not in given}
+    for key, text in device.device.attributes.items():
+        if (why := names.string_problem(text)) and string_attribute(text) in own.values():
+            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
+            flaws.setdefault(key, warning(entry.where, message))
+    kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
+    if (beyond := len(own) + len(given) - len(kept)) > 0:
+        message = (
+            f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
+            f"{names.MAX_ENTRIES} attributes and capacities"
+        )
+        flaws.setdefault("", warning(entry.where, message))
+    return {key: value for key, value in {**own, **given}.items() if key in kept}
+
+
+def _given(entry: Entry, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
+    """The attributes that the file gives the device."""
+    found: dict[str, Attribute] = {}
+    if entry.dra is None or not entry.dra.attributes:
+        return found
+    shown = placeholders(entry.resource, device)
+    for name, value in entry.dra.attributes.items():
+        key = name.removeprefix(f"{driver}/")
+        if not isinstance(value, Template):
+            found[key] = typed_attribute(value)
+        elif problem := names.string_problem(text := value.render(shown)):
+            message = f"the attribute {name} of {device.selector or device.id} is left out: {problem}"
+            flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
+        else:
+            found[key] = Attribute(AttributeKind.STRING, text)
+    return found

@@ -1,13 +1,11 @@
-"""What a claim gets: the devices that were allocated to it, as they were published, with the edits that Allocate makes.
+"""What a claim gets: one CDI specification with its allocated devices, and the same edits as from Allocate.
 
-Everything goes through one CDI specification per claim:
-
-    <uid>-<device>[-<share>]   the nodes and mounts of a device
-    <uid>_<request>            the variables of a request: those that list devices, with all of its devices
+    <uid>-<device>[-<share>]   device nodes and mounts of a device
+    <uid>_<request>            environment variables of a request, which list all of its devices
     <uid>                      the same for all requests together, if there are several
 
 A runtime applies one CDI device after the other, and the last one sets a variable. So a variable that lists devices
-cannot be an edit of each device. No label of DNS has a `_`, so that no two names are the same.
+cannot be an edit of each device. DNS labels have no `_`, so all names are different.
 """
 
 import contextlib
@@ -33,7 +31,7 @@ _MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where N
 
 
 Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
-"""What is published under the names of a pool and a device; or why there is none, in a sentence."""
+"""Returns the published device of this pool and name, or says why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +50,12 @@ def kind(driver: str) -> str:
 
 
 def file_name(driver: str, uid: str) -> str:
-    """The file of a claim's specification, named as the CDI library names those of one occasion."""
+    """The name of a claim's specification, as the CDI library names transient ones."""
     return f"k8s.{driver}-claim_{uid}.json"
 
 
 def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
-    """What a claim gets. Raises AllocationError, in a sentence for the pod's event."""
+    """Prepare a claim. Raises AllocationError with a sentence for the pod's event."""
     foreign = [each for each in claim.configs if is_foreign(each, driver)]
     claim = replace(claim, configs=tuple(each for each in claim.configs if each not in foreign))
     check_all(claim)
@@ -91,7 +89,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
         )
     whole: list[cdi.CdiDevice] = []
     if len(requests) > 1:
-        with contextlib.suppress(AllocationError):  # no container can use all requests, and each of them is fine
+        with contextlib.suppress(AllocationError):  # no container can use all requests at once, but each one works
             whole = [_request_device(claim.uid, members)]
     extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]
     return PreparedClaim(
@@ -130,12 +128,12 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
 
 
 def _has_edits(device: cdi.CdiDevice) -> bool:
-    """Whether it is a valid CDI device: one without edits is none."""
+    """Whether it is a valid CDI device, which has edits."""
     return bool(device.env or device.nodes or device.mounts)
 
 
 def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
-    """The variables of these devices together, and the mounts that belong to them all."""
+    """A CDI device with the variables that list these devices, and with their common mounts."""
     whole = ContainerEdits()
     by_resource = grouped((each.resource.name, each) for each in members)
     for of in by_resource.values():
@@ -163,13 +161,13 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
 
 
 def _for_cdi(resource: Resource) -> Resource:
-    """The resource with everything injected through the claim's specification, whatever the strategies are."""
+    """The resource with all edits in the claim's specification, no matter which strategies the file has."""
     flags = resource.flags.with_plugin(device_list_strategy=(DeviceListStrategy.ENVVAR,), pass_device_specs=True)
     return replace(resource, flags=flags, sharing=None)
 
 
 def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
-    """The limits of a device under MPS, by the configuration or else by what the share takes; None without MPS."""
+    """The limits of a device under MPS, from the configuration or else from its share; None without MPS."""
     position = positions[member.device.id]
     mps, sharing = member.settings.mps, member.resource.sharing
     if mps is not None:

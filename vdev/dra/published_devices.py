@@ -1,4 +1,4 @@
-"""Devices as pools have them: capacity of shared devices, taints of those that fail, and records of lost ones."""
+"""The devices of pools: the capacity of shared ones, the taints of broken ones, and the records of lost ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ def shared(
 ) -> dict[str, DeviceCapacity]:
     """The capacity of a shared device, with `slots`, of which each claim takes one unless it asks for more.
 
-    Without a policy, the first claim would take all of a capacity, so each has one. Memory that is not cut up, as under
-    time-slicing, is no claim's alone: the default is none of it.
+    Without a policy, the first claim would take all of a capacity, so each has one. Memory that is not divided, as
+    under time-slicing, belongs to no claim alone, so the default is none of it.
     """
     replicas = sharing.replicas[device.id]
     by_memory = sharing.kind is SharingKind.MPS and device.memory // replicas >= _MIB
@@ -44,7 +44,7 @@ def shared(
 
 
 def free(capacity: Mapping[str, DeviceCapacity]) -> dict[str, DeviceCapacity]:
-    """The capacity of a shared device. Of what has no policy, a claim takes nothing unless it asks."""
+    """The capacity of a shared device. A claim takes nothing of an amount without a policy unless it asks for it."""
     return {name: each if each.policy else _free(name, each.value) for name, each in capacity.items()}
 
 
@@ -55,13 +55,13 @@ def _free(name: str, value: int) -> DeviceCapacity:
 
 
 CounterSets = Mapping[str, Mapping[str, int]]
-"""Amounts by counter, by the name of the set that has the counters."""
+"""By the name of a counter set, the amount of each counter."""
 NO_COUNTERS: CounterSets = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps claims from a device; `effect` is NoSchedule, NoExecute or None."""
+    """A device taint; `effect` is NoSchedule, NoExecute or None."""
 
     key: str
     effect: str
@@ -70,21 +70,17 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraDevice:
-    """A device of a pool, and the core's device that it stands for.
-
-    `shared`: several claims may have it at the same time. `group` is the id of the raw device: devices of a group that
-    consume counters share one set. `lost`: it is away or no longer shared, and in the pool for the claims that have it.
-    """
+    """A device of a pool."""
 
     name: str
-    device: Device
+    device: Device  # of the inventory
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
-    shared: bool = False
+    shared: bool = False  # several claims may have it at the same time
     taints: tuple[Taint, ...] = ()
     health: Health = HEALTHY
-    lost: bool = False
+    lost: bool = False  # it is gone or no longer shared, and in the pool only for the claims that have it
 
     @property
     def entry(self) -> str:
@@ -92,6 +88,7 @@ class DraDevice:
 
     @property
     def group(self) -> str:
+        """The id of the raw device. Devices of a group that consume counters share one counter set."""
         return self.device.raw.id
 
 
@@ -99,8 +96,8 @@ class DraDevice:
 class PublishedPool:
     """All devices of a driver on the node, in order of preference.
 
-    `offered` has the entries, the flags and the sharing of these devices, under the driver's name; nothing of it is
-    published, and its slots are not kept up to date with health.
+    `offered` has the entries, flags and sharing of these devices, under the driver's name. It is not published itself,
+    and the health in it is out of date.
     """
 
     driver: str
@@ -114,7 +111,7 @@ class PublishedPool:
         return {device.name: device for device in self.devices}
 
     def resource_of(self, device: DraDevice) -> Resource:
-        """What answers for a device need: its entry, the flags and the sharing, under the name of its resource."""
+        """The resource for the edits of a device: its entry, flags and sharing, under the resource's own name."""
         return replace(self.offered, name=self.offered.entries[device.entry].resource)
 
 
@@ -128,16 +125,16 @@ _INFORMS = "None"
 
 
 def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
-    """The taints of a device that is there, with this health and these errors of NVIDIA's driver.
+    """The taints of a present device with this health and these errors of NVIDIA's driver.
 
-    An error that is an application's own leaves the device well, and only informs; of several errors the worst is told.
+    An application's own error leaves the device healthy and only informs. The value is the worst of several errors.
     """
     policy = entry.dra.taints.unhealthy if entry.dra else TaintPolicy.NONE
     if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
     driver = entry.dra.driver
-    if not xids and entry.is_nvidia and not health.healthy and (told := _XID.search(health.reason)):
-        xids = (int(told[1]),)
+    if not xids and entry.is_nvidia and not health.healthy and (found := _XID.search(health.reason)):
+        xids = (int(found[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value
@@ -145,14 +142,14 @@ def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint,
     return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
-def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
-    """These taints and those of fault rules; of the same key and effect a later one stands over the others."""
-    every = (*said, *(Taint(each.key, each.effect.value, each.value) for each in rules))
+def with_rules(own: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
+    """These taints and those of fault rules; of several with the same key and effect, the last one counts."""
+    every = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 
 def of_loss(entry: Entry) -> tuple[Taint, ...]:
-    """The taints of a device that is away while a claim has it."""
+    """The taints of a device that is gone while a claim has it."""
     if entry.dra is None or entry.dra.taints.lost is TaintPolicy.NONE:
         return ()
     key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
@@ -160,12 +157,12 @@ def of_loss(entry: Entry) -> tuple[Taint, ...]:
 
 
 Record = Mapping[str, Any]
-"""What is written down of a published device with the claim that gets it, as JSON has it."""
+"""A published device in the checkpoint of the claim that has it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostDevice:
-    """A device as it is published while it is away and a claim has it, and the counters that it takes from."""
+    """A device as it is published while it is gone and a claim has it, with its counter sets."""
 
     device: DraDevice
     counters: CounterSets
@@ -176,14 +173,14 @@ _LOST_DEVICE = TypeAdapter(LostDevice)
 
 def record(pool: PublishedPool, device: DraDevice) -> Record:
     """The record of a device of this pool."""
-    away = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
-    kept = LostDevice(away, {name: pool.counters[name] for name in device.consumes})
+    lost = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
+    kept = LostDevice(lost, {name: pool.counters[name] for name in device.consumes})
     written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
     return written
 
 
 def recalled(written: Record) -> LostDevice | None:
-    """The device of which this was written down; None for what another version wrote."""
+    """Read a record; None if another version wrote it."""
     try:
         return _LOST_DEVICE.validate_python(written)
     except (ValidationError, TypeError):

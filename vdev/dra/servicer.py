@@ -1,6 +1,7 @@
-"""What the kubelet calls on the two sockets of a driver: claims and health on one, registration on the other.
+"""The services that the kubelet calls on the two sockets of a driver: claims and health, and registration.
 
-The answer has each claim of the request. If a claim fails, it has a sentence for the pod's event.
+The answer to a call about claims has each claim of the request. If a claim fails, a sentence for the pod's event says
+why.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ log = structlog.get_logger(__name__)
 
 HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
 SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
-"""As the driver announces them. A kubelet uses the first version of a service that it knows."""
-BOGUS = "vdev-bogus"  # a device that exists nowhere
-ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
-_TIMES = 3  # a message of a health stream may get lost, or be late
+"""As the driver registers them. A kubelet uses the first version of a service that it knows."""
+BOGUS = "vdev-bogus"  # a device that does not exist, for the fault `wrongDevice`
+ALL_AT_ONCE = "*"  # no container can name this request; for those that use the claim as a whole
+_TIMES = 3  # times the interval of health messages, after which the kubelet reads Unknown
 
 
 class DraServicer:
@@ -50,11 +51,11 @@ class DraServicer:
 
     @property
     def health_streams(self) -> int:
-        """How many health streams are open: a kubelet of 1.36 opens one."""
+        """The number of open health streams: a kubelet of 1.36 opens one."""
         return len(self._streams)
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """This is the health of the devices by name; every stream gets it at once if it changed."""
+        """Take the health of the devices by name; every stream gets it at once if it changed."""
         if health != self._health:
             self._health = health
             self._wake_streams()
@@ -150,9 +151,9 @@ class DraServicer:
 
 
 class RegistrationServicer:
-    """What a kubelet asks about the driver whose socket is at `endpoint`.
+    """The registration service for the driver whose socket is at `endpoint`.
 
-    `registered` is whether the last kubelet that notified the driver accepted it; `refusal` is why it did not.
+    `registered` says whether the last kubelet that notified the driver accepted it; `refusal` says why it did not.
     """
 
     def __init__(self, driver: str, endpoint: Path, *, on_change: Callable[[], None]) -> None:
@@ -175,10 +176,10 @@ class RegistrationServicer:
         return [_service(messages, "Registration", methods)]
 
     def close(self) -> None:
-        """Nothing hangs here."""
+        """Do nothing: no call hangs here."""
 
     def forget(self) -> None:
-        """The socket is a new one, which no kubelet knows yet."""
+        """Forget the answer of the kubelet, because it does not know a new socket yet."""
         self.registered, self.refusal = False, ""
 
     async def _get_info(self, _request: registration_pb.InfoRequest, _context: object) -> registration_pb.PluginInfo:
@@ -214,7 +215,7 @@ def _refs(request: Any) -> list[ClaimRef]:
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
-    """The claims of an answer; a fault may leave the first one of the request out."""
+    """The claims of an answer, from which a fault may remove the first one of the request."""
     if wrong == "skipClaim" and request.claims:
         claims.pop(request.claims[0].uid)
     return claims

@@ -1,7 +1,7 @@
-"""The ResourceSlices of this node: published as Kubernetes' own helper does it, and at once again after a wipe.
+"""Publishes the ResourceSlices of a node, as Kubernetes' own helper for drivers does.
 
-A kubelet that starts deletes all slices of its node; what is missing then is made again as soon as the watch says so.
-Slices of a driver whose name somebody else uses on this node are left alone, and named.
+A kubelet that starts deletes all slices of its node. They are created again as soon as the watch reports that. If
+another program publishes slices under the name of a driver on this node, these stay, and a problem names the program.
 """
 
 import contextlib
@@ -32,58 +32,60 @@ _GATES = {
 
 
 class SlicesView(Protocol):
-    """The slices of this node, as the API server has them."""
+    """The slices of a node in the API server."""
 
     async def seen(self) -> Mapping[str, Document]:
-        """All of them by name; waits for the first look. Raises ApiServerError where they cannot be had."""
+        """Return all of them by name; waits for the first list. Raises ApiServerError if they cannot be listed."""
 
     def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write."""
+        """Take the server's answer to a write."""
 
     def removed(self, name: str) -> None:
-        """The server said that it is gone."""
+        """Note that the server says that this slice does not exist."""
 
 
 class ResourceSlices(ApiApplier):
-    """Keeps the slices that a plan's pools come to. `published` counts those that are there, by driver."""
+    """Keeps the slices of the plan's pools. `published` is their number by driver."""
 
     name = "publishing ResourceSlices"
 
     def __init__(self, access: NodeAccess, slices: SlicesView, faults: Engine) -> None:
         super().__init__(access)
         self._faults = faults
-        self._uid = ""  # of the Node that the slices are of
-        self._wiped: set[str] = set()  # drivers whose slices must be deleted as a fault
+        self._uid = ""  # of the Node that owns the slices
+        self._wiped: set[str] = set()  # drivers whose slices a fault deletes
         self.published: dict[str, int] = {}
         self._slices = slices
         self._pools: Pools = {}
-        self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
+        self._taken: dict[str, str] = {}  # by driver: the other program that publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._written: dict[str, tuple[object, ...]] = {}  # of what it was complete, by driver
+        self._written: dict[str, tuple[object, ...]] = {}  # by driver: the pool and fault whose slices were all written
 
     def _see_node(self) -> None:
-        """Of the Node slices only say which one it is."""
+        """Slices depend on the Node only by its uid."""
         metadata = (self._view.document or {}).get("metadata") or {}
         if str(metadata.get("uid") or "") != self._uid:
             self._stir()
 
     def look(self) -> None:
-        """Compare again: the slices are others than before."""
+        """Compare again, because slices have changed."""
         if self._follows:
             self._stir()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
-        """Delete the slices of these drivers, as a fault."""
+        """Delete the slices of these drivers, for a fault."""
         self._wiped |= set(filter(concerns, self._pools))
         self.look()
 
     async def apply(self, plan: DesiredState) -> None:
-        if plan.pools != self._pools or not self._follows:  # at first, an earlier process may have left some
+        if (
+            plan.pools != self._pools or not self._follows
+        ):  # at first also without pools: an earlier process may have left slices
             self._pools = plan.pools
             self._note()
 
     async def withdraw(self) -> None:
-        """Take all slices away: this is a clean end. Raises ApiServerError."""
+        """Delete all slices, at a clean end. Raises ApiServerError."""
         for each in (await self._slices.seen()).values() if self._follows else ():
             if _is_ours(each):
                 await self._delete(each)
@@ -91,10 +93,10 @@ class ResourceSlices(ApiApplier):
 
     async def _write(self, document: Document) -> None:
         uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
-        there = (await self._slices.seen()).values()
-        ours = {each["spec"]["driver"] for each in there if _is_ours(each)}
+        present = (await self._slices.seen()).values()
+        ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
         for driver in sorted(self._pools.keys() | ours):
-            of_driver = [each for each in there if each["spec"]["driver"] == driver]
+            of_driver = [each for each in present if each["spec"]["driver"] == driver]
             foreign = next((each for each in of_driver if not _is_ours(each)), None)
             if foreign is not None and driver in self._pools:
                 self._is_taken(driver, _manager(foreign))
@@ -106,27 +108,27 @@ class ResourceSlices(ApiApplier):
         def made(spec: Document, number: int) -> Document:
             return self._made(spec, number, uid)
 
-        there = await self._ours(driver)
+        present = await self._ours(driver)
         if driver in self._wiped:
-            await self._carry_out(driver, Changes(delete=tuple(there)))
+            await self._carry_out(driver, Changes(delete=tuple(present)))
             self._wiped.discard(driver)
-            there = ()
-        if not there:
+            present = ()
+        if not present:
             self.published.pop(driver, None)
         pool = self._pools.get(driver)
         was_complete = driver in self._written and self._written[driver][0] == pool
-        # For another pool all fields are sent again, also those that the server did not store before.
+        # For another pool, all fields are sent again, also those that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if was_complete else frozenset[str]()
         wanted = cutting.specifications(pool, self._node) if pool else ()
-        found = changes(wanted, there, made, dropped=dropped)
+        found = changes(wanted, present, made, dropped=dropped)
         fault = self._faults.on_slices(driver, news=bool(found))
         of = (pool, fault)
         if found and self._written.get(driver) == of:
             await self._pause(found)
-            there = await self._ours(driver)  # a wipe goes on meanwhile: what is left of it is nothing to update
-            found = changes(wanted, there, made, dropped=dropped)
+            present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
+            found = changes(wanted, present, made, dropped=dropped)
         if fault is not None:
-            found = spoilt(fault, wanted, there, made, dropped=dropped)
+            found = spoilt(fault, wanted, present, made, dropped=dropped)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
@@ -135,12 +137,12 @@ class ResourceSlices(ApiApplier):
             self.published.pop(driver, None)
 
     async def _ours(self, driver: str) -> Sequence[Document]:
-        """The driver's slices that were published from here."""
-        there = (await self._slices.seen()).values()
-        return [each for each in there if each["spec"]["driver"] == driver and _is_ours(each)]
+        """The driver's slices that vdev published."""
+        present = (await self._slices.seen()).values()
+        return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
 
     async def _pause(self, found: Changes) -> None:
-        """Before something is repaired: of two that change the same slice one must give in, but a wipe is made good."""
+        """Wait before a repair: long if somebody else keeps changing slices, and short if they were deleted."""
         if found.update and not found.create:
             await self._pause_before_repair()
         else:
@@ -154,7 +156,7 @@ class ResourceSlices(ApiApplier):
         return {"metadata": {"generateName": prefix, "ownerReferences": [owner]}, "spec": spec}
 
     async def _carry_out(self, driver: str, found: Changes) -> None:
-        """Old ones go first, then others change, then new ones come: as Kubernetes' helper does."""
+        """Delete, then update, then create, in the order of Kubernetes' helper."""
         if not found:
             return
         for each in found.delete:
@@ -166,7 +168,7 @@ class ResourceSlices(ApiApplier):
                 if not gone.served:
                     raise
                 self._slices.removed(str(each["metadata"]["name"]))
-                self._news.set()  # it is made again at once
+                self._news.set()  # so that it is created again at once
                 return
         for each in found.create:
             self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
@@ -181,7 +183,7 @@ class ResourceSlices(ApiApplier):
 
     async def _delete(self, document: Document) -> None:
         metadata = document["metadata"]
-        with contextlib.suppress(Missing, Conflict):  # it is gone, or it was another one of that name
+        with contextlib.suppress(Missing, Conflict):  # it is gone, or another one has its name
             await self._api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
         self._slices.removed(str(metadata["name"]))
 
@@ -202,11 +204,11 @@ class ResourceSlices(ApiApplier):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Names that others use, and what the server does not store."""
+        """Names that others use, fields that the server does not store, and problems of pools."""
         taken = (
             error(
                 f"dra driver {driver}",
-                f"{manager} publishes ResourceSlices of this name on this node, so that none are published from here",
+                f"{manager} publishes ResourceSlices of this name on this node, so vdev publishes none",
                 "remove the other driver from the node, or give the entry another dra.driver",
             )
             for driver, manager in self._taken.items()
@@ -224,12 +226,12 @@ class ResourceSlices(ApiApplier):
 
 
 def _is_ours(document: Document) -> bool:
-    """Whether it was published from here, also where somebody else wrote to it since."""
+    """Whether vdev published it, even if somebody else wrote to it later."""
     return MANAGER in _writers(document)
 
 
 def _writers(document: Document) -> Sequence[str]:
-    """Whose the fields of the specification are: the server names the oldest first, of one second by their names."""
+    """The owners of fields of its specification, the oldest first."""
     entries = document["metadata"].get("managedFields") or ()
     return [str(each.get("manager")) for each in entries if "f:spec" in (each.get("fieldsV1") or {})]
 
@@ -239,7 +241,7 @@ def _manager(document: Document) -> str:
 
 
 def _gated(spec: Document) -> frozenset[str]:
-    """The fields of a specification that feature gates are about."""
+    """The fields of a specification that depend on feature gates."""
     devices = spec.get("devices") or ()
     capacities = [capacity for each in devices for capacity in (each.get("capacity") or {}).values()]
     return frozenset(key for fields in (spec, *devices, *capacities) for key in fields if key in _GATES)

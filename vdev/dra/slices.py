@@ -1,4 +1,4 @@
-"""ResourceSlices: the pool of a driver cut into slices, and what changes those of the API server to them."""
+"""ResourceSlices: cuts the pool of a driver into slices, and compares these with those of the API server."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ Document = dict[str, Any]
 Written = Mapping[str, Any]
 
 MOST_DEVICES = 64
-"""Devices of a slice: so many if one of them has taints or consumes counters, which may come at any time."""
+"""Devices of a slice, if one of them has taints or consumes counters. Taints may come at any time."""
 MOST_SETS = 8
 _LONGEST_NAME = 253
 API_VERSION = "resource.k8s.io/v1"
-"""What servers have from 1.34 on."""
+"""The version of API servers from 1.34 on."""
 
 
 def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
-    """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
+    """The `spec` of each slice of the pool. A pool without devices has an empty one, which shows that the driver runs.
 
-    Counters are in slices of their own, as servers want them from 1.35 on.
+    Counters are in slices of their own, as servers require from 1.35 on.
     """
     sets = [{"name": name, "counters": _counters(each)} for name, each in pool.counters.items()]
     devices = [device_document(each) for each in pool.devices]
@@ -35,7 +35,7 @@ def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 
 def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
-    """The slices as they are created the first time, without what only the server knows: the Node's uid."""
+    """The slices as they are created first, without the Node's uid, which only the server knows."""
 
     def made(spec: Written, number: int) -> Document:
         metadata = {"generateName": generate_name(pool.driver, node, number)}
@@ -45,7 +45,7 @@ def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
-    """The beginning of a slice's name, which keeps the slices of a pool in order; of long names the beginning only."""
+    """The prefix of a slice's name, cut to the allowed length. Its number keeps the slices of a pool in order."""
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
@@ -102,7 +102,7 @@ Made = Callable[[Written, int], Written]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Slices to delete (as they are there), to update (as they shall be), and to create."""
+    """Slices to delete, to update (in their new form), and to create."""
 
     delete: tuple[Written, ...] = ()
     update: tuple[Written, ...] = ()
@@ -113,7 +113,7 @@ class Changes:
 
 
 def content(spec: Written, dropped: Collection[str] = ()) -> Document:
-    """The part of a slice's specification that is compared.
+    """The part of a slice's specification that comparisons use.
 
     It leaves out the pool's bookkeeping, the times at which taints were added, what is empty (a server does not store
     it) and the `dropped` fields, which the server does not store either.
@@ -139,25 +139,25 @@ def _stored(fields: Written, dropped: Collection[str]) -> Document:
 
 def changes(
     wanted: Sequence[Written],
-    there: Sequence[Written],
+    present: Sequence[Written],
     made: Made,
     *,
     dropped: Collection[str] = (),
     missing: int = 0,
     least: int = 0,
 ) -> Changes:
-    """What changes the slices of the pool that are `there` to the `wanted` specifications.
+    """Return the changes from the present slices of the pool to the `wanted` specifications.
 
     `made` makes a new object from a specification and its number. The server does not store the `dropped` fields. For
-    faults, the pool claims to have more slices, by the number `missing`, and has `least` as its lowest generation.
+    faults, the pool says that it has `missing` more slices, and its generation is at least `least`.
     """
     count = len(wanted) + missing
-    latest = max(map(generation_of, there), default=0)
-    pairs = _paired(wanted, [each for each in there if generation_of(each) == latest], dropped)
+    latest = max(map(generation_of, present), default=0)
+    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest], dropped)
     kept = {id(each) for each, _ in pairs if each is not None}
-    obsolete = tuple(each for each in there if id(each) not in kept)
+    obsolete = tuple(each for each in present if id(each) not in kept)
     counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
-    # One slice alone may change in place. Of several, the scheduler must not see some before the others.
+    # One slice may change in place. If several change, they need a new generation, so that the scheduler waits for all.
     is_small = sum(not is_same for _, is_same in pairs) <= 1 and counts <= {count} and latest >= least
     is_small = is_small and all(each is not None for each, _ in pairs)
     generation = latest if is_small else max(latest + 1, least)
@@ -176,10 +176,12 @@ def generation_of(slice_: Written) -> int:
 
 
 def _paired(
-    wanted: Sequence[Written], there: Sequence[Written], dropped: Collection[str]
+    wanted: Sequence[Written], present: Sequence[Written], dropped: Collection[str]
 ) -> list[tuple[Written | None, bool]]:
-    """For each wanted specification a slice, each once, and whether it has that content already."""
-    free = [(each, content(each["spec"], dropped)) for each in sorted(there, key=lambda each: each["metadata"]["name"])]
+    """For each wanted specification, an existing slice if there is one left, and whether it has that content."""
+    free = [
+        (each, content(each["spec"], dropped)) for each in sorted(present, key=lambda each: each["metadata"]["name"])
+    ]
     pairs: list[tuple[Written | None, bool]] = []
     for spec in wanted:
         asked = content(spec, dropped)
@@ -188,11 +190,11 @@ def _paired(
     return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
 
 
-def _with_times(wanted: Written, there: Written) -> Written:
-    """The wanted specification, in which a taint that was there already keeps the time at which it was added."""
+def _with_times(wanted: Written, present: Written) -> Written:
+    """The wanted specification, in which taints that existed before keep the time at which they were added."""
     times = {
         (device["name"], *_taint(each)): each.get("timeAdded")
-        for device in there.get("devices") or ()
+        for device in present.get("devices") or ()
         for each in device.get("taints") or ()
     }
 
@@ -212,43 +214,43 @@ def _taint(taint: Written) -> tuple[str, str, str]:
 
 
 STALE = "vdev-stale"
-"""The device of a slice that should be gone."""
+"""The device of an obsolete slice."""
 _OLD, _NEW = 1, 2  # generations
 
 
 def spoilt(
     fault: str,
     wanted: Sequence[Written],
-    there: Sequence[Written],
+    present: Sequence[Written],
     made: Made,
     *,
     dropped: Collection[str] = (),
 ) -> Changes:
-    """What leads to slices with this fault; without a change once they have it."""
+    """Return the changes to slices with this fault; none once they have it."""
     match fault:
         case "incomplete":
-            return changes(wanted, there, made, dropped=dropped, missing=1)
+            return changes(wanted, present, made, dropped=dropped, missing=1)
         case "duplicateName":
-            return changes([*wanted, *_again(wanted)], there, made, dropped=dropped)
+            return changes([*wanted, *_again(wanted)], present, made, dropped=dropped)
         case "oldGeneration":
-            return _beside_old(wanted, there, made, dropped)
+            return _beside_old(wanted, present, made, dropped)
         case _:  # nothing is written
             return Changes()
 
 
 def _again(wanted: Sequence[Written]) -> Sequence[Written]:
-    """A slice with the pool's first device, which another slice has already: within one the server refuses that."""
+    """Another slice with the pool's first device. Within one slice, the server refuses a duplicate."""
     first = next((each for each in wanted if each.get("devices")), None)
     return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], there: Sequence[Written], made: Made, dropped: Collection[str]) -> Changes:
-    """The pool as it should be, and a slice that an earlier generation has left."""
-    latest = max((_NEW, *map(generation_of, there)))
-    old = [each for each in there if generation_of(each) < latest]
-    current = [each for each in there if generation_of(each) == latest]
-    if there and not current:
-        old, current = [], list(there)
+def _beside_old(wanted: Sequence[Written], present: Sequence[Written], made: Made, dropped: Collection[str]) -> Changes:
+    """The correct pool, and a slice of an earlier generation."""
+    latest = max((_NEW, *map(generation_of, present)))
+    old = [each for each in present if generation_of(each) < latest]
+    current = [each for each in present if generation_of(each) == latest]
+    if present and not current:
+        old, current = [], list(present)
     found = changes(wanted, current, made, dropped=dropped, least=_NEW)
     if old or not wanted:
         return found

@@ -1,7 +1,9 @@
-"""Failures on demand: rules come in, hooks are answered, and log and status say that it is a drill.
+"""Fault injection: rules, when they are active, and what they do.
 
-rules       what a rule is: which devices or calls, when, and with which of the `effects`; also the file's schema
-schedule    when a rule is in force        targets     which devices it hits; `afflicted` is what happens to them
-engine      the rules in force, and the answers to the plugin's hooks; `rule_run` is one rule since it was loaded
-rule_store  rules from files and from people, beside those of the configuration; `commands` is what people ask
+rules       a rule, which is also the schema of the section `faults`; `effects` has what it can do
+schedule    when a rule is active
+targets     which devices it selects, and the effect of all rules on an inventory
+rule_run    the state of one rule; `engine` has all rules of a node, and answers the code that they disturb
+rule_store  the rules of the configuration, of files and of `vdev fault`; `commands` has the commands
+kernel_lines, xids      the kernel log's lines, and the errors of NVIDIA's driver
 """

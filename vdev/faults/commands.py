@@ -1,7 +1,4 @@
-"""What people ask of fault rules over the control socket: of the plugin of one node, or of a fleet's controller.
-
-Everything but the list needs permission.
-"""
+"""The commands about fault rules on the control socket, of a node's plugin or of a fleet's controller."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -17,20 +14,16 @@ Command = Callable[[Request], Any]
 
 
 class FaultCommands:
-    """The answers to `vdev fault` and `vdev device`, by what the control socket calls them.
-
-    `nodes` has the slots of each node; where they are a fleet's, rules that set a device name its node. `status` is the
-    list of rules. `refusal` says why people may inject nothing; empty where they may.
-    """
+    """The answers to `vdev fault` and `vdev device`. All commands but the list need permission."""
 
     def __init__(
         self,
         store: RuleStore,
         *,
-        nodes: Callable[[], Mapping[str, Iterable[Slot]]],
-        is_fleet: bool,
-        status: Callable[[], dict[str, Any]],
-        refusal: str,
+        nodes: Callable[[], Mapping[str, Iterable[Slot]]],  # the slots of each node
+        is_fleet: bool,  # whether the rule for a device names its node
+        status: Callable[[], dict[str, Any]],  # the list of rules
+        refusal: str,  # why faults are not allowed, or the empty string
     ) -> None:
         self._store = store
         self._nodes = nodes
@@ -42,14 +35,14 @@ class FaultCommands:
     def by_name(self) -> dict[str, Command]:
         return {
             "fault-list": self._list,
-            "fault-add": self._may(self._add),
-            "fault-clear": self._may(self._clear),
-            "fault-trigger": self._may(self._trigger),
-            "device-set": self._may(self._set_device),
-            "device-clear": self._may(self._clear_device),
+            "fault-add": self._if_allowed(self._add),
+            "fault-clear": self._if_allowed(self._clear),
+            "fault-trigger": self._if_allowed(self._trigger),
+            "device-set": self._if_allowed(self._set_device),
+            "device-clear": self._if_allowed(self._clear_device),
         }
 
-    def _may(self, command: Command) -> Command:
+    def _if_allowed(self, command: Command) -> Command:
         async def guarded(request: Request) -> Any:
             if self._refusal:
                 raise UsageError(self._refusal)
@@ -96,7 +89,7 @@ class FaultCommands:
         return {"cleared": [name]}
 
     def _device(self, request: Request) -> tuple[str, str]:
-        """The node and the id of a device that is named by its id or as rules call it. Raises UsageError."""
+        """The node and the id of the device in a request, which has its id or <entry>/<index>. Raises UsageError."""
         device, node = text_of(request, "id"), str(request.get("node") or "")
         nodes = self._nodes()
         if node and node not in nodes:
@@ -116,7 +109,7 @@ class FaultCommands:
 
 
 def not_allowed(who: str) -> str:
-    """Why a process that was not told so takes no faults from people."""
+    """The refusal of a process that runs without --enable-fault-injection."""
     return (
         f"{who} takes no faults from people; start it with --enable-fault-injection "
         "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
@@ -124,7 +117,7 @@ def not_allowed(who: str) -> str:
 
 
 def text_of(request: Request, key: str) -> str:
-    """A text that the request must have. Raises UsageError."""
+    """The text of a required key. Raises UsageError."""
     value = request.get(key)
     if not isinstance(value, str):
         raise UsageError(f"the request needs a text {key!r}")
@@ -132,7 +125,7 @@ def text_of(request: Request, key: str) -> str:
 
 
 def called(slot: Slot, name: str) -> str:
-    """The id of what the name means of a slot: itself, its device, or the whole device, by id or as rules call it."""
+    """The id of the slot, its device or its whole device, if `name` is that id or <entry>/<index>; else empty."""
     device, raw = slot.device, slot.device.raw
     if name in {slot.id, device.id, raw.id}:
         return name
@@ -144,7 +137,7 @@ def called(slot: Slot, name: str) -> str:
 def rule_document(
     rule: FaultRule, source: str, state: str, changes_at: float | None, now: float, injected: Counter[str]
 ) -> dict[str, Any]:
-    """What the list says of every rule. `injected` counts by resource."""
+    """The keys of every rule in the list. `injected` counts by resource."""
     return {
         "name": rule.name,
         "kind": rule.kind,

@@ -1,7 +1,7 @@
-"""What a fault rule can do: the keys of a rule, as models that are also what the plugin acts by.
+"""What a fault rule can do: the models of a rule's keys, which the plugin also acts by.
 
-`rules` says to which devices, on which nodes, and when. Device faults are applied by the agent, the others by the code
-that asks `engine` through its hooks.
+Where and when it does so is in `rules`. Faults of devices are applied by the planner, the others by the code that asks
+`engine` through its hooks.
 """
 
 import re
@@ -170,7 +170,7 @@ class HardwareErrorsFault(Section):
 
 
 SensorFault = OverheatFault | HardwareErrorsFault
-"""What only a device's sensors and counters show."""
+"""A fault that only the sensors and counters of a device show."""
 
 
 # --- calls, registrations, streams and files --------------------------------------------------------------------------
@@ -199,11 +199,11 @@ class ErrorAnswer(Section):
 
 
 class OneFault(Section):
-    """What goes wrong, in one of several ways: exactly one of its keys."""
+    """A fault with exactly one of several keys."""
 
     @property
     def fault(self) -> str:
-        """The key that is given; empty for none."""
+        """The given key, or the empty string."""
         return next(iter(self.given), "")
 
 
@@ -346,8 +346,8 @@ class ConditionFault(Section):
     message: Message | None = None
     """The message, a sentence. Default: names the rule."""
 
-    def said_by(self, rule: str) -> Self:
-        """The condition with a message, whose default names the rule."""
+    def with_message(self, rule: str) -> Self:
+        """The condition with its message, which names the rule by default."""
         return self if self.message else self.model_copy(update={"message": f"the fault rule {rule!r} says so"})
 
 
@@ -420,7 +420,7 @@ class ApiFaults(Section):
 
     @property
     def of_verbs(self) -> tuple[ApiVerb, ...]:
-        """The verbs of the requests that fail; none means all."""
+        """The verbs of the requests that fail; empty for all."""
         return (ApiVerb.WATCH,) if self.watch else self.verbs
 
     def concerns(self, verb: str, resource: str) -> bool:
@@ -429,7 +429,7 @@ class ApiFaults(Section):
 
     @property
     def ends_watches(self) -> bool:
-        """Whether a watch that is open must end, since it could not begin."""
+        """Whether an open watch must end, because it could not start now."""
         return any(self.concerns(ApiVerb.WATCH, each) for each in _WATCHED)
 
 
@@ -461,7 +461,7 @@ class HealthStreamFaults(OneFault):
 
 @dataclass(frozen=True, slots=True)
 class XidError:
-    """An Xid that a device has now, and the rule that says so."""
+    """An Xid that a device has now, and the rule that injects it."""
 
     number: int
     rule: str

@@ -1,7 +1,7 @@
-"""What NVIDIA's driver writes to the kernel log about an Xid.
+"""The kernel log's lines about Xids, in the form of NVIDIA's driver.
 
-Sources: open-gpu-kernel-modules (the line that names the GPU comes before its first Xid); logs of drivers 535 to 580.
-Readers that the form must suit: node-problem-detector's rules for GPUs, NVSentinel (syslog-health-monitor), gpud.
+Sources: open-gpu-kernel-modules (a line that names the GPU comes before its first Xid); logs of drivers 535 to 580.
+Readers: node-problem-detector's rules for GPUs, NVSentinel (syslog-health-monitor), gpud.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ _ERROR = 3  # the level of the driver's messages
 
 @dataclass(frozen=True, slots=True, order=True)
 class Occurrence:
-    """An Xid that a device has: by which rule, and where the device is."""
+    """An Xid of a device now."""
 
-    raw: str
+    raw: str  # the device's id
     number: int
     rule: str
-    address: str
+    address: str  # on the PCI bus
 
     @property
     def lines(self) -> tuple[str, str]:
-        """Which GPU it is, and what it has."""
+        """The line that names the GPU, and the line of the Xid."""
         place = self.address.rpartition(".")[0]
         text = TEXTS.get(self.number, "unknown error")
         return (
@@ -37,7 +37,7 @@ class Occurrence:
 
 
 def occurrences(xids: Mapping[Key, tuple[XidError, ...]], devices: Inventory, base: Inventory) -> frozenset[Occurrence]:
-    """The Xids of all devices; one of a device that is cut or shared is one."""
+    """The Xids of all whole devices, each once."""
     if not xids:
         return frozenset()
     count = numbers(base)
@@ -52,11 +52,11 @@ def occurrences(xids: Mapping[Key, tuple[XidError, ...]], devices: Inventory, ba
 
 
 def record(line: str) -> bytes:
-    """A line as the kernel takes it from a program."""
+    """The line in the form of /dev/kmsg."""
     return f"<{_ERROR}>{line}\n".encode()
 
 
 def logged(line: str, node: str, wall: float, uptime: float) -> bytes:
-    """A line as syslog writes it to a file."""
+    """The line in the form of a file of syslog."""
     when = datetime.fromtimestamp(wall, UTC).strftime("%b %e %H:%M:%S")
     return f"{when} {node} kernel: [{uptime:12.6f}] {line}\n".encode()

@@ -1,34 +1,36 @@
-"""One rule on this node since it was loaded: what set it off, whether it is in force, and how often it did something.
+"""`RuleRun`: the state of one rule on this node, and the combined effect of all active rules on devices.
 
-The run is the memory that `faults.schedule` and `faults.targets` take as arguments.
+`schedule` decides when a rule is active, and `targets` which devices it selects. Both are pure; a run keeps what they
+take as arguments.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ..model.device import Key
+from ..model.device import Health, Key
 from ..planning.resources import Inventory
 from . import targets
+from .effects import ConditionFault, Rpc, SensorFault, TaintFault, XidError
 from .rules import ALWAYS, FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
+from .targets import ActiveFaults
 
 _OVER = Phase(active=False, changes_at=None)
 
 
 @dataclass(slots=True)
 class RuleRun:
-    """A rule and what happened to it. Times are seconds of the clock that faults go by."""
+    """A rule and its state since it was loaded. Times are seconds of the engine's clock."""
 
     rule: FaultRule
     source: str
     dice: Dice
-    loaded_at: float
     here: bool  # whether the rule is for this node
-    firings: tuple[Firing, ...] = ()
-    fired: int = 0
-    file_there: bool | None = None  # the file that the rule waits for; None: nobody has looked
+    firings: tuple[Firing, ...] = ()  # not over yet
+    fired: int = 0  # how many firings there have been
+    file_exists: bool | None = None  # the file that the rule waits for; None if nobody has looked
     cleared: bool = False
     active: bool = False
     changes_at: float | None = None
@@ -39,41 +41,41 @@ class RuleRun:
 
     @property
     def live(self) -> bool:
-        """Whether it can do anything on this node."""
+        """Whether the rule can do anything on this node."""
         return self.here and not self.cleared
 
     @property
     def injected(self) -> int:
-        """How many times it did something; what reaches several resources at once counts for each of them."""
+        """How often the rule did something, counted for each resource."""
         return self.injections.total()
 
     def select(self, inventory: Inventory) -> None:
-        """Find the slots of this inventory that the rule means."""
+        """Find the devices of this inventory that the rule selects."""
         self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
 
     def fire(self, firing: Firing, now: float) -> None:
-        """Start the rule's time once more; firings that are over are forgotten."""
-        alive = (each for each in self.firings if phase(self.rule, self.dice, each, now) != _OVER)
-        self.firings = (*alive, firing)
+        """Start the rule's times once more."""
+        ongoing = (each for each in self.firings if phase(self.rule, self.dice, each, now) != _OVER)
+        self.firings = (*ongoing, firing)
         self.fired += 1
-        self.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
+        # Just before now, so that the next look sees an event that is due at exactly this time.
+        self.looked_at = math.nextafter(now, -math.inf)
 
-    def saw_file(self, now: float, *, there: bool) -> bool:
-        """The file that the rule waits for is there, or is not. Whether that changed anything."""
-        before, self.file_there = bool(self.file_there), there
-        if there == before:
+    def saw_file(self, now: float, *, exists: bool) -> bool:
+        """Note whether the file that the rule waits for exists. Returns whether that changed."""
+        before, self.file_exists = bool(self.file_exists), exists
+        if exists == before:
             return False
-        if not there:
+        if not exists:
             self.firings = ()
         elif self.is_hit(self.fired + 1):
             self.fire(Firing(now), now)
         else:
             self.fired += 1
-            self.firings = (Firing(now, until=now),)
         return True
 
     def look(self, now: float) -> bool:
-        """Bring `active` and `changes_at` up to now. Whether a momentary fault must happen now."""
+        """Update `active` and `changes_at`. Returns whether a momentary fault must happen now."""
         rule, before = self.rule, self.active
         phases = [phase(rule, self.dice, firing, now) for firing in self.firings]
         self.active = any(each.active for each in phases)
@@ -84,7 +86,7 @@ class RuleRun:
         return self.active and not before
 
     def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
-        """The slots that the active firings mean; an allocated slot's whole unit with it."""
+        """The slots on which the rule acts now. A firing of an Allocate acts on the whole units of its devices."""
         keys: set[Key] = set()
         for firing in self.firings:
             if phase(self.rule, self.dice, firing, now).active:
@@ -92,7 +94,7 @@ class RuleRun:
         return frozenset(keys)
 
     def counted(self, what: object) -> int:
-        """The number of this call, allocation or registration, from 1."""
+        """Count a call, an allocation or a registration. Returns its number, from 1."""
         self.calls[what] += 1
         return self.calls[what]
 
@@ -101,17 +103,17 @@ class RuleRun:
 
 
 def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]) -> RuleRun:
-    """The run of a rule that is loaded now, by a plugin that `started` then, on a node with these labels."""
-    run = RuleRun(rule, source, dice, now, on_node(rule.nodes, rule.name, dice, labels))
+    """The run of a rule that is loaded now, in a process that `started` then, on a node with these labels."""
+    run = RuleRun(rule, source, dice, on_node(rule.nodes, rule.name, dice, labels))
     if rule.start is Start.LOAD or (rule.start is Start.START and started == now):
         run.firings = (Firing(now),)
     elif rule.start is Start.START:
-        run.firings, run.looked_at = (Firing(started),), now  # what would have happened before is past
+        run.firings, run.looked_at = (Firing(started),), now  # events before now are not made up for
     return run
 
 
 def needs_seed(rule: FaultRule) -> bool:
-    """Whether another seed makes the rule behave differently."""
+    """Whether another seed changes what the rule does."""
     return bool(
         rule.jitter
         or rule.probability < ALWAYS
@@ -119,4 +121,50 @@ def needs_seed(rule: FaultRule) -> bool:
         or rule.selection.share is not None
         or rule.nodes.share < ALWAYS
         or (rule.delay is not None and rule.delay.p50 < rule.delay.max)
+    )
+
+
+def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -> ActiveFaults:
+    """What all active rules do to devices and to the Node's conditions. Later rules win."""
+    verdicts: dict[Key, Health] = {}
+    removed: set[Key] = set()
+    dropped: set[Key] = set()
+    xids: dict[Key, tuple[XidError, ...]] = {}
+    conditions: dict[str, ConditionFault] = {}
+    taints: dict[Key, tuple[TaintFault, ...]] = {}
+    sensors: dict[Key, tuple[SensorFault, ...]] = {}
+    for run in (each for each in runs if each.live and each.active):
+        rule, keys = run.rule, run.hit(inventory, now)
+        if rule.verdict is not None:
+            verdicts |= dict.fromkeys(keys, rule.verdict)
+        if rule.xid is not None:
+            xids |= {key: (*xids.get(key, ()), XidError(rule.xid, rule.name)) for key in keys}
+        if rule.taint is not None:
+            taints |= {key: (*taints.get(key, ()), rule.taint) for key in keys}
+        for fault in (rule.overheat, rule.hardware_errors):
+            if fault is not None:
+                sensors |= {key: (*sensors.get(key, ()), fault) for key in keys}
+        if rule.condition is not None:
+            conditions[rule.condition.type] = rule.condition.with_message(rule.name)
+        if rule.drop:
+            dropped |= keys
+        elif rule.remove:
+            removed |= keys
+    # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
+    pre_start = frozenset(
+        name
+        for run in runs
+        if run.live and Rpc.PRE_START in run.rule.rpc
+        for name in inventory.resources
+        if run.rule.concerns(name)
+    )
+    return ActiveFaults(
+        verdicts=verdicts,
+        removed=frozenset(removed),
+        dropped=frozenset(dropped),
+        pre_start=pre_start,
+        xids=xids,
+        conditions=conditions,
+        taints=taints,
+        sensors=sensors,
     )

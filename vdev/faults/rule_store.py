@@ -1,8 +1,7 @@
-"""All fault rules: of the configuration, of files in a watched directory, and typed by people (`live`).
+"""All fault rules: of the configuration, of files in the fault directory, and of `vdev fault` (`live`).
 
-Each file is a source of its own. A wrong file changes nothing and is reported, and the rules of a file that is gone
-end. A directory that cannot be listed changes nothing either; one that is not there is empty. The directory is for
-people who have nothing but `kubectl exec`.
+Each file is a source. The rules of a file end when it is removed. A file with errors, or a directory that cannot be
+listed, is reported and changes nothing. A missing directory counts as empty.
 """
 
 import asyncio
@@ -25,11 +24,11 @@ _LONGEST_NAME = 80  # characters of a rule's name that the schema allows
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 Parse = Callable[[str, str], tuple[FaultRule, ...]]
-"""From a text and its name to rules; raises ConfigError."""
+"""Parses a text with the given name. Raises ConfigError."""
 
 
 Sources = Mapping[str, Sequence[FaultRule]]
-"""Rules by where they come from. Of two with one name the first counts; what the later ones do wins."""
+"""Rules by source. Of two rules with one name, the first counts."""
 
 
 class Rules(Protocol):
@@ -49,10 +48,7 @@ class Rules(Protocol):
 
 
 class RuleStore:
-    """All rules: those of the configuration, of files in `directory` (None: there is none), and live ones.
-
-    `parse` checks texts against the configuration.
-    """
+    """The rules of all sources. `directory` is the fault directory; `parse` checks rules against the configuration."""
 
     def __init__(self, rules: Rules, parse: Parse, directory: Path | None = None) -> None:
         self.directory = directory
@@ -69,7 +65,6 @@ class RuleStore:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the files."""
         taken = (
             error(rule.where, _taken(rule.name, owner))
             for source, rules in self._files.items()
@@ -79,22 +74,22 @@ class RuleStore:
         return (*self._problems, *taken)
 
     def configure(self, rules: Iterable[FaultRule]) -> None:
-        """The configuration has these rules now; live ones of the same names give way. The caller loads them."""
+        """Set the rules of the configuration, which replace live ones of the same names. The caller loads them."""
         self._configured = tuple(rules)
         self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
 
     def _owner(self, name: str) -> str:
-        """The first source that has a rule of that name; empty for none."""
+        """The first source with a rule of that name, or the empty string."""
         return next((source for source, rules in self.sources.items() if any(each.name == name for each in rules)), "")
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
     def add(self, text: str) -> list[str]:
-        """Add the rules of a text; each replaces the live rule of its name. Raises ConfigError or UsageError."""
+        """Add rules as live ones. Each replaces the live rule of its name. Raises ConfigError or UsageError."""
         return self._take(self._parse(text, "<live>"))
 
     def set_device(self, device: str, *, health: str, reason: str = "", lasts: str = "", node: str = "") -> str:
-        """Set a device's health by a live rule, for a while or until it is cleared. Returns the rule's name.
+        """Set a device's health with a live rule, for a time or until it is cleared. Returns the rule's name.
 
         Raises ConfigError or UsageError.
         """
@@ -106,21 +101,18 @@ class RuleStore:
             rule["for"] = lasts
         new = self._parse(json.dumps(rule), "<live>")
         if name in self._live:
-            self.clear(name)  # for the same again begins anew
+            self.clear(name)  # an equal rule starts again
         return self._take(new)[0]
 
     def clear(self, name: str) -> None:
-        """End a rule: a live one is forgotten, another one rests until it is triggered or changed.
-
-        Raises UsageError.
-        """
+        """End a rule. A live rule is deleted; others return when they are triggered or changed. Raises UsageError."""
         if self._live.pop(name, None) is not None:
             self.rules.load(self.sources)
         else:
             self.rules.clear(name)
 
     def clear_all(self) -> list[str]:
-        """End every rule that could do something; their names."""
+        """End all rules that are not cleared yet. Returns their names."""
         names = [name for name, run in self.rules.runs.items() if run.live]
         for name in names:
             self.clear(name)
@@ -171,19 +163,16 @@ def _taken(name: str, owner: str) -> str:
 
 
 def name_of(device: str, node: str = "") -> str:
-    """The name of the rule by which `vdev device` sets a device; with its node, where there are several.
+    """The name of the rule with which `vdev device` sets a device, with its node in a fleet.
 
-    A fingerprint stands for a node whose name leaves no room, as those of clouds do.
+    A long node name, which clouds have, is replaced by its fingerprint.
     """
     name = f"device:{node}/{device}" if node else f"device:{device}"
     return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
 
 
 def _read(directory: Path) -> dict[str, str | HostError]:
-    """The text of each of the directory's files, or why it cannot be read. One that vanishes meanwhile counts as gone.
-
-    Raises HostError when the directory cannot be listed.
-    """
+    """The text of each file in the directory, or the error of reading it. Raises HostError if it cannot be listed."""
     texts: dict[str, str | HostError] = {}
     for path in _listed(directory):
         if path.suffix in _SUFFIXES and not path.name.startswith("."):

@@ -1,7 +1,6 @@
-"""Rules for failures on demand: the section `faults` of the file. Which effect, on which devices and nodes, and when.
+"""Fault rules, the section `faults` of the file: which effect, on which devices and nodes, and when.
 
-These models are what the engine works with: `schedule` says when a rule is in force, `targets` which devices it
-selects. What a rule can do is in `effects`.
+What a rule can do is in `effects`. `schedule` decides when a rule is active, and `targets` which devices it selects.
 """
 
 import json
@@ -70,21 +69,18 @@ from .xids import MOST as MOST_XID
 from .xids import described as xid_text
 
 ALWAYS = 1.0  # a probability
-DRILL = "drill"  # the reason of a device's failure; the rule that injects it is said beside it
+DRILL = "drill"  # the default reason of an injected failure, which is shown beside the rule's name
 
-# --- to what ----------------------------------------------------------------------------------------------------------
+# --- devices and nodes ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFilter:
-    """Conditions that a device must meet, all of them; an empty field is no condition. Names are globs.
-
-    `indices` are ranges of the index in the entry, `partition` is a partition's number on its device (None: any).
-    """
+    """Conditions that a device must meet, all of them. Names are globs; an empty field is no condition."""
 
     entry: str = ""
-    indices: tuple[range, ...] = ()
-    partition: int | None = None
+    indices: tuple[range, ...] = ()  # in the entry
+    partition: int | None = None  # a partition's number on its device
     id: str = ""
     resource: str = ""
     profile: str = ""
@@ -99,7 +95,7 @@ _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3,
 
 
 def _flaw(item: object) -> str:
-    """Why an item refers to no device, or the empty string."""
+    """Why an item cannot refer to a device, or the empty string."""
     if not isinstance(item, str) or isinstance(item, Plain):
         return f"expected a string, got {described(item)}"
     if _REFERENCE.fullmatch(item):
@@ -156,7 +152,7 @@ class Select(Section):
     """Only this fraction of the devices, at least one, chosen at random by the seed."""
 
     def filters(self, entries: Collection[str]) -> tuple[DeviceFilter, ...]:
-        """The devices meet one of these. `entries` are the names of the entries that there are."""
+        """The filters, of which a device must meet one. `entries` are the names of all entries."""
         conditions = DeviceFilter(
             entry=self.entry or "",
             indices=tuple(map(index_range, self.index)),
@@ -165,11 +161,11 @@ class Select(Section):
             profile=self.profile or "",
             numa=self.numa,
         )
-        return tuple(_meant(name, entries) for name in self.names) or (conditions,)
+        return tuple(_filter(name, entries) for name in self.names) or (conditions,)
 
 
-def _meant(name: str, entries: Collection[str]) -> DeviceFilter:
-    """The devices that a reference means: `<entry>/<index>`, `<entry>` or a device id."""
+def _filter(name: str, entries: Collection[str]) -> DeviceFilter:
+    """The filter for a reference: `<entry>/<index>`, `<entry>` or a device id."""
     entry, slash, index = name.partition("/")
     if not slash:
         is_entry = any(fnmatchcase(each, name) for each in entries)
@@ -210,7 +206,7 @@ class Since(StrEnum):
 
 
 class Start(StrEnum):
-    """What sets a rule's time to zero."""
+    """The event from which a rule's times count."""
 
     LOAD = "load"  # the rule was read
     START = "start"  # the plugin started
@@ -220,16 +216,16 @@ class Start(StrEnum):
 
 
 OF_DEVICES = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
-"""The keys of a rule that say what happens to devices."""
+"""The keys of effects on devices."""
 EFFECTS = (
     *OF_DEVICES,
     *("rpc", "register", "stream", "socket", "cdi", "podResources", "process"),
     *("event", "condition", "api", "slices", "healthStream"),
 )
-"""All keys that say what happens, of which a rule has one. `health` may go with `xid`."""
+"""The keys of all effects. A rule has one of them; `health` may be combined with `xid`."""
 DEVICE = "device"
 KINDS = (DEVICE, *EFFECTS[len(OF_DEVICES) :])
-"""The parts of the plugin that rules break."""
+"""The kinds of rules: the parts of the plugin that they disturb."""
 
 EVERY_DEVICE = Select()
 EVERY_NODE = OnNodes()
@@ -346,12 +342,11 @@ class FaultRule(Placed):
 
     @property
     def seed(self) -> int:
-        """What it draws its lots by."""
         return self._seed
 
     @property
     def kind(self) -> str:
-        """Which of KINDS it breaks."""
+        """Its kind, one of KINDS."""
         effect = next(key for key in EFFECTS if self.by_key[key])
         return DEVICE if effect in OF_DEVICES else effect
 
@@ -375,7 +370,7 @@ class FaultRule(Placed):
 
     @property
     def verdict(self) -> Health | None:
-        """What is told of the devices' health; None: what is true."""
+        """The health that the devices get, or None if it does not change."""
         if self.flap is not None:
             return Health(False, self.reason or DRILL, self.name)
         if self.health is None and (self.xid is None or self.xid in APPLICATION_ERRORS):
@@ -386,7 +381,7 @@ class FaultRule(Placed):
 
     @property
     def strikes(self) -> bool:
-        """Whether something happens at the moment when it begins."""
+        """Whether something happens only at the moment at which the fault begins."""
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
@@ -395,14 +390,14 @@ class FaultRule(Placed):
 
     @property
     def momentary(self) -> bool:
-        """Whether that moment is all."""
+        """Whether the fault is over after that moment."""
         if self.process is not None or self.event is not None:
             return True
         return self.lasts is None and self.api is None and self.strikes
 
     @property
     def counts_calls(self) -> bool:
-        """Whether its chance is about the kubelet's calls, the registrations, or requests to the API server."""
+        """Whether `nth` and `probability` are about calls, registrations or requests, not about repetitions."""
         return bool(self.rpc or self.register_ or self.api)
 
     @property
@@ -413,14 +408,14 @@ class FaultRule(Placed):
 
     @property
     def of_drivers(self) -> bool:
-        """Whether `resource` is about DRA drivers. Devices are known by their resource, claimed or allocated."""
+        """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
             return any(isinstance(each, ClaimCall) for each in self.rpc)
         return self.slices is not None or self.health_stream is not None
 
     @property
     def triggered(self) -> bool:
-        """Whether it waits for something to happen; of what happens by itself, its chance is about how often."""
+        """Whether its times start with an event: an allocation, a file, a command."""
         return self.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
 
     def concerns(self, resource: str) -> bool:
@@ -429,7 +424,7 @@ class FaultRule(Placed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFault:
-    """What a rule does to one call: it waits `delay` seconds, then the rest."""
+    """What a rule does to one call: after `delay` seconds, the rest of the rule applies."""
 
     rule: FaultRule
     delay: float = 0.0
@@ -441,7 +436,7 @@ KMSG = "/dev/kmsg"
 
 
 def _kernel_log(value: object) -> object:
-    """Where the kernel log is: true, or the path of a file."""
+    """The path of the kernel log: true for the default, or a path."""
     if isinstance(value, Plain) and value.lower() in ("true", "false"):
         value = value.lower() == "true"
     if isinstance(value, bool):
@@ -453,7 +448,7 @@ def _kernel_log(value: object) -> object:
 
 _KERNEL_LOG_JSON = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^/(.*[^/])?$"}]}
 KernelLog = Annotated[str, BeforeValidator(_kernel_log), WithJsonSchema(_KERNEL_LOG_JSON)]
-"""The kernel log, or a file in its stead."""
+"""The kernel log, or a file instead of it."""
 
 
 class Faults(Section):
@@ -477,7 +472,7 @@ _WORDS = {*EFFECTS, "resource", "reason", "delay", "hang", "error", "answer", "n
 
 
 def words(rule: FaultRule) -> str:
-    """What the rule does, for people: its own keys, in one line."""
+    """What the rule does in one line, for people: the keys of its effect."""
     given = rule.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
     shown = {key: value for key, value in given.items() if key in _WORDS}
     text = ", ".join(f"{key}: {value if isinstance(value, str) else _flow(value)}" for key, value in shown.items())

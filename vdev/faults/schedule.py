@@ -1,10 +1,10 @@
-"""When a rule is in force: a pure function of the rule, the seed, the node and the time.
+"""When a rule is active: a pure function of the rule, the seed, the node and the time.
 
-    FaultRule + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
+    FaultRule + Dice + Firing ─► spans() ─► phase(): active or not, and until when
                                    └─► strikes(): whether a momentary event lies between two times
 
-No clock and no state: the same arguments give the same answer on every run. Randomness is a hash of seed, node and the
-rule's name. Times are seconds of any steady clock; a span holds its start and not its end.
+The same arguments give the same answer on every run. Random numbers are hashes of the seed, the node and the rule's
+name. Times are seconds of any steady clock. A span includes its start and excludes its end.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ from .effects import DelayTimes, FlapTimes
 from .rules import ALWAYS, FaultRule, OnNodes, Start
 
 NO_LABELS = EMPTY
-_SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
+_SKIPPED = 256  # repetitions without effect after which a rule of small probability is asked again
 _COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
 
 @dataclass(frozen=True, slots=True)
 class Dice:
-    """Chance that can be repeated: equal questions get equal answers."""
+    """Repeatable random numbers: equal questions get equal answers."""
 
     seed: int
     node: str
 
     def roll(self, *question: object) -> float:
-        """A number from 0 up to, but without, 1."""
+        """A number of at least 0 and below 1."""
         text = "\0".join(map(str, (self.seed, self.node, *question)))
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) / _SCALE
@@ -44,43 +44,40 @@ class Dice:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One start of a rule's time: `keys` restricts it to some slots, `once` makes it one span that begins at once, and
-    `until` ends it.
-    """
+    """One start of a rule's times."""
 
     at: float
-    keys: frozenset[Key] | None = None
-    once: bool = False
-    until: float = math.inf
+    keys: frozenset[Key] | None = None  # only these slots; None for all that the rule selects
+    once: bool = False  # one span that begins at once, instead of the rule's repetitions
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The repetition of that number, from `start` up to `end`; `real` is false for one that chance passed over."""
+    """One repetition of a rule."""
 
     number: int
     start: float
     end: float
-    real: bool = True
+    real: bool = True  # False for a repetition that chance left out
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Whether a rule is in force, and the time until which that cannot change (None: it never changes)."""
+    """Whether a rule is active, and the time until which that cannot change (None: forever)."""
 
     active: bool
     changes_at: float | None
 
 
 def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
-    """Whether a rule is for this node, which has these labels."""
+    """Whether a rule is for the node with these labels."""
     named = not nodes.names or any(fnmatchcase(dice.node, pattern) for pattern in nodes.names)
-    labelled = all(labels.get(key) == value for key, value in nodes.labels.items())
-    return named and labelled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
+    labeled = all(labels.get(key) == value for key, value in nodes.labels.items())
+    return named and labeled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
 def spans(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
-    """The spans that are not over at `after`, in order and without overlap; those of momentary events are empty."""
+    """The spans that are not over at `after`, in order and without overlap. Momentary events have empty spans."""
     for outer in _outer(rule, dice, firing, after):
         if rule.flap is not None and outer.real:
             yield from _falls(rule, rule.flap, dice, outer, after)
@@ -116,7 +113,8 @@ def hits(rule: FaultRule, dice: Dice, number: int, *what: object) -> bool:
 def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: object) -> float:
     """How long the call of that number waits.
 
-    Log-logistic, as the latencies of busy drivers are: half below the median, a long tail, cut off at `max`.
+    The distribution is log-logistic, like latencies of busy drivers: half of the delays are below the median, with a
+    long tail that is cut off at `max`.
     """
     if delay.p50 >= delay.max:
         return delay.max
@@ -125,7 +123,7 @@ def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: obj
 
 
 def earliest(moments: Iterable[float | None]) -> float | None:
-    """The first of some moments, None for none."""
+    """The earliest time, or None if there is none."""
     return min((each for each in moments if each is not None), default=None)
 
 
@@ -134,25 +132,27 @@ def _outer(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterato
     times = 1 if not period else rule.times
     at = 0.0 if firing.once else rule.at
     width = 0.0 if firing.once or rule.flap is not None else rule.jitter * (period or at)
+    # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
-    chance_is_elsewhere = rule.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
+    # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
+    is_certain = rule.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
     skipped = 0
     while times is None or number < times:
         start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))
-        if start >= firing.until:
-            return
-        real = chance_is_elsewhere or hits(rule, dice, number + 1)
+        real = is_certain or hits(rule, dice, number + 1)
+        # With a small probability, the next real span may be far away. An empty span now and then lets the caller stop
+        # here, and ask again at its start.
         skipped = 0 if real else skipped + 1
         if real or skipped % _SKIPPED == 0:
-            yield from _not_over(_span(rule, number, start, firing.until, real=real), after)
+            yield from _not_over(_span(rule, number, start, real=real), after)
         number += 1
 
 
-def _span(rule: FaultRule, number: int, start: float, until: float, *, real: bool) -> Span:
+def _span(rule: FaultRule, number: int, start: float, *, real: bool) -> Span:
     if rule.momentary or not real:
         return Span(number, start, start, real)
     lasts = math.inf if rule.lasts is None else rule.lasts
-    return Span(number, start, min(start + lasts, until))
+    return Span(number, start, start + lasts)
 
 
 def _not_over(span: Span, after: float) -> Iterator[Span]:
@@ -161,7 +161,7 @@ def _not_over(span: Span, after: float) -> Iterator[Span]:
 
 
 def _falls(rule: FaultRule, flap: FlapTimes, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
-    """The times within `outer` at which a flapping device is down, or a mark that there is none."""
+    """The spans within `outer` in which a flapping device is Unhealthy; an empty one if there are none."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
     if outer.end - outer.start <= flap.up * (1 + rule.jitter):

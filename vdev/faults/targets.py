@@ -1,11 +1,11 @@
-"""Which slots a rule means, and an inventory with what rules do to it.
+"""Which devices a rule selects, and the effect of all rules on an inventory.
 
-A rule selects *units*: whole raw devices, so that a fault of the hardware reaches all replicas and partitions; or, when
-it names a resource, a profile or a partition, what the resource offers: the partition, else the whole device; or
-single replicas when it names their ids.
+A rule selects *units*. A unit is a whole raw device, so that a hardware fault reaches all its replicas and partitions.
+If the rule names a resource, a profile or a partition, a unit is what the resource offers: a partition, or the whole
+device. If it names the id of a replica, a unit is that replica.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -24,63 +24,52 @@ Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 
 
 @dataclass(frozen=True, slots=True)
-class Afflictions:
-    """What rules do to slots at one moment: `removed` are unplugged, `dropped` leave the list even while held.
-
-    `pre_start` are resources whose PreStartContainer must be called, so that it can fail. `xids` are the errors that
-    slots have, whatever their health; `conditions` are those of the Node, by type; `taints` those of slots that claims
-    can get; `sensors` is what only the sensors and counters of slots show.
-    """
+class ActiveFaults:
+    """What all active rules do to the slots of a node at one moment."""
 
     verdicts: Mapping[Key, Health] = field(default_factory=dict)
-    removed: frozenset[Key] = frozenset()
-    dropped: frozenset[Key] = frozenset()
-    pre_start: frozenset[str] = frozenset()
-    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
-    conditions: Mapping[str, ConditionFault] = field(default_factory=dict)
+    removed: frozenset[Key] = frozenset()  # unplugged; a held device stays listed as Unhealthy
+    dropped: frozenset[Key] = frozenset()  # leave the list even while held
+    pre_start: frozenset[str] = frozenset()  # resources whose PreStartContainer must be called, so that it can fail
+    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)  # whatever the health
+    conditions: Mapping[str, ConditionFault] = field(default_factory=dict)  # of the Node, by type
     taints: Mapping[Key, tuple[TaintFault, ...]] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
 
 
-NONE = Afflictions()
+NONE = ActiveFaults()
 
 
 def select(rule: FaultRule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
+    """The slots that the rule selects, with all slots of the same units."""
     offered = inventory.claimable if rule.taint is not None else inventory.everything
-    units: dict[Unit, None] = {}
-    filters = _filters(rule, inventory)
-    narrowed = rule.resource != "*"
-    for name, resource in offered.items():
-        called = _called(inventory, name)
-        concerned = {each: rule.concerns(each) for each in (name, *called.values())}
-        if any(concerned[each] for each in called.values()) if called else concerned[name]:
-            for slot in resource.slots:
-                known = called.get(slot.device.raw.entry, name)
-                unit = _unit(filters, known, slot, narrowed=narrowed) if concerned[known] else None
-                if unit is not None:
-                    units[unit] = None
+    units = dict.fromkeys(unit for unit, _, resource in _units(rule, inventory, offered) if rule.concerns(resource))
     return _slots_of(_chosen(list(units), rule.selection, dice, rule.name), offered)
 
 
 def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> frozenset[Key]:
-    """These slots, and the other slots of the same units that the rule selects."""
-    filters = _filters(rule, inventory)
-    units = {
-        _unit(filters, called.get(slot.device.raw.entry, name), slot, narrowed=rule.resource != "*")
-        for name, resource in inventory.everything.items()
-        for called in (_called(inventory, name),)
-        for slot in resource.slots
-        if (name, slot.id) in keys
-    }
+    """These slots, and all slots of the same units."""
+    units = {unit for unit, key, _ in _units(rule, inventory, inventory.everything) if key in keys}
     return _slots_of(units, inventory.everything)
 
 
-def _filters(rule: FaultRule, inventory: Inventory) -> tuple[DeviceFilter, ...]:
+def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
+    """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
-    return rule.selection.filters(entries)
+    filters = rule.selection.filters(entries)
+    for name, offer in offered.items():
+        # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
+        resources = (
+            {each: entry.resource for each, entry in offer.entries.items()} if name in inventory.claimable else {}
+        )
+        for slot in offer.slots:
+            resource = resources.get(slot.device.raw.entry, name)
+            unit = _unit(filters, resource, slot, narrowed=rule.resource != "*")
+            if unit is not None:
+                yield unit, (name, slot.id), resource
 
 
-def _slots_of(units: AbstractSet[Unit | None], offered: Mapping[str, Resource]) -> frozenset[Key]:
+def _slots_of(units: AbstractSet[Unit], offered: Mapping[str, Resource]) -> frozenset[Key]:
     return frozenset(
         (name, slot.id)
         for name, resource in offered.items()
@@ -89,23 +78,17 @@ def _slots_of(units: AbstractSet[Unit | None], offered: Mapping[str, Resource]) 
     )
 
 
-def _called(inventory: Inventory, name: str) -> Mapping[str, str]:
-    """By entry, the resources that rules know the offers of a driver by; empty for a resource of that name."""
-    offered = inventory.claimable.get(name)
-    return {each: entry.resource for each, entry in offered.entries.items()} if offered else {}
-
-
 def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
-    """What a slot is part of."""
+    """The units that a slot is part of, the largest first."""
     return ("raw", slot.device.raw.id), ("device", slot.device.id), ("slot", slot.id)
 
 
-def afflict(inventory: Inventory, afflictions: Afflictions) -> Inventory:
-    """The inventory with verdicts and removals."""
-    if afflictions == NONE:
+def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory:
+    """The inventory with the health and without the devices that rules say."""
+    if active_faults == NONE:
         return inventory
-    touched = {name for name, _ in (*afflictions.verdicts, *afflictions.removed)} | afflictions.pre_start
-    return inventory.changed(lambda each: _afflicted(each, afflictions) if each.name in touched else each)
+    touched = {name for name, _ in (*active_faults.verdicts, *active_faults.removed)} | active_faults.pre_start
+    return inventory.changed(lambda each: _apply_to_resource(each, active_faults) if each.name in touched else each)
 
 
 def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
@@ -121,7 +104,7 @@ def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
 
 
 def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> Mapping[Key, tuple[_Fault, ...]]:
-    """What faults make of slots, of these devices, by resource and device (without a replica's number)."""
+    """Faults of slots as faults of these devices, by resource and device (without a replica's number)."""
     found: dict[Key, tuple[_Fault, ...]] = {}
     for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
         resource = devices.each_once.get(name)
@@ -132,7 +115,7 @@ def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> 
 
 
 def _unit(filters: Iterable[DeviceFilter], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
-    """The unit of the slot that one of the filters means, or None."""
+    """The unit of the slot that one of the filters selects, or None."""
     for want in filters:
         if not _meets(want, resource, slot):
             continue
@@ -168,20 +151,20 @@ def _chosen(units: list[Unit], selection: Select, dice: Dice, rule: str) -> froz
     return frozenset(sorted(units, key=lambda unit: dice.roll(rule, "pick", *unit))[:number])
 
 
-def _afflicted(resource: Resource, afflictions: Afflictions) -> Resource:
+def _apply_to_resource(resource: Resource, active_faults: ActiveFaults) -> Resource:
     slots = tuple(
-        _judged(slot, afflictions.verdicts.get((resource.name, slot.id)))
+        _judged(slot, active_faults.verdicts.get((resource.name, slot.id)))
         for slot in resource.slots
-        if (resource.name, slot.id) not in afflictions.removed
+        if (resource.name, slot.id) not in active_faults.removed
     )
-    asked = resource.pre_start_asked or resource.name in afflictions.pre_start
+    asked = resource.pre_start_asked or resource.name in active_faults.pre_start
     return replace(resource, slots=slots, pre_start_asked=asked)
 
 
 def _judged(slot: Slot, verdict: Health | None) -> Slot:
     """The slot with the verdict of a fault rule.
 
-    A real failure keeps its own reason, and a device that discovery found broken cannot be made Healthy.
+    A real failure keeps its own reason. A device that discovery found broken stays Unhealthy.
     """
     if verdict is None or slot.health.healthy == verdict.healthy or not slot.device.raw.health.healthy:
         return slot
@@ -189,5 +172,5 @@ def _judged(slot: Slot, verdict: Health | None) -> Slot:
 
 
 def names(keys: Iterable[Key]) -> tuple[str, ...]:
-    """The ids in a steady order."""
+    """The ids in order."""
     return tuple(sorted({each for _, each in keys}))

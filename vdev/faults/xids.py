@@ -43,13 +43,13 @@ TEXTS: Mapping[int, str] = MappingProxyType(
 )
 
 APPLICATION_ERRORS = frozenset({13, 31, 43, 45, 68, 109})
-"""Xids that a program causes: NVIDIA's device plugin leaves the device Healthy."""
+"""Xids of programs, not of devices. NVIDIA's device plugin leaves the device Healthy."""
 
 MOST = 999
-"""The catalog ends at 172 and grows."""
+"""The largest Xid in a rule. The catalog ends at 172 and grows."""
 
 
 def described(number: int) -> str:
-    """The number and what it means: `Xid 79: GPU has fallen off the bus`."""
+    """The number and its meaning, such as `Xid 79: GPU has fallen off the bus`."""
     text = TEXTS.get(number)
     return f"Xid {number}: {text}" if text else f"Xid {number}"

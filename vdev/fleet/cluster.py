@@ -2,6 +2,7 @@
 
 import functools
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,18 +25,18 @@ _STATUS = ("capacity", "allocatable")
 
 
 class PackedSlice:
-    """A ResourceSlice of a node, as JSON: as a document, it would take ten times the memory."""
+    """A ResourceSlice of a node, compressed: as a document, it would take thirty times the memory."""
 
-    __slots__ = ("_text", "key", "nodes")
+    __slots__ = ("_bytes", "key", "nodes")
 
     def __init__(self, document: Document) -> None:
         self.key = key_of(document)
         self.nodes = frozenset({str(document["spec"]["nodeName"])})
-        self._text = json.dumps(document).encode()
+        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
 
     @property
     def document(self) -> Document:
-        found: Document = json.loads(self._text)
+        found: Document = json.loads(zlib.decompress(self._bytes))
         return found
 
 
@@ -300,7 +301,7 @@ class Cluster:
 
     def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
-            log.warning("a pod says no load", reason=str(new.load))
+            log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
         self._pods_of.see(old, new)
 
     def _log(self, informer: Informer[Any]) -> None:
@@ -309,6 +310,6 @@ class Cluster:
         before = self._logged.get(kind, "")
         self._logged[kind] = reason
         if reason and reason != before:
-            log.warning("the API server does not tell", of=str(kind), reason=reason)
+            log.warning("objects cannot be followed", kind=str(kind), reason=reason)
         elif before and not reason:
-            log.info("the API server tells again", of=str(kind))
+            log.info("objects can be followed again", kind=str(kind))

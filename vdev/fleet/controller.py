@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from ..agent import command_socket
-from ..agent.steps import Steps
+from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Pace
 from ..config import Loaded
@@ -83,7 +83,7 @@ class Fleet:
         self._spec = Spec()
         self._read = Spec()  # the configuration as the files have it
         self._adopted = self._epoch  # when the configuration was adopted
-        self.steps = Steps(timing=options.timing)
+        self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
@@ -118,7 +118,7 @@ class Fleet:
         """Put all warnings into the status, and log each new one about a setting that has no effect in a fleet."""
         for each in own:
             if each not in self.warnings:
-                log.warning("means nothing in a fleet", where=each.where, reason=each.message)
+                log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
         self.warnings = (*known, *own)
 
     async def _follow_files(self) -> None:
@@ -126,12 +126,12 @@ class Fleet:
         with Watcher() as watcher:
             while True:
                 await watcher.follow({path.absolute().parent: True for path in self._options.files})
-                pause = self.steps.pause(_READING) if self.steps.failed(_READING) else None
+                pause = self.retrier.pause(_READING) if self.retrier.failed(_READING) else None
                 with contextlib.suppress(TimeoutError):
                     async with self.clock.timeout(pause):
                         await watcher.changes()
-                    self.steps.hurry()
-                await self.steps.take(_READING, self._read_files)
+                    self.retrier.retry_now()
+                await self.retrier.run(_READING, self._read_files)
 
     async def _read_files(self) -> None:
         try:
@@ -193,7 +193,7 @@ class Fleet:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
                 tasks["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
             for name, each in tasks.items():
-                group.create_task(self.steps.keep(name, each), name=name)
+                group.create_task(self.retrier.supervise(name, each), name=name)
 
     async def _tell_progress(self) -> None:
         """Log a line now and then while nodes differ from the file, and one when they match, also after each edit."""

@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from ..agent.node_choices import CutDevices, with_pods
-from ..dra.pools import Claimed, claimed_by_name
+from ..dra.pools import Claimed, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
+from ..faults import targets
 from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import Holdings
+from ..planning.in_use import InUse
 from ..planning.inventory import arrange
-from ..planning.plan import DesiredState, ObservedState, desired_state
+from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses, RepartitionView
 from ..planning.resources import EMPTY, Inventory
 
@@ -31,7 +32,7 @@ class Layouts(CutDevices):
         labels: Mapping[str, str],
         *,
         last: DesiredState | None,
-        holdings: Holdings,
+        in_use: InUse,
         noted: Mapping[Key, str],
         claimed: Claimed,
         now: float,
@@ -44,7 +45,7 @@ class Layouts(CutDevices):
         entries = self._entries(spec)
         if not entries:
             self.progresses = {}
-            return spec, self._arrange(spec, found)
+            return spec, arrange(spec, self._node, found)
         before = self.progresses
         listed, pools = (last.advertised, last.pools) if last else (EMPTY, NO_POOLS)
         if last is None and (noted or claimed):
@@ -53,21 +54,20 @@ class Layouts(CutDevices):
             labels=labels,
             hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
             listed=listed,
-            held=dict(holdings.holders or {}) if last else noted,
-            claimed=with_pods(spec, claimed_by_name(pools, claimed), holdings),
+            held=dict(in_use.pods) if last else noted,
+            claimed=with_pods(spec, claimed_by_name(pools, claimed), in_use),
             now=now,
         )
-        self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
-        base = self._arrange(cut := self.in_force(spec), found)
-        wrong = (
-            set(errors(base.problems)) - set(last.observed.inventory.problems)
-            if last and self.progresses != before
-            else ()
-        )
-        if wrong:
-            why = min(each.message for each in wrong)
-            self.progresses = repartition.refused(before, self.progresses, why)
-            base = self._arrange(cut := self.in_force(spec), found)
+        self.progresses = repartition.advance(before, entries, spec.flags.mig_strategy, view)
+        cut = self.in_force(spec)
+        base = arrange(cut, self._node, found)
+        if last and self.progresses != before:
+            new_errors = set(errors(base.problems)) - set(last.observed.inventory.problems)
+            if new_errors:
+                why = min(each.message for each in new_errors)
+                self.progresses = repartition.refused(before, self.progresses, why)
+                cut = self.in_force(spec)
+                base = arrange(cut, self._node, found)
         return cut, base
 
     def _recall(
@@ -84,18 +84,12 @@ class Layouts(CutDevices):
         for value in (None, *values):
             chosen = labels if value is None else {each.label: value for each in choices}
             cut, before = repartition.chosen(spec, self._node, chosen)
-            base = self._arrange(cut, found)
-            pools = self._published(cut, found, base) if claimed else NO_POOLS
-            if all(name in base.resources and key in base.resources[name].ids for name, key in noted) and all(
+            base = arrange(cut, self._node, found)
+            pools = published_pools(base.claimable, base.claimable, claimed={}, faults=targets.NONE, before=NO_POOLS)
+            has_noted = all(name in base.resources and key in base.resources[name].ids for name, key in noted)
+            has_claimed = all(
                 pools[driver].by_name.keys() >= set(names) for driver, names in claimed.items() if driver in pools
-            ):
+            )
+            if has_noted and has_claimed:
                 return ({}, EMPTY, NO_POOLS) if value is None else (before, base, pools)
         return {}, EMPTY, NO_POOLS
-
-    def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
-        return desired_state(
-            ObservedState(spec=cut, node=self._node, found=found, inventory=base, in_use=Holdings(holders={}))
-        ).pools
-
-    def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
-        return arrange(spec, self._node, found)

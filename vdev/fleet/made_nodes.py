@@ -110,9 +110,9 @@ def _metadata(wanted: MadeNode) -> dict[str, Any]:
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
-    there, metadata = document["metadata"], _metadata(wanted)
+    present, metadata = document["metadata"], _metadata(wanted)
     changes = {
-        part: _differences(metadata[part], there.get(part) or {}, written(document, "metadata", part, manager=MAKER))
+        part: _differences(metadata[part], present.get(part) or {}, written(document, "metadata", part, manager=MAKER))
         for part in ("labels", "annotations")
     }
     taints = _taints(document, wanted.taints())
@@ -128,10 +128,10 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its capacity; empty if it matches."""
     status, changes = document.get("status") or {}, {}
     for part in ("capacity", "allocatable"):
-        amounts, there = wanted.status().get(part) or {}, status.get(part) or {}
-        same = {name: there[name] for name in amounts if amount_of(there.get(name)) == amount_of(amounts[name])}
+        amounts, present = wanted.status().get(part) or {}, status.get(part) or {}
+        same = {name: present[name] for name in amounts if amount_of(present.get(name)) == amount_of(amounts[name])}
         ours = written(document, "status", part, manager=MAKER, subresource="status")
-        if change := _differences({**amounts, **same}, there, ours):
+        if change := _differences({**amounts, **same}, present, ours):
             changes[part] = change
     return {"metadata": _version(document), "status": changes} if changes else {}
 
@@ -142,22 +142,22 @@ def _version(document: Document) -> dict[str, str]:
     return {"uid": str(metadata.get("uid") or ""), "resourceVersion": str(metadata.get("resourceVersion") or "")}
 
 
-def _differences(wanted: Document, there: Document, ours: Collection[str]) -> dict[str, Any]:
+def _differences(wanted: Document, present: Document, ours: Collection[str]) -> dict[str, Any]:
     """A merge patch: values that are missing or differ, and None for keys of ours that are not wanted."""
     gone = dict.fromkeys(name for name in ours if name not in wanted)
-    return gone | {name: value for name, value in wanted.items() if there.get(name) != value}
+    return gone | {name: value for name, value in wanted.items() if present.get(name) != value}
 
 
 def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
     """The wanted taints of the Node: those of others stay in their places."""
-    there = _taints_of(document)
+    present = _taints_of(document)
     try:
         before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}
     except (ValueError, TypeError, AttributeError):  # somebody else changed the annotation
         ours = {_key(each) for each in mine}
-    kept = [each for each in there if _key(each) not in ours or each in mine]
-    return [*kept, *(each for each in mine if each not in there)]
+    kept = [each for each in present if _key(each) not in ours or each in mine]
+    return [*kept, *(each for each in mine if each not in present)]
 
 
 def _taints_of(document: Document) -> list[Document]:

@@ -22,7 +22,7 @@ from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
 from ..planning import repartition
-from ..planning.in_use import Holdings, Use
+from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
@@ -139,13 +139,13 @@ class Member:
         return self._again
 
     async def _turn(self, pods: SeenPods) -> float | None:
-        last, holdings = self.plan, self._holdings(pods)
+        last, in_use = self.plan, self._in_use(pods)
         spec, base = self._layouts.look(
             self._spec,
             self._found,
             self.node.labels,
             last=last,
-            holdings=holdings,
+            in_use=in_use,
             noted=_noted(pods),
             claimed=self.claimed,
             now=self._clock.now(),
@@ -160,7 +160,7 @@ class Member:
                 found=self._found,
                 inventory=base,
                 faults=faults,
-                in_use=holdings,
+                in_use=in_use,
                 claimed=self.claimed,
                 previous=last.as_previous() if last else Previous(),
                 now=self._clock.now(),
@@ -187,9 +187,9 @@ class Member:
     def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
         """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
-        before, there = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
-        self.assigned = assign(self.plan.advertised, there, self.assigned)
-        for pod in there:
+        before, present = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
+        self.assigned = assign(self.plan.advertised, present, self.assigned)
+        for pod in present:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in by_resource(devices).items():
@@ -200,18 +200,17 @@ class Member:
                 self.engine.allocated(use.driver, (device.device.id,))
         self._used = used
 
-    def _holdings(self, pods: SeenPods) -> Holdings:
-        """The devices that pods hold, of those pods that still exist."""
-        holders: dict[Key, str] = {}
-        containers: dict[Key, str] = {}
+    def _in_use(self, pods: SeenPods) -> InUse:
+        """The devices of the pods that still exist."""
+        holders: dict[Key, Holder] = {}
         for uid, devices in self.assigned.devices.items():
             seen = pods.by_uid.get(uid)
             if seen is not None:
                 for container, of in devices.items():
                     keys = {(name, each) for name, ids in of.items() for each in ids}
-                    holders |= dict.fromkeys(keys, f"{seen.pod.namespace}/{seen.pod.name}")
-                    containers |= dict.fromkeys(keys, container)
-        return Holdings(holders=holders, containers=containers, claimed=self._uses(), read_at=self._clock.now())
+                    holders |= dict.fromkeys(keys, Holder(f"{seen.pod.namespace}/{seen.pod.name}", container))
+        now = self._clock.now()
+        return InUse(devices=holders, claims=self._uses(), asked_at=now, answered_at=now, answers_since=now)
 
     def _situation(self) -> Situation:
         return Situation(announced=dict(self.engine.announced))  # a copy: the engine goes on counting
@@ -252,7 +251,6 @@ def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState
             machine=_MACHINE,
             found=found,
             inventory=arrange(spec, node, found),
-            in_use=Holdings(holders={}),
         )
     )
 

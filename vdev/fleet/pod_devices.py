@@ -18,7 +18,6 @@ from typing import Any
 from ..json_text import parse_json
 from ..model.device import Key
 from ..model.quantity import amount_of
-from ..planning.preferred import allocator_for
 from ..planning.resources import Inventory, Resource
 
 Document = Mapping[str, Any]
@@ -200,7 +199,7 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
             if needed > len(free):
                 why = f"requested number of devices unavailable for {name}. Requested: {needed}, Available: {len(free)}"
                 return {}, why
-            ids = tuple(allocator_for(resource).prefer((*again, *free), again, number)) if needed else tuple(again)
+            ids = tuple(resource.allocator.prefer((*again, *free), again, number)) if needed else tuple(again)
             given.setdefault(container.name, {})[name] = ids
             mine |= {(name, each) for each in ids}
             pool = reusable.setdefault(name, [])

@@ -6,13 +6,12 @@ containers, as KWOK's stages write them, `allocatedResourcesStatus` has the heal
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from ..aio.clock import Clock
-from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, key_of
+from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, key_of, timestamp
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
@@ -88,7 +87,7 @@ class SeenPods:
 class PodNotes:
     """Writes the devices of the pods of one node on these pods."""
 
-    name = "noting who holds what"
+    name = "writing the devices of pods"
 
     def __init__(self, api: Api, clock: Clock, pods: SeenPods, node: str) -> None:
         self._api = api
@@ -189,28 +188,19 @@ class PodNotes:
         """Write a kubelet's Event for a refused pod, and let the pod fail if that is wanted."""
         message = f"Allocate failed due to {why}, which is unexpected"
         log.warning("a kubelet would refuse this pod", node=self._node, pod=f"{pod.namespace}/{pod.name}", reason=why)
-        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = {
-            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused", "namespace": pod.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-            },
-            "type": "Warning",
-            "reason": _REASON,
-            "message": message,
-            "source": {"component": MAKER, "host": self._node},
-            "reportingComponent": MAKER,
-            "reportingInstance": self._node,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
+        refusal = event(
+            PODS,
+            {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            name=f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused",
+            reason=_REASON,
+            message=message,
+            is_warning=True,
+            component=MAKER,
+            node=self._node,
+            at=timestamp(self._clock.wall()),
+        )
         try:
-            await self._api.create(EVENTS, event, namespace=pod.namespace)
+            await self._api.create(EVENTS, refusal, namespace=pod.namespace)
         except Conflict as known:
             if not known.exists:
                 raise

@@ -66,7 +66,7 @@ class FleetView:
         return {
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
-            "problems": [*map(str, fleet.steps.problems)],
+            "problems": [*map(str, fleet.retrier.problems)],
             "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
             "nodes": {"total": sum(states.values()), **states},
             "behind": behind,
@@ -173,10 +173,10 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
     """By driver, in whole devices: those for claims, those without a failure, and those that claims have."""
     for driver, pool in (member.plan.pools if member.plan else {}).items():
-        there = {each.group for each in pool.devices}
+        present = {each.group for each in pool.devices}
         broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
         taken = {each.group for each in pool.devices if each.name in member.claimed.get(driver, ())}
-        yield driver, {"capacity": len(there), "allocatable": len(there - broken), "held": len(taken)}
+        yield driver, {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
 
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:

@@ -19,9 +19,9 @@ _NOT_NOW = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, e
 
 
 class DirectoryLock:
-    """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks, but briefly.
+    """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks briefly.
 
-    The lock is on the directory itself, not on its path: a directory that is removed and made again has no lock. So
+    The lock is on the directory itself, not on its path: a directory that is removed and made again is not locked. So
     `take` must be called again now and then.
     """
 
@@ -31,19 +31,16 @@ class DirectoryLock:
         self._closed = False
         self._one_at_a_time = threading.Lock()
 
-    def take(self, leave: Callable[[os.stat_result], bool] = lambda _: False) -> bool:
-        """Whether the lock is ours now. Where the system cannot lock, it is until `close`.
+    def take(self) -> bool:
+        """Whether the lock is ours now. If the system cannot lock, it is until `close`.
 
-        What `leave` is true for is left alone. It is asked about the very directory that would be locked: between a
-        look at the path and the lock there may come to be another.
-
-        Raises OSError when there is no directory, or the system has too little of something; what was locked stays so.
+        Raises OSError if the directory does not exist or the system lacks a resource; an existing lock is kept then.
         """
         with self._one_at_a_time:
-            return not self._closed and self._take(leave)
+            return not self._closed and self._take()
 
-    def _take(self, leave: Callable[[os.stat_result], bool]) -> bool:
-        if self._stands():
+    def _take(self) -> bool:
+        if self._is_current():
             return True
         try:
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -52,9 +49,6 @@ class DirectoryLock:
                 raise
             log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
-        if leave(os.fstat(handle)):
-            os.close(handle)
-            return False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -66,12 +60,12 @@ class DirectoryLock:
             return True
         self.release()
         self._held = handle
-        if self._closed:  # meanwhile
+        if self._closed:  # in the meantime
             self.release()
         return not self._closed
 
-    def _stands(self) -> bool:
-        """Whether the path leads to what is locked: while that is open, no other directory has its number."""
+    def _is_current(self) -> bool:
+        """Whether the path leads to the locked directory: while that is open, no other one has its inode number."""
         held = self._held
         if held is None:
             return False
@@ -81,7 +75,7 @@ class DirectoryLock:
             return False
 
     def close(self) -> None:
-        """Let others have it for good: a `take` that is under way in another thread gets nothing."""
+        """Give the lock up for good: a `take` in another thread does not get it any more."""
         self._closed = True
         self.release()
 

@@ -1,13 +1,12 @@
-"""Peers' configurations to vdev's: text in, texts out, with what could not be said.
+"""Converts configurations of other plugins to vdev's: text in, texts out, with warnings for everything that is omitted.
 
-    draft        what a text holds, unwrapped from Kubernetes objects; a vdev file in the making, and its text
-    go_patterns  Go's globs and regular expressions to vdev's patterns
-    forms        which module reads what, told by the content
-    one module for each form
+    draft        a vdev file in the making; the sources in a text, unwrapped from Kubernetes objects
+    go_patterns  Go's globs and regular expressions as vdev's patterns
+    forms        detects the form of a text, and calls its module; each form has a module
 
-Nothing here reads files or looks at a node. Every text that comes out is one that vdev takes.
+Nothing here reads files or looks at a node. All results are valid vdev files.
 """
 
-from .forms import FORMS, Imported, Wishes, imported, recognised
+from .forms import FORMS, Imported, ImportOptions, imported, recognized
 
-__all__ = ["FORMS", "Imported", "Wishes", "imported", "recognised"]
+__all__ = ["FORMS", "ImportOptions", "Imported", "imported", "recognized"]

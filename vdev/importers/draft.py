@@ -1,9 +1,9 @@
-"""A vdev file in the making: its sections, comments where they belong, what could not be said, and its text."""
+"""What all imports share: a vdev file in the making with its comments and warnings, and the sources in a text."""
 
 import json
 import re
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -13,10 +13,17 @@ import yaml
 from .. import config
 from ..errors import ConfigError
 
-_WIDTH = 110  # of a line that a short list or mapping may have
+_WIDTH = 110  # columns of a comment, and of a short list or mapping on one line
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # of which YAML makes something else
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # no strings in YAML without quotes
 _NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
+
+Keys = Mapping[str, Any]
+"""The keys that an import reads, each with None, or with the keys of its mapping or of each item of its list."""
+
+
+def keys(*names: str, **nested: Keys | None) -> Keys:
+    return {**dict.fromkeys(names), **nested}
 
 
 @dataclass(slots=True)
@@ -29,16 +36,16 @@ class Block:
 
 @dataclass(slots=True)
 class Draft:
-    """A vdev file. `name` tells it from others that come of the same source."""
+    """A vdev file in the making. `name` distinguishes it from other files of the same source."""
 
     heading: str
     name: str = ""
-    remarks: list[str] = field(default_factory=list)  # at the top
+    remarks: list[str] = field(default_factory=list)  # comments at the top
     flags: dict[str, Any] = field(default_factory=dict)
     devices: list[Block] = field(default_factory=list)
-    sharing: dict[str, Any] = field(default_factory=dict)  # all of timeSlicing or mps but the items
+    sharing: dict[str, Any] = field(default_factory=dict)  # the section without its items
     kind: str = "timeSlicing"
-    shared: list[dict[str, Any]] = field(default_factory=list)
+    shared: list[dict[str, Any]] = field(default_factory=list)  # the items of sharing
     faults: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -49,44 +56,63 @@ class Draft:
         return block
 
     def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
-        """Offer the devices of a resource several times, or those of some entries."""
+        """Share the devices of a resource, or those of some of its entries."""
         body: dict[str, Any] = {"name": resource, "replicas": replicas}
         self.shared.append(body | ({"devices": list(entries)} if entries else {}))
 
-    def lost(self, where: str, what: str, block: Block | None = None) -> None:
-        """Something that the source says and this file does not: a warning, and a comment where it would stand."""
+    def omit(self, where: str, what: str, block: Block | None = None) -> None:
+        """Report something that cannot be converted, as a warning and a comment."""
         self.warnings.append(f"{where}: {what}" if where else what)
-        (self.remarks if block is None else block.comments).append(f"not taken over: {self.warnings[-1]}")
+        (self.remarks if block is None else block.comments).append(f"not converted: {self.warnings[-1]}")
 
-    def told(self, where: str, what: str, block: Block | None = None) -> None:
-        """Something that the reader should know: a warning and a comment."""
+    def note(self, where: str, what: str, block: Block | None = None) -> None:
+        """Report something that the reader should know, as a warning and a comment."""
         self.warnings.append(f"{where}: {what}" if where else what)
         (self.remarks if block is None else block.comments).append(what)
 
-    def unread(self, where: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-        """Name the keys that the import does not read, unless they say nothing."""
-        keys = [
-            f"{where}.{key}" if where else str(key) for key, value in given.items() if key not in known and _says(value)
-        ]
-        if keys:
-            self.lost("", f"{', '.join(keys)} {'have' if len(keys) > 1 else 'has'} no counterpart here")
+    def name_unread(self, given: Any, known: Keys, where: str = "") -> None:
+        """Report all keys that the import does not read and that are not empty."""
+        if isinstance(given, list):
+            for place, item in enumerate(given):
+                self.name_unread(item, known, f"{where}[{place}]")
+        if not isinstance(given, dict):
+            return
+        paths = {key: f"{where}.{key}" if where else str(key) for key in given}
+        unread = [path for key, path in paths.items() if key not in known and given[key] not in (None, "", [], {})]
+        if unread:
+            self.omit("", f"{', '.join(unread)} {'have' if len(unread) > 1 else 'has'} no counterpart here")
+        for key, inner in known.items():
+            if inner is not None and key in given:
+                self.name_unread(given[key], inner, paths[key])
 
-    def entry_name(self, wish: str) -> str:
-        """A name for an entry, made of the wish, that no other has."""
+    def entry_name(self, wanted: str) -> str:
+        """A valid name for an entry that is similar to `wanted` and not used yet."""
         taken = {str(block.body.get("name")) for block in self.devices}
-        clean = _NOT_ENTRY.sub("-", wish.lower()).strip("-.")[:50].strip("-.") or "device"
+        clean = _NOT_ENTRY.sub("-", wanted.lower()).strip("-.")[:50].strip("-.") or "device"
         number, name = 1, clean
         while name in taken:
             number += 1
             name = f"{clean}-{number}"
         return name
 
+    def remove_entry(self, place: int, why: str) -> None:
+        """Turn an item of `devices` into a comment, and remove it from `sharing`."""
+        block = self.devices.pop(place)
+        name = block.body.get("name")
+        self.omit(f"devices {name!r}", why)
+        self.remarks += _yaml([block.body])
+        for shared in list(self.shared):
+            kept = [each for each in shared.get("devices", ()) if each != name]
+            if shared.get("devices") and not kept:
+                self.shared.remove(shared)
+            elif kept:
+                shared["devices"] = kept
+
     def text(self) -> str:
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
-        yield from _comment(self.heading)
-        for remark in self.remarks:
+        for remark in (self.heading, *self.remarks):
             yield from _comment(remark)
         yield "version: v1"
         if self.flags:
@@ -102,29 +128,12 @@ class Draft:
         if self.faults:
             yield from _yaml({"faults": self.faults})
 
-    def dismiss(self, place: int, why: str) -> None:
-        """Take an item of `devices` out, as a comment, and with it what is said of it alone."""
-        block = self.devices.pop(place)
-        name = block.body.get("name")
-        self.lost(f"devices {name!r}", why)
-        self.remarks += _yaml([block.body])
-        for shared in list(self.shared):
-            kept = [each for each in shared.get("devices", ()) if each != name]
-            if shared.get("devices") and not kept:
-                self.shared.remove(shared)
-            elif kept:
-                shared["devices"] = kept
-
-
-def _says(value: object) -> bool:
-    return value is not None and value not in ("", [], {})
-
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
 
 class _Dumper(yaml.SafeDumper):
-    """Indents lists, and writes texts so that nobody reads something else: quoted, unless they are plain words."""
+    """Indents lists, and quotes strings that some YAML reader could take for something else."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -151,7 +160,7 @@ def _yaml(value: object, indent: str = "") -> Iterator[str]:
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:
-    """Lines of a comment. What a file's author wrote may hold anything; none of it may end the comment."""
+    """Lines of a comment. The text may contain anything from a source, and must not end the comment."""
     for line in text.split("\n"):
         safe = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
         rest = safe.encode("utf-8", "backslashreplace").decode()
@@ -162,25 +171,22 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
         yield f"{indent}# {rest}".rstrip()
 
 
+# --- sources ----------------------------------------------------------------------------------------------------------
+
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
-MAX_SOURCES = 1000
-_DIGITS = 7
+_MAX_SOURCES = 1000
+_MAX_DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the caller of an import says beside the text.
+class ImportOptions:
+    """The options of an import."""
 
-    `form` is the name of the form, empty to tell it by the content; `domain` that of the resources, where the peer
-    takes it from its command line; `preset` and `count` are the GPUs, of which some forms say nothing; `arguments` are
-    the peer's own flags.
-    """
-
-    form: str = ""
-    domain: str = ""
-    preset: str = ""
-    count: int = 0
-    arguments: tuple[str, ...] = ()
+    form: str = ""  # empty: detected by the content
+    domain: str = ""  # of the resources, if the plugin takes it from its command line
+    preset: str = ""  # of the GPUs, for forms that do not name them
+    count: int = 0  # of the GPUs
+    arguments: tuple[str, ...] = ()  # flags of the plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +198,17 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """A document, or the arguments of a container. `key` is its name in what it was wrapped in, `where` its path."""
+    """A document, or the arguments of a container."""
 
     content: Any
-    key: str = ""
-    where: str = ""
+    key: str = ""  # in a ConfigMap, without the suffix
+    where: str = ""  # the path in a ConfigMap
 
 
 def sources(text: str, name: str) -> list[ImportSource]:
-    """All that the text holds. Raises ConfigError where it is no YAML."""
+    """All documents and arguments in the text. Raises ConfigError if it is not YAML."""
     found = (each for tree in config.trees(text, name) for each in _unwrapped(tree, name))
-    return list(islice(found, MAX_SOURCES))
+    return list(islice(found, _MAX_SOURCES))
 
 
 def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
@@ -245,23 +251,23 @@ def _containers(template: dict[str, Any]) -> Iterator[ImportSource]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value, where it is a mapping; else an empty one."""
+    """The value if it is a mapping; else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: Any) -> list[Any]:
-    """The value, where it is a list; else an empty one."""
+    """The value if it is a list; else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def is_true(value: Any) -> bool:
-    """Whether it is true, unquoted or in quotes."""
+    """Whether the value is true, with or without quotes."""
     return str(value).lower() == "true"
 
 
 def number(value: Any) -> int | None:
-    """A whole number that is not negative, as it is written or in quotes; 0 for nothing, None for anything else."""
+    """The value of a non-negative integer, with or without quotes; 0 for None, and None for anything else."""
     if value is None:
         return 0
     text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None

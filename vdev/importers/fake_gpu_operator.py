@@ -1,7 +1,7 @@
 """run-ai/fake-gpu-operator: its topology of node pools, in a ConfigMap or in Helm values, in the old form and the new.
 
-Facts: 3a3f644 of 2026-07-01, `internal/common/topology`. A node takes its pool by a label, and here
-its file.
+Source: 3a3f644 of 2026-07-01, `internal/common/topology`. Each pool becomes a file, because a label of the node chooses
+the pool.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from .draft import Draft, ImportSource, Wishes, listed, mapping, number
+from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping, number
 
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"
@@ -23,12 +23,16 @@ _PROFILES = {
     "t4": "t4",
 }
 _PROFILE_COUNT = 8  # devices of a built-in profile
-_ANY_GPU = "nvidia-gpu"  # the preset of a product that has none of its own
-_TOPOLOGY = ("nodePools", "nodePoolLabelKey", "migStrategy")
-_POOL = ("gpu", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
+_ANY_GPU = "nvidia-gpu"  # the preset of a product without its own
+_OVERRIDES = keys("device_count", device_defaults=keys("name", memory=keys("total_bytes")), devices=keys("index"))
+_POOL = keys(
+    *("resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices"),
+    gpu=keys("backend", "profile", overrides=_OVERRIDES),
+)
+_TOPOLOGY = keys("nodePools", "nodePoolLabelKey", "migStrategy")
 
 
-def recognises(content: Any) -> bool:
+def recognizes(content: Any) -> bool:
     """Whether it has node pools."""
     return bool(_topology(content))
 
@@ -41,21 +45,21 @@ def _topology(content: Any) -> dict[str, Any]:
     return {}
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each pool."""
     made = []
     for source in found:
         topology = _topology(source.content)
         for name, pool in mapping(topology.get("nodePools")).items():
-            draft = _pool(str(name), mapping(pool), topology, wishes)
-            draft.unread("", topology, _TOPOLOGY)
-            if topology is not source.content:  # Helm values around it
-                draft.unread("", source.content, ("topology", "cluster"))
+            draft = _pool(str(name), mapping(pool), topology, options)
+            draft.name_unread(topology, _TOPOLOGY)
+            if topology is not source.content:  # it is part of Helm values
+                draft.name_unread(source.content, keys("topology", "cluster"))
             made.append(draft)
     return made
 
 
-def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: Wishes) -> Draft:
+def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], options: ImportOptions) -> Draft:
     label = topology.get("nodePoolLabelKey") or _POOL_LABEL
     draft = Draft(f"Made by vdev import of the node pool {name} of fake-gpu-operator.", name)
     draft.remarks.append(
@@ -79,28 +83,22 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
         memory, count = number(pool.get("gpuMemory")) or 0, number(pool.get("gpuCount")) or 0
     if topology.get("migStrategy") in ("single", "mixed"):
         draft.flags["migStrategy"] = str(topology["migStrategy"])
-    _gpus(draft, wishes, product=product, memory=memory, count=count, profile=profile)
-    draft.unread("", pool, _POOL)
-    draft.unread("gpu", gpu, ("backend", "profile", "overrides"))
-    draft.unread("gpu.overrides", overrides, ("device_count", "device_defaults", "devices"))
-    draft.unread("gpu.overrides.device_defaults", defaults, ("name", "memory"))
-    draft.unread("gpu.overrides.device_defaults.memory", mapping(defaults.get("memory")), ("total_bytes",))
-    for place, device in enumerate(listed(overrides.get("devices"))):
-        draft.unread(f"gpu.overrides.devices[{place}]", mapping(device), ("index",))
+    _gpus(draft, options, product=product, memory=memory, count=count, profile=profile)
+    draft.name_unread(pool, _POOL)
     if gpu.get("backend") == "mock":
-        draft.told("gpu.backend", "mock runs NVIDIA's own plugin on a mocked driver; here the devices are vdev's")
+        draft.note("gpu.backend", "mock runs NVIDIA's plugin on a mocked driver; here, vdev advertises the devices")
     _others(draft, pool)
     return draft
 
 
-def _gpus(draft: Draft, wishes: Wishes, *, product: Any, memory: int, count: int, profile: str) -> None:
+def _gpus(draft: Draft, options: ImportOptions, *, product: Any, memory: int, count: int, profile: str) -> None:
     if profile and profile not in _PROFILES:
-        draft.lost("gpu.profile", f"{profile!r} is none of its own profiles; write the model and the memory by hand")
+        draft.omit("gpu.profile", f"{profile!r} is not a built-in profile; write the model and the memory by hand")
     if not count:
-        draft.told("", "the pool has no GPUs")
+        draft.note("", "the pool has no GPUs")
         return
     model = str(product) if isinstance(product, str) else ""
-    own = wishes.preset or _preset_of(model)
+    own = options.preset or _preset_of(model)
     preset = own or _PROFILES.get(profile, _ANY_GPU)
     virtual: dict[str, Any] = {"preset": preset, "count": count}
     if memory and not _same_memory(preset, memory):
@@ -109,14 +107,14 @@ def _gpus(draft: Draft, wishes: Wishes, *, product: Any, memory: int, count: int
         virtual["attributes"] = {"product": model, "model": model}
     block = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
     if preset == _ANY_GPU and model:
-        block.comments.append(f"No preset is a {model}: it cannot be partitioned.")
+        block.comments.append(f"There is no preset for {model}, so it cannot be partitioned.")
     elif preset == _ANY_GPU:
-        draft.told("", "nothing tells the model of the GPUs; write it into virtual.attributes", block)
+        draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes", block)
 
 
 @cache
 def _products() -> dict[str, str]:
-    """The models that are presets, by what GPU Feature Discovery calls them; whole nodes come after bare models."""
+    """The presets by their product names of GPU Feature Discovery; presets of models come before those of nodes."""
     found: dict[str, str] = {}
     for preset in sorted((config.preset(name) for name in config.preset_names()), key=lambda each: each.count > 0):
         for key in ("product", "model"):
@@ -134,7 +132,7 @@ def _normal(text: str) -> str:
 
 
 def _same_memory(preset: str, mebibytes: int) -> bool:
-    """Whether it is what the preset has, but for what a driver keeps for itself."""
+    """Whether it is the memory of the preset, except for what a driver reserves."""
     return abs(config.preset(preset).memory / 2**20 - mebibytes) <= 0.03 * mebibytes
 
 
@@ -146,7 +144,7 @@ def _mebibytes(value: Any) -> int:
 def _others(draft: Draft, pool: dict[str, Any]) -> None:
     for where, name, count in _named(pool):
         if not count:
-            draft.lost(where, f"{name} has no number of devices")
+            draft.omit(where, f"{name} has no number of devices")
         elif name != _GPU:
             draft.entry(
                 {"name": draft.entry_name(name.rpartition("/")[2]), "resource": name, "virtual": {"count": count}}

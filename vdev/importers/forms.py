@@ -1,4 +1,4 @@
-"""The forms that are known, told by what a text holds, and the way from one to vdev's files."""
+"""The known forms, how they are detected, and the conversion of a text to vdev files."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,25 +16,25 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
-from .draft import Arguments, Draft, ImportSource, Wishes, listed, mapping, sources
+from .draft import Arguments, Draft, ImportOptions, ImportSource, listed, mapping, sources
 
-__all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
+__all__ = ["FORMS", "Form", "ImportOptions", "Imported", "imported", "recognized"]
 
-_TRIES = 1000  # entries that are taken out, one after the other, until the rest is a configuration
+_TRIES = 1000  # how many invalid parts of a result are removed, one after the other
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A peer's configuration: the name that `--from` takes, what people call it, and who reads it."""
+    """A kind of configuration of another plugin."""
 
-    name: str
-    title: str
-    recognises: Callable[[Any], bool]
-    drafts: Callable[[Sequence[ImportSource], Wishes], Sequence[Draft]]
+    name: str  # for `--from`
+    title: str  # for messages
+    recognizes: Callable[[Any], bool]
+    drafts: Callable[[Sequence[ImportSource], ImportOptions], Sequence[Draft]]
 
 
 def _form(name: str, title: str, module: ModuleType) -> Form:
-    return Form(name, title, module.recognises, module.drafts)
+    return Form(name, title, module.recognizes, module.drafts)
 
 
 FORMS = {
@@ -48,20 +48,20 @@ FORMS = {
         _form("nvidia", "NVIDIA's device plugin", nvidia_device_plugin),
     )
 }
-"""By name, in the order in which they are tried."""
+"""The forms by name, in the order of detection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One vdev file that came of it, and what it does not say; `name` tells it from the others."""
+    """A vdev file that an import made. `name` distinguishes it from other results of the same text."""
 
     name: str
     text: str
     warnings: tuple[str, ...] = field(default=())
 
 
-def recognised(text: str, name: str = "<text>") -> Form | None:
-    """The form of a text, None for any other. NVIDIA's own form counts only where it is wrapped: vdev takes it bare."""
+def recognized(text: str, name: str = "<text>") -> Form | None:
+    """The form of a text, or None. NVIDIA's form counts only in a ConfigMap or Helm values: vdev reads the file."""
     try:
         found = sources(text, name)
     except ConfigError:
@@ -71,26 +71,26 @@ def recognised(text: str, name: str = "<text>") -> Form | None:
     return None if bare and not any(nvidia_device_plugin.is_wrapped(each.content) for each in found) else form
 
 
-def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
-    """The vdev files that say the same. Raises UsageError, or ConfigError, where there is nothing to import."""
+def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
+    """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
     found = sources(text, name)
-    if wishes.arguments:
-        found = [ImportSource(Arguments(wishes.arguments)), *found]
-    form = FORMS[wishes.form] if wishes.form else _form_of(found) or _refuse(found, name)
-    own = [each for each in found if form.recognises(each.content)]
+    if options.arguments:
+        found = [ImportSource(Arguments(options.arguments)), *found]
+    form = FORMS[options.form] if options.form else _form_of(found) or _refuse(found, name)
+    own = [each for each in found if form.recognizes(each.content)]
     if not own:
         raise UsageError(f"{name}: this is no configuration of {form.title}")
-    drafts = form.drafts(own, wishes)
+    drafts = form.drafts(own, options)
     results = [_checked(draft) for draft in drafts]
     if not any(draft.devices or draft.shared or draft.flags for draft in drafts):
         why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)
-        nothing = "can be taken over:" + why if why else "is declared"
-        raise UsageError(f"{name}: a configuration of {form.title}, of which nothing {nothing}")
+        nothing = "nothing in it can be converted:" + why if why else "it declares nothing"
+        raise UsageError(f"{name}: this is a configuration of {form.title}, but {nothing}")
     return results
 
 
 def _form_of(found: Sequence[ImportSource]) -> Form | None:
-    return next((form for form in FORMS.values() if any(form.recognises(each.content) for each in found)), None)
+    return next((form for form in FORMS.values() if any(form.recognizes(each.content) for each in found)), None)
 
 
 def _refuse(found: Sequence[ImportSource], name: str) -> NoReturn:
@@ -102,43 +102,43 @@ def _refuse(found: Sequence[ImportSource], name: str) -> NoReturn:
 
 
 def _checked(draft: Draft) -> Imported:
-    """The file, without what vdev would refuse; that is a comment in it."""
+    """The file, in which parts that vdev would refuse are comments."""
     for _ in range(_TRIES):
         text = draft.text()
         try:
             config.load_text(text, draft.name or "<imported>")
         except ConfigError as bad:
-            if not _mended(draft, bad):
+            if not _remove_invalid(draft, bad):
                 raise
         else:
             return Imported(draft.name, text, tuple(dict.fromkeys(draft.warnings)))
-    raise AssertionError("unreachable: each round takes something out")
+    raise AssertionError("unreachable: each round removes something")
 
 
-def _mended(draft: Draft, bad: ConfigError) -> bool:
-    """Take out what is refused, for which the draft says why; whether something could be taken out."""
+def _remove_invalid(draft: Draft, bad: ConfigError) -> bool:
+    """Remove the part with the first error that is in a removable part. Returns False if there is none."""
     problems = [each for each in bad.problems if isinstance(each, Problem) and each.is_error]
-    return any(_taken_out(draft, each) for each in problems)
+    return any(_remove_part(draft, each) for each in problems)
 
 
-def _taken_out(draft: Draft, problem: Problem) -> bool:
+def _remove_part(draft: Draft, problem: Problem) -> bool:
     why = problem.message + (f"; {problem.hint}" if problem.hint else "")
     match problem.path:
         case ("devices", int(place), *_):
-            draft.dismiss(place, why)
+            draft.remove_entry(place, why)
         case ("sharing", str(), "resources", int(place), *_):
-            draft.lost(f"sharing of {draft.shared.pop(place).get('name')}", why)
-        case ("flags", *keys) if _without(draft.flags, keys):
-            draft.lost(show(problem.path), why)
-        case ("sharing", str(), *keys) if _without(draft.sharing, keys):
-            draft.lost(show(problem.path), why)
+            draft.omit(f"sharing of {draft.shared.pop(place).get('name')}", why)
+        case ("flags", *keys) if _remove_key(draft.flags, keys):
+            draft.omit(show(problem.path), why)
+        case ("sharing", str(), *keys) if _remove_key(draft.sharing, keys):
+            draft.omit(show(problem.path), why)
         case _:
             return False
     return True
 
 
-def _without(values: dict[str, Any], path: Sequence[str | int]) -> bool:
-    """Remove the key of that path; whether it was there."""
+def _remove_key(values: dict[str, Any], path: Sequence[str | int]) -> bool:
+    """Remove the key at this path. Returns whether it existed."""
     keys = [step for step in path if isinstance(step, str)]
     for key in keys[:-1]:
         values = mapping(values.get(key))

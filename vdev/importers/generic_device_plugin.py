@@ -1,7 +1,7 @@
 """squat/generic-device-plugin: its file, its flags, and MicroShift's block of the same.
 
-Facts: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`. A group of its becomes an entry. What it
-merges (all USB devices of a group) or lets overlap (one node in two devices) is said so here too.
+Source: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`. Each group becomes an entry. All USB
+devices of a group are one device, and one node may be in two devices; the entries have keys for both.
 """
 
 import re
@@ -12,25 +12,23 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Arguments, Block, Draft, ImportSource, Wishes, is_true, listed, mapping, number
-from .go_patterns import NotAPatternError, glob, literal, may_meet
+from .draft import Arguments, Block, Draft, ImportOptions, ImportSource, is_true, keys, listed, mapping, number
+from .go_patterns import NotAPatternError, glob, literal, may_overlap
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"
-# What is read of each; anything else is named.
-_FILE_KEYS = ("domain", "device", "devices", "listen", "log-level", "plugin-directory")
-_MICROSHIFT_KEYS = ("status", "domain", "devices")
-_DEVICE_KEYS = ("name", "groups")
-_GROUP_KEYS = ("count", "paths", "usb", "usbs")
-_PATH_KEYS = ("path", "type", "mountPath", "readOnly", "permissions", "limit", "optional")
-_USB_KEYS = ("vendor", "product", "serial")
+_USB = keys("vendor", "product", "serial")
+_PATHS = keys("path", "type", "mountPath", "readOnly", "permissions", "limit", "optional")
+_DEVICE = keys("name", groups=keys("count", paths=_PATHS, usb=_USB, usbs=_USB))
+_FILE = keys("domain", "listen", "log-level", "plugin-directory", device=_DEVICE, devices=_DEVICE)
+_MICROSHIFT_BLOCK = keys("status", "domain", devices=_DEVICE)
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
-_NUMBER = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]")  # what YAML 1.1 reads without quotes as another number
+_NUMBER = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]")  # YAML 1.1 reads these as numbers, not as text
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
-def recognises(content: Any) -> bool:
-    """Whether it is the file, a device of it, or the plugin's arguments."""
+def recognizes(content: Any) -> bool:
+    """Whether it is the file, one of its devices, or the plugin's arguments."""
     if isinstance(content, Arguments):
         return any(word.partition("=")[0] in ("--device", "-device") for word in content.words)
     if not isinstance(content, dict):
@@ -43,19 +41,19 @@ def recognises(content: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What one source declares. `is_file`: unquoted ids are read as decimal numbers, as viper does."""
+    """The devices of one source."""
 
     domain: str
     devices: Sequence[tuple[str, Any]]  # with their paths in the source
-    is_file: bool = False
+    is_file: bool = False  # in a file, the plugin reads unquoted ids as numbers
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
-    """One file of all sources."""
+def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
+    """One file for all sources."""
     draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
     for source in found:
         given = _given(source, draft)
-        domain = wishes.domain or given.domain
+        domain = options.domain or given.domain
         for where, device in given.devices:
             _device(draft, device, f"{source.where}: {where}" if source.where else where, domain, is_file=given.is_file)
     return [draft]
@@ -67,14 +65,15 @@ def _given(source: ImportSource, draft: Draft) -> _Given:
         return _arguments(content, draft)
     if isinstance(content.get("genericDevicePlugin"), dict):
         block = content["genericDevicePlugin"]
-        draft.unread("genericDevicePlugin", block, _MICROSHIFT_KEYS)
+        draft.name_unread(block, _MICROSHIFT_BLOCK, "genericDevicePlugin")
         if _text(block.get("status")) == "Disabled":
-            draft.told("genericDevicePlugin.status", "MicroShift has it Disabled, so that it offers none of these")
+            draft.note("genericDevicePlugin.status", "it is Disabled in MicroShift, which offers none of these devices")
         found = [(f"devices[{n}]", each) for n, each in enumerate(listed(block.get("devices")))]
         return _Given(_text(block.get("domain")) or _MICROSHIFT, found)
     if "groups" in content and "devices" not in content:
+        draft.name_unread(content, _DEVICE)
         return _Given(_DOMAIN, [("", content)])
-    draft.unread("", content, _FILE_KEYS)
+    draft.name_unread(content, _FILE)
     key = "device" if isinstance(content.get("device"), list) else "devices"
     found = [(f"{key}[{n}]", each) for n, each in enumerate(listed(content.get(key)))]
     return _Given(_text(content.get("domain")) or _DOMAIN, found, is_file=True)
@@ -93,21 +92,22 @@ def _arguments(given: Arguments, draft: Draft) -> _Given:
         if flag == "domain":
             domain = value
         elif flag == "config":
-            draft.lost("--config", f"the file {value} is not in these arguments; import it as well")
+            draft.omit("--config", f"the file {value} is not in these arguments; import it as well")
         else:
             try:
-                devices += [(f"--device {len(devices) + 1}", each) for each in config.trees(value, "--device")]
+                for device in config.trees(value, "--device"):
+                    devices.append((f"--device {len(devices) + 1}", device))
+                    draft.name_unread(device, _DEVICE, f"--device {len(devices)}")
             except ConfigError as bad:
-                draft.lost("--device", f"is not YAML: {bad}")
+                draft.omit("--device", f"is not YAML: {bad}")
     return _Given(domain, devices)
 
 
 def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool) -> None:
-    draft.unread(where, mapping(device), _DEVICE_KEYS)
     name = _text(mapping(device).get("name")).strip()
     groups = listed(mapping(device).get("groups"))
     if not name:
-        draft.lost(where, "the device has no name")
+        draft.omit(where, "the device has no name")
         return
     resource = f"{domain}/{name}"
     made: list[tuple[Block, int]] = []
@@ -118,10 +118,10 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
             continue
         count = number(mapping(group).get("count"))
         if count is None:
-            draft.lost(f"{at}.count", f"{mapping(group)['count']!r} is no number")
-        wish = name if len(groups) == 1 else f"{name}-{place + 1}"
-        body.body = {"name": draft.entry_name(wish), "resource": resource, **body.body}
-        _let_overlap(draft, body)
+            draft.omit(f"{at}.count", f"{mapping(group)['count']!r} is not a number")
+        wanted = name if len(groups) == 1 else f"{name}-{place + 1}"
+        body.body = {"name": draft.entry_name(wanted), "resource": resource, **body.body}
+        _allow_overlap(draft, body)
         draft.devices.append(body)
         made.append((body, count or 1))
     counts = {count for _, count in made}
@@ -133,12 +133,14 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
 
 
 def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
-    draft.unread(where, group, _GROUP_KEYS)
-    # MicroShift's configurations have an item without values where nothing is meant.
-    sticks = [*listed(group.get("usb")), *(each for each in listed(group.get("usbs")) if any(mapping(each).values()))]
+    # In MicroShift's configurations, an item without values means nothing.
+    usb_devices = [
+        *listed(group.get("usb")),
+        *(each for each in listed(group.get("usbs")) if any(mapping(each).values())),
+    ]
     paths = listed(group.get("paths"))
-    if paths and sticks:
-        draft.lost(where, "has both paths and usb, which generic-device-plugin refuses")
+    if paths and usb_devices:
+        draft.omit(where, "has both paths and usb, which generic-device-plugin refuses")
         return None
     block = Block({})
     if paths:
@@ -152,32 +154,31 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
     else:
         items = [
             each
-            for n, one in enumerate(sticks)
-            if (each := _stick(draft, block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
+            for n, one in enumerate(usb_devices)
+            if (each := _usb_item(draft, block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
         ]
         if items:
             block.body["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
             block.body["groupBy"] = "all"
-            block.comments.append("All that match are one device; without groupBy each would be a device of its own.")
+            block.comments.append("All matches are one device. Without groupBy, each match is a device.")
     if not items:
         draft.remarks += block.comments
-        if not (paths or sticks):
-            draft.lost(where, "the group has no paths and no usb")
+        if not (paths or usb_devices):
+            draft.omit(where, "the group has no paths and no usb")
         return None
     return block
 
 
 def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
-    draft.unread(where, path, _PATH_KEYS)
     written = _text(path.get("path")).strip()
     try:
         pattern = glob(written)
     except NotAPatternError as wrong:
-        draft.lost(where, f"the pattern {written!r} cannot be read: {wrong}", block)
+        draft.omit(where, f"the pattern {written!r} cannot be read: {wrong}", block)
         return None
     kind = path.get("type") or "Device"
     if kind not in ("Device", "Mount"):
-        draft.lost(where, f"type {kind!r} is neither Device nor Mount, so nothing is handed out for it", block)
+        draft.omit(where, f"type {kind!r} is neither Device nor Mount, so the plugin ignores it", block)
         return None
     item: dict[str, Any] = {"path": pattern}
     inside = _text(path.get("mountPath")).strip()
@@ -193,7 +194,7 @@ def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[
             item["kinds"] = ["char", "block", "directory"]
     limit = number(path.get("limit"))
     if limit is None:
-        draft.lost(f"{where}.limit", f"{path['limit']!r} is no number", block)
+        draft.omit(f"{where}.limit", f"{path['limit']!r} is not a number", block)
     elif limit > 1:
         item["limit"] = limit
     if is_true(path.get("optional")):
@@ -202,49 +203,56 @@ def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[
 
 
 def _warn_of_pairs(draft: Draft, block: Block, items: Sequence[dict[str, Any]], where: str) -> None:
-    """Where the numbers of matches decide, the two do not count alike."""
+    """Report the cases in which the plugin combines the matches of several paths in another way."""
     several = [item for item in items if item["path"] != literal(item["path"])]
     if len(several) > 1:
-        draft.told(
-            where, "matches are paired in the order ttyUSB2, ttyUSB10 here, and the other way round there", block
+        draft.note(
+            where,
+            "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2",
+            block,
         )
     if len(items) > 1 and any(item.get("optional") for item in items) and several:
-        draft.told(where, "there, an optional path with fewer matches than others limits the number of devices", block)
+        draft.note(
+            where, "in the plugin, an optional path with fewer matches than others limits the number of devices", block
+        )
 
 
-def _stick(draft: Draft, block: Block, stick: dict[str, Any], where: str, *, is_file: bool) -> dict[str, Any] | None:
-    draft.unread(where, stick, _USB_KEYS)
+def _usb_item(
+    draft: Draft, block: Block, usb_device: dict[str, Any], where: str, *, is_file: bool
+) -> dict[str, Any] | None:
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
-        value = stick.get(key)
+        value = usb_device.get(key)
         hit = _HEX.fullmatch(str(value)) if isinstance(value, str) else None
         if hit is None:
-            draft.lost(f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it", block)
+            draft.omit(f"{where}.{key}", "is missing or not a hexadecimal id, so nothing matches", block)
             return None
         item[key] = hit[1].lower().zfill(4)
         if is_file and isinstance(value, config.Plain) and _NUMBER.fullmatch(str(value)):
-            draft.told(
-                f"{where}.{key}", f"{value} without quotes is a number in its file, so it looked for another id", block
+            draft.note(
+                f"{where}.{key}",
+                f"{value} without quotes is a number for the plugin, so it looked for another id",
+                block,
             )
-    if serial := stick.get("serial"):
+    if serial := usb_device.get("serial"):
         item["serial"] = literal(str(serial))
     return item
 
 
-def _let_overlap(draft: Draft, body: Block) -> None:
-    """There, one node may be in several devices; here it belongs to the first one, unless that is said."""
+def _allow_overlap(draft: Draft, body: Block) -> None:
+    """Set `shared` if another entry may have the same nodes. In the plugin, a node may be in several devices."""
     for other in draft.devices:
-        if _meet(body.body, other.body):
+        if _overlap(body.body, other.body):
             body.body["shared"] = True
             body.comments.append(
-                f"Its devices may be those of {other.body['name']}, too: two pods could get one at once."
+                f"It may have the same devices as {other.body['name']}, so two pods could get one device."
             )
             return
 
 
-def _meet(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
     paths = product(one.get("glob", ()), other.get("glob", ()))
-    if any(may_meet(a["path"], b["path"]) for a, b in paths):
+    if any(may_overlap(a["path"], b["path"]) for a, b in paths):
         return True
     return bool(_ids(one) & _ids(other))
 

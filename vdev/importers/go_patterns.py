@@ -1,10 +1,10 @@
-"""Go's path patterns and regular expressions, in vdev's patterns.
+"""Go's path patterns and regular expressions as vdev's patterns.
 
-A path pattern of Go is nearly one of ours. A regular expression becomes patterns to match and patterns to leave out:
-`^video[0-9]*$` is `video*` without `video*[!0-9]*`. Whether the result is exact is told with it.
+Path patterns are nearly the same. A regular expression becomes patterns to include and to exclude: `^video[0-9]*$` is
+`video*` without `video*[!0-9]*`. The result says whether it is exact.
 
-Of regular expressions, those are known that people write for device nodes: characters, sets, alternatives, and the
-signs *, + and ?. Others are refused with a reason.
+Regular expressions may have what people use for device nodes: characters, sets, alternatives, and the signs *, + and ?.
+Others are refused with a reason.
 """
 
 import re
@@ -17,7 +17,7 @@ _MAX_LENGTH = 200
 
 
 class NotAPatternError(ValueError):
-    """What no pattern can say, and why."""
+    """No pattern is equivalent; the message says why."""
 
 
 _GLOB = re.compile(
@@ -26,7 +26,7 @@ _GLOB = re.compile(
 
 
 def glob(pattern: str) -> str:
-    """A path pattern of Go's `fs.Glob` as ours. Raises NotAPatternError."""
+    """Convert a pattern of Go's `fs.Glob`. Raises NotAPatternError."""
     result = []
     for hit in _GLOB.finditer(pattern):
         if hit["escaped"]:
@@ -34,7 +34,7 @@ def glob(pattern: str) -> str:
         elif hit["set"]:
             body = hit["set"].replace("\\", "")
             if body[0] in "!]":
-                raise NotAPatternError(f"Go reads the set {hit[0]!r} in another way")
+                raise NotAPatternError(f"Go interprets the set {hit[0]!r} in another way")
             result.append(f"[{'!' if hit['not'] else ''}{body}]")
         elif hit["stars"]:
             result.append("*")
@@ -49,18 +49,18 @@ def literal(text: str) -> str:
     return "".join(f"[{each}]" if each in "*?[{" else each for each in text)
 
 
-def may_meet(one: str, other: str) -> bool:
-    """Whether some path may be matched by both of two of our patterns, or lie in a directory that one of them names.
+def may_overlap(one: str, other: str) -> bool:
+    """Whether two patterns may match the same path, or a directory and a path in it.
 
-    Only what stands before the first wildcard of each is compared. A yes too many costs little: the devices may be
-    shared, and a comment says so.
+    Only the parts before the first wildcards are compared. A wrong True costs little: the devices may be shared, and a
+    comment says so.
     """
     left, right = _fixed(one), _fixed(other)
     return left.startswith(right) or right.startswith(left)
 
 
 def _fixed(pattern: str) -> str:
-    """What stands before the first wildcard; a path without one ends in a slash."""
+    """The part before the first wildcard. A path without a wildcard gets a slash at its end."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return fixed if fixed != pattern else f"{pattern.rstrip('/')}/"
 
@@ -70,21 +70,18 @@ def _fixed(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Patterns for paths, of which each is enough, with those of paths that it shall not find."""
+    """Patterns, of which a path must match one."""
 
-    patterns: tuple[tuple[str, tuple[str, ...]], ...]
+    patterns: tuple[tuple[str, tuple[str, ...]], ...]  # each with the patterns that it excludes
     exact: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """A character of a set, or any number of them. `one` is the pattern of one, `other` of one that is not in the set.
+    """A character of a set, or any number of them."""
 
-    `other` is empty if no pattern says it.
-    """
-
-    one: str
-    other: str = ""
+    one: str  # the pattern of a character in the set
+    other: str = ""  # the pattern of a character that is not in the set; empty if there is none
     many: bool = False
 
 
@@ -95,20 +92,20 @@ _ATOM = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CLASSES = {"d": "0-9", "w": "0-9A-Za-z_"}
-_GROUP = re.compile(r"\((?:\?:)?([^()]*)\)([*+?{]?)")  # one that has no other in it
+_GROUP = re.compile(r"\((?:\?:)?([^()]*)\)([*+?{]?)")  # the innermost one
 _UNCLEAR = re.compile(r"\\[()|]|\[[^]]*[()|]")
 
 
 def regex(text: str, directory: str) -> Matching:
-    """The paths below a directory, relative to it, in which the expression is found. Raises NotAPatternError."""
+    """Convert an expression that is searched in paths relative to a directory. Raises NotAPatternError."""
     if len(text) > _MAX_LENGTH:
         raise NotAPatternError("it is too long")
     if _UNCLEAR.search(text):
-        raise NotAPatternError("it has a '(', ')' or '|' that stands for itself")
+        raise NotAPatternError("it has a literal '(', ')' or '|'")
     patterns: dict[tuple[str, tuple[str, ...]], None] = {}
     exact, tried = True, 0
     for alternative in _alternatives(text):
-        # An expression that begins or ends in any characters is not bound to that end.
+        # A final ".*$" is the same as no "$".
         bare = re.sub(r"(?<!\\)\.\*\$$", "", alternative)
         starts, ends = bare.startswith("^"), bare.endswith("$") and not bare.endswith("\\$")
         for atoms in _sequences(bare[starts : len(bare) - ends]):
@@ -123,7 +120,7 @@ def regex(text: str, directory: str) -> Matching:
 
 
 def _alternatives(text: str) -> Iterator[str]:
-    """The expressions without groups that together say the same: `^tty(USB|ACM)$` is `^ttyUSB$` or `^ttyACM$`."""
+    """Equivalent expressions without groups: `^tty(USB|ACM)$` is `^ttyUSB$` or `^ttyACM$`."""
     group = _GROUP.search(text)
     if group is None:
         yield from text.split("|")
@@ -135,13 +132,13 @@ def _alternatives(text: str) -> Iterator[str]:
 
 
 def _sequences(text: str) -> Iterator[list[_Atom]]:
-    """What an expression without groups stands for; an atom that may be missing makes two of it."""
+    """The sequences of atoms that an expression without groups matches; an optional atom makes two of one."""
     choices: list[list[list[_Atom]]] = []
     place = 0
     while place < len(text):
         hit = _ATOM.match(text, place)
         if hit is None:
-            raise NotAPatternError(f"{text[place:]!r} is too intricate")
+            raise NotAPatternError(f"{text[place:]!r} is too complex")
         place = hit.end()
         atom = _atom(hit)
         many = replace(atom, many=True)
@@ -161,17 +158,17 @@ def _atom(hit: re.Match[str]) -> _Atom:
 
 
 def _globs(atoms: Sequence[_Atom], *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:
-    """Patterns of a sequence, patterns to leave out, and whether that is exact.
+    """The patterns of a sequence, the patterns that they exclude, and whether the result is exact.
 
-    `starts` and `ends` say whether it is bound to the start and the end of the path.
+    `starts` and `ends` say whether the sequence is anchored at the start and the end of the path.
     """
     while atoms and not ends and atoms[-1].many:
-        atoms = atoms[:-1]  # of what may follow anyway
+        atoms = atoms[:-1]  # anything may follow anyway
     while atoms and not starts and atoms[0].many:
         atoms = atoms[1:]
     if not atoms:
         if starts and ends:
-            raise NotAPatternError("only an empty path is like it")
+            raise NotAPatternError("it matches only an empty path")
         return ["**"], [], True
     parts = ["*" if atom.many else atom.one for atom in atoms]
     body = re.sub(r"\*\*+", "*", "".join(parts))
@@ -179,11 +176,11 @@ def _globs(atoms: Sequence[_Atom], *, starts: bool, ends: bool) -> tuple[list[st
     patterns = [f"{head}{body}{tail}" for tail in tails]
     many = [place for place, atom in enumerate(atoms) if atom.many]
     if any(atom.one == "?" for atom in atoms):
-        return patterns, [], False  # a dot is a '/' too
+        return patterns, [], False  # a dot also matches '/', and ? does not
     if not many:
         return patterns, [], True
-    # A star of ours takes any characters. With one of them it is known between what they stand, so that a path with a
-    # character that the set does not have can be left out.
+    # A star matches any characters. If there is only one, everything around it is fixed, so a path with a character
+    # outside of the set in this place can be excluded.
     place = many[0]
     if len(many) > 1 or not (starts and ends and atoms[place].other):
         return patterns, [], False
@@ -191,6 +188,6 @@ def _globs(atoms: Sequence[_Atom], *, starts: bool, ends: bool) -> tuple[list[st
 
 
 def common_name(pattern: str) -> str:
-    """What the paths of a pattern have in common, for a name."""
+    """The literal part of a pattern, for a name."""
     plain = re.sub(r"\[[^\]]*\]|[*?]", "", pattern)
     return plain.removeprefix("/dev").replace("/", "-").strip("-")

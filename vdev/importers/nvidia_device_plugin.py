@@ -1,7 +1,7 @@
-"""The configurations of NVIDIA's device plugin that its config-manager chooses among, in a ConfigMap or in Helm values.
+"""The configurations of NVIDIA's device plugin for its config-manager, in a ConfigMap or in Helm values.
 
-vdev takes each of them as it is. What comes of an import is a file for each, without what that plugin ignores, and with
-devices where somebody says which.
+vdev can read each of them unchanged. An import makes a file of each, without the keys that NVIDIA's plugin ignores, and
+with devices if the options name them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft, ImportSource, Wishes, listed, mapping
+from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping
 
-_SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
+_CONFIGURATION = keys(*("version", "flags", "imex"), resources=keys("gpus", "mig"), sharing=keys("mps", "timeSlicing"))
 _LABEL = "nvidia.com/device-plugin.config"
 _HELM_FLAGS = {
     "migStrategy": ("migStrategy",),
@@ -26,11 +26,11 @@ _HELM_FLAGS = {
     "mofedEnabled": ("mofedEnabled",),
     "deviceDiscoveryStrategy": ("deviceDiscoveryStrategy",),
 }
-"""Values of the chart, and the flags that they are. The chart makes variables of them, which win over the file."""
+"""Values of the chart, and their flags. The chart makes environment variables of them, which override the file."""
 _BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
-def recognises(content: Any) -> bool:
+def recognizes(content: Any) -> bool:
     """Whether it is a configuration of the plugin, or Helm values with some."""
     return is_wrapped(content) or _is_one(content)
 
@@ -42,7 +42,7 @@ def is_wrapped(content: Any) -> bool:
 
 
 def _is_one(content: Any) -> bool:
-    return isinstance(content, dict) and bool(content) and content.keys() <= _SECTIONS
+    return isinstance(content, dict) and bool(content) and content.keys() <= _CONFIGURATION.keys()
 
 
 def _read(value: Any, key: str) -> Any:
@@ -54,50 +54,48 @@ def _read(value: Any, key: str) -> Any:
         return None
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
+def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each configuration."""
     made = []
     for source in found:
         if not is_wrapped(source.content):
-            made.append(_draft(source.key, mapping(source.content), {}, wishes))
+            made.append(_draft(source.key, mapping(source.content), {}, options))
             continue
         values = source.content
         for key, each in values["config"]["map"].items():
-            draft = _draft(str(key), mapping(_read(each, key)), values, wishes)
-            draft.unread("config", values["config"], ("map",))
-            draft.unread("", values, ("config", *_HELM_FLAGS))
+            draft = _draft(str(key), mapping(_read(each, key)), values, options)
+            draft.name_unread(values, keys(*_HELM_FLAGS, config=keys("map")))
             made.append(draft)
     return made
 
 
-def _draft(name: str, content: dict[str, Any], values: dict[str, Any], wishes: Wishes) -> Draft:
-    """The file of a configuration, beside which there may be Helm values."""
+def _draft(name: str, content: dict[str, Any], values: dict[str, Any], options: ImportOptions) -> Draft:
+    """The file of one configuration. `values` are Helm values beside it."""
     draft = Draft("Made by vdev import of a configuration of NVIDIA's device plugin.", name)
     if name:
-        draft.remarks.append(f"A node with the label {_LABEL}={name} takes it, also from a directory of vdev.")
-    if wishes.preset:
-        virtual = {"preset": wishes.preset} | ({"count": wishes.count} if wishes.count else {})
+        draft.remarks.append(f"A node with the label {_LABEL}={name} uses it, also from a directory of vdev.")
+    if options.preset:
+        virtual = {"preset": options.preset} | ({"count": options.count} if options.count else {})
         draft.entry({"name": "gpu", "resource": "nvidia.com/gpu", "virtual": virtual})
     else:
-        draft.told("", "it says nothing of devices: join it with a file of devices, or say --preset and --count")
+        draft.note("", "it has no devices: join it with a file of devices, or give --preset and --count")
     draft.flags = _plain(_flags(mapping(content.get("flags")), values))
     for kind in ("gpus", "mig"):
         if listed(mapping(content.get("resources")).get(kind)):
-            draft.lost(f"resources.{kind}", "NVIDIA's plugin ignores it; vdev would follow it")
-    draft.unread("resources", mapping(content.get("resources")), ("gpus", "mig"))
-    draft.unread("sharing", mapping(content.get("sharing")), ("mps", "timeSlicing"))
+            draft.omit(f"resources.{kind}", "NVIDIA's plugin ignores it; vdev would follow it")
+    draft.name_unread(content, _CONFIGURATION)
     if mapping(content.get("imex")):
-        draft.lost("imex", "virtual devices have no IMEX channels")
+        draft.omit("imex", "virtual devices have no IMEX channels")
     _sharing(draft, mapping(content.get("sharing")))
     return draft
 
 
 def _flags(flags: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Those of the configuration, with the Helm values in place of them."""
+    """The flags of the configuration, overridden by Helm values."""
     flags = dict(flags)
     for key, (*section, flag) in _HELM_FLAGS.items():
         value = values.get(key)
-        # The chart makes a variable of it, so that quotes make no difference.
+        # The chart makes an environment variable of it, so quotes make no difference.
         value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if value is not None and section:
             flags["plugin"] = {**mapping(flags.get("plugin")), flag: value}
@@ -107,16 +105,16 @@ def _flags(flags: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sharing(draft: Draft, sharing: dict[str, Any]) -> None:
-    kind = "mps" if "mps" in sharing else "timeSlicing"  # of both, mps wins there
+    kind = "mps" if "mps" in sharing else "timeSlicing"  # NVIDIA's plugin prefers mps
     block = mapping(sharing.get(kind))
     if "mps" in sharing and "timeSlicing" in sharing:
-        draft.lost("sharing.timeSlicing", "NVIDIA's plugin takes mps, where both are there")
+        draft.omit("sharing.timeSlicing", "NVIDIA's plugin uses mps if both are given")
     draft.kind = kind
     draft.sharing = _plain({key: value for key, value in block.items() if key != "resources"})
     for place, item in enumerate(listed(block.get("resources"))):
         where = f"sharing.{kind}.resources[{place}]"
         for key, value in _ignored(mapping(item)):
-            draft.lost(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
+            draft.omit(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
         body = {key: value for key, value in mapping(item).items() if key not in ("rename", "devices")}
         draft.shared.append(_plain(body))
 
@@ -129,7 +127,7 @@ def _ignored(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(tree: Any) -> Any:
-    """The values as a strict reader takes them: booleans of YAML 1.1 in today's words."""
+    """The values with the booleans of YAML 1.1 as booleans, which vdev requires."""
     match tree:
         case dict():
             return {key: _plain(value) for key, value in tree.items() if value is not None}

@@ -1,23 +1,25 @@
-"""smarter-device-manager: each node below /dev that an expression finds is a resource of its own.
+"""smarter-device-manager: each node below /dev that an expression finds is a resource.
 
-Facts: 352db03 of 2025-03-03. Its resource is `smarter-devices/<path>`, with '_' for what is no letter,
-digit, '-' or '_'.
+Source: 352db03 of 2025-03-03. The resource is `smarter-devices/<path>`, with '_' for all characters except letters,
+digits, '-' and '_'.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from ..model.device import grouped
-from .draft import Block, Draft, ImportSource, Wishes, listed, mapping, number
+from .draft import Block, Draft, ImportOptions, ImportSource, keys, listed, mapping, number
 from .go_patterns import NotAPatternError, common_name, literal, regex
 
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]
 _JETSON = "nvidia-gpu"
+_ITEM = keys("devicematch", "nummaxdevices")
+_ITEM = keys("devicematch", "nummaxdevices")
 
 
-def recognises(content: Any) -> bool:
-    """Whether it is the list, or Helm values that hold it."""
+def recognizes(content: Any) -> bool:
+    """Whether it is the list, or Helm values with it."""
     return any("devicematch" in mapping(each) for each in _items(content))
 
 
@@ -25,42 +27,39 @@ def _items(content: Any) -> list[Any]:
     return listed(content) or listed(mapping(content).get("config"))
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
-    """One file for each list, since a node has one."""
+def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
+    """One file for each list, because a node has one list."""
     return [_draft(source) for source in found]
 
 
 def _draft(source: ImportSource) -> Draft:
     draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
     for place, item in enumerate(_items(source.content)):
-        _desired(draft, mapping(item), f"[{place}]")
-    draft.unread("", mapping(source.content), ("config",))  # Helm values around the list
+        _item(draft, mapping(item), f"[{place}]")
+    draft.name_unread(source.content, _ITEM if isinstance(source.content, list) else keys(config=_ITEM))
     return draft
 
 
-def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
-    draft.unread(where, item, ("devicematch", "nummaxdevices"))
+def _item(draft: Draft, item: dict[str, Any], where: str) -> None:
     expression = item.get("devicematch")
     if not isinstance(expression, str):
-        draft.lost(where, "has no devicematch")
+        draft.omit(where, "has no devicematch")
         return
     if expression == _JETSON:
-        draft.lost(
-            where, "nvidia-gpu looks for the GPU of a Jetson and gives no device node; there is no such source here"
-        )
+        draft.omit(where, "nvidia-gpu detects the GPU of a Jetson, which has no device node; vdev has no such source")
         return
     count = number(item.get("nummaxdevices"))
     if not count:
-        draft.lost(where, f"{expression} is offered no times, so that its resources are empty")
+        draft.omit(where, f"{expression} has nummaxdevices 0, so its resources are empty")
         return
     try:
         matching = regex(expression, "/dev")
     except NotAPatternError as wrong:
-        draft.lost(where, f"the expression {expression!r} cannot be said by path patterns: {wrong}")
+        draft.omit(where, f"the expression {expression!r} has no equivalent path patterns: {wrong}")
         return
     block = Block({}, [f"devicematch {expression}"])
     if not matching.exact:
-        draft.told(where, f"the patterns for {expression!r} are near: they may find other paths as well", block)
+        draft.note(where, f"the patterns for {expression!r} are not exact: they may find more paths", block)
     deep = len(matching.patterns) > 1
     made = [
         _entry(draft, pattern, exclude, Block({}) if place else block, deep=deep)
@@ -83,6 +82,6 @@ def _entry(draft: Draft, pattern: str, exclude: Sequence[str], block: Block, *, 
     if exclude:
         block.body["exclude"] = list(exclude)
     if "**" in pattern or deep:
-        block.body["shared"] = True  # a directory and what is in it are resources each
+        block.body["shared"] = True  # a directory and the nodes in it are separate resources
     draft.devices.append(block)
     return block.body

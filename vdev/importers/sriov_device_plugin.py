@@ -1,7 +1,7 @@
 """The SR-IOV network device plugin: its pools of virtual functions and other PCI devices.
 
-Facts: 40b6f50 of 2026-06-25, `pkg/types`, `pkg/netdevice`, `pkg/resources`. A selector becomes an entry for each thing
-that is handed out in another way: functions bound to VFIO have another node than those of UIO, and most have none.
+Source: 40b6f50 of 2026-06-25, `pkg/types`, `pkg/netdevice`, `pkg/resources`. A selector becomes an entry for each kind
+of driver, because functions with VFIO, with UIO and with other drivers have different device nodes, or none.
 """
 
 import re
@@ -10,69 +10,67 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft, ImportSource, Wishes, is_true, listed, mapping
+from .draft import Draft, ImportOptions, ImportSource, is_true, keys, listed, mapping
 
 _PREFIX = "intel.com"
 _VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 _LINKS = {"ether": "0x0200*", "infiniband": "0x0207*"}
-# What is read of each; anything else is named.
-_POOL_KEYS = ("resourceName", "resourcePrefix", "deviceType", "excludeTopology", "selectors", "additionalInfo")
-_UNKNOWN_TO_SYSFS = ("ddpProfiles", "pKeys", "vdpaType", "auxTypes")
-_SELECTOR_KEYS = (
+_NOT_IN_SYSFS = ("ddpProfiles", "pKeys", "vdpaType", "auxTypes")
+_SELECTOR = keys(
     *("vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes"),
     *("isRdma", "needVhostNet"),
-    *_UNKNOWN_TO_SYSFS,
+    *_NOT_IN_SYSFS,
 )
+_POOL = keys("resourceName", "resourcePrefix", "deviceType", "excludeTopology", "selectors", "additionalInfo")
 _MAX_FUNCTIONS = 1024
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 Match = dict[str, Any]
 
 
-def recognises(content: Any) -> bool:
+def recognizes(content: Any) -> bool:
     """Whether it has a list of pools."""
     pools = mapping(content).get("resourceList")
     return isinstance(pools, list) and all("resourceName" in mapping(each) for each in pools)
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
-    """One file for each list, since a node has one."""
-    return [_draft(source, wishes) for source in found]
+def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
+    """One file for each list, because a node has one list."""
+    return [_draft(source, options) for source in found]
 
 
-def _draft(source: ImportSource, wishes: Wishes) -> Draft:
+def _draft(source: ImportSource, options: ImportOptions) -> Draft:
     draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
-    draft.unread("", source.content, ("resourceList",))
+    draft.name_unread(source.content, keys(resourceList=_POOL))
     for place, pool in enumerate(source.content["resourceList"]):
-        _pool(draft, mapping(pool), f"resourceList[{place}]", wishes.domain or _PREFIX)
+        _pool(draft, mapping(pool), f"resourceList[{place}]", options.domain or _PREFIX)
     if draft.devices:
-        draft.told(
-            "", "there, an interface with the default route is left out, and one whose link is down is Unhealthy"
+        draft.note(
+            "", "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
         )
     return draft
 
 
 def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
-    draft.unread(where, pool, _POOL_KEYS)
     name, domain = str(pool.get("resourceName")), str(pool.get("resourcePrefix") or prefix)
     kind = str(pool.get("deviceType") or "netDevice")
     if kind not in _CLASSES:
-        draft.lost(
-            f"{where}.deviceType", f"{kind} devices of {domain}/{name} are no PCI devices, and have no source here"
+        draft.omit(
+            f"{where}.deviceType", f"{kind} devices of {domain}/{name} are not PCI devices; vdev has no source for them"
         )
         return
     variable = f"PCIDEVICE_{domain}_{name}".replace(".", "_").replace("-", "_").upper()
     if pool.get("additionalInfo"):
-        draft.lost(
+        draft.omit(
             f"{where}.additionalInfo",
-            f"{variable}_INFO is JSON about all devices of a container, which no template makes",
+            f"{variable}_INFO is JSON about all devices of a container, which templates cannot make",
         )
     for number, selector in enumerate(_selectors(draft, pool.get("selectors"), where)):
         at = f"{where}.selectors[{number}]"
-        draft.unread(at, selector, _SELECTOR_KEYS)
-        if (why := _cannot(selector)) is not None:
-            draft.lost(f"{at}.{why}", f"the devices of {domain}/{name} that it selects cannot be told apart by sysfs")
+        draft.name_unread(selector, _SELECTOR, at)
+        if (key := next((key for key in _NOT_IN_SYSFS if selector.get(key)), None)) is not None:
+            draft.omit(f"{at}.{key}", f"sysfs does not show this property, so {domain}/{name} lacks these devices")
             continue
         matches = list(_matches(draft, selector, at, kind))
         rdma = ["infiniband_verbs", "infiniband_mad"] if is_true(selector.get("isRdma")) else []
@@ -87,13 +85,8 @@ def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
         try:
             given = next(iter(config.trees(given, "selectors")), None)
         except ConfigError:
-            draft.lost(f"{where}.selectors", "cannot be read")
+            draft.omit(f"{where}.selectors", "cannot be read")
     return [mapping(each) for each in (given if isinstance(given, list) else [given])]
-
-
-def _cannot(selector: dict[str, Any]) -> str | None:
-    """The condition that sysfs does not tell of."""
-    return next((key for key in _UNKNOWN_TO_SYSFS if selector.get(key)), None)
 
 
 def _texts(value: Any) -> list[str]:
@@ -111,20 +104,23 @@ def _sysfs(pool: dict[str, Any], match: Match, children: Sequence[str]) -> dict[
 
 
 def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> Iterator[Match]:
-    """The conditions of a selector; several where one of several physical functions is enough."""
+    """The conditions of a selector: one mapping for each physical function that it names."""
     base: Match = {"class": _CLASSES[kind], **_ids(selector)}
     if kind == "netDevice":
-        base["sriov_numvfs"] = {"notIn": ["[1-9]*"]}  # a physical function that is in use as one
+        base["sriov_numvfs"] = {"notIn": ["[1-9]*"]}  # a physical function with virtual functions
     if links := _texts(selector.get("linkTypes")):
         known = [_LINKS[each] for each in links if each in _LINKS]
         if len(known) < len(links):
-            draft.told(f"{where}.linkTypes", "sysfs tells link types by the PCI class alone: ether and infiniband")
+            draft.note(
+                f"{where}.linkTypes",
+                "vdev distinguishes link types by the PCI class, which knows only ether and infiniband",
+            )
         base["class"] = {"in": known} if known else base["class"]
     if is_true(selector.get("isRdma")):
         base["infiniband"] = {"exists": True}
     keys = [key for key in ("pfNames", "rootDevices") if _texts(selector.get(key))]
     if len(keys) > 1:
-        draft.told(where, "pfNames and rootDevices together are taken as alternatives")
+        draft.note(where, "pfNames and rootDevices together are taken as alternatives")
     for parent in [each for key in keys for each in _parents(draft, selector, key, where)] if keys else [{}]:
         yield {**base, **parent}
 
@@ -146,15 +142,13 @@ def _parents(draft: Draft, selector: dict[str, Any], key: str, where: str) -> It
     for place, text in enumerate(_texts(selector.get(key))):
         name, mark, ranges = text.partition("#")
         if name.lower() in seen:
-            continue  # the first one counts
+            continue  # the plugin uses the first one
         seen.add(name.lower())
         match: Match = {f"physfn/net/{name}": {"exists": True}} if key == "pfNames" else {"physfn": name}
         if mark:
             numbers = _numbers(ranges)
             if numbers is None:
-                draft.lost(
-                    f"{where}.{key}[{place}]", f"the range {ranges!r} cannot be read, so that nothing is selected"
-                )
+                draft.omit(f"{where}.{key}[{place}]", f"the range {ranges!r} cannot be parsed, so nothing is selected")
                 continue
             match["virtfn"] = {"in": [str(each) for each in numbers]}
         yield match
@@ -172,7 +166,7 @@ def _numbers(text: str) -> list[int] | None:
 
 
 def _by_driver(match: Match, selector: dict[str, Any]) -> Iterator[tuple[Match, list[str]]]:
-    """The conditions for each kind of driver, with the subsystem whose node goes with it."""
+    """The conditions for each kind of driver, with the subsystems whose device nodes it needs."""
     drivers = _texts(selector.get("drivers"))
     if not drivers:
         yield {**match, "driver": "vfio-pci"}, ["vfio"]

@@ -16,11 +16,22 @@ from .answers import (
     Throttled,
     Unconfigured,
     Unreachable,
-    metadata_of,
 )
 from .api import MANAGER, Api, InjectedAnswer, whole
-from .informer import Informer, key_of
-from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
+from .informer import Informer
+from .objects import (
+    DEVICE_CLASSES,
+    EVENTS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ObjectKind,
+    event,
+    key_of,
+    metadata_of,
+    timestamp,
+)
 
 __all__ = [
     "DEVICE_CLASSES",
@@ -44,8 +55,10 @@ __all__ = [
     "Throttled",
     "Unconfigured",
     "Unreachable",
+    "event",
     "find_server",
     "key_of",
     "metadata_of",
+    "timestamp",
     "whole",
 ]

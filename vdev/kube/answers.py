@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import ApiServerError
 from ..json_text import parse_json
-from .kinds import ObjectKind
+from .objects import ObjectKind
 
 _LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
 _SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
@@ -183,8 +183,3 @@ def _status(body: bytes) -> Mapping[str, Any]:
     if isinstance(document, dict):
         return document
     return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
-
-
-def metadata_of(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The metadata of an object; empty if there is none."""
-    return (document or {}).get("metadata") or {}

@@ -17,7 +17,7 @@ from ..errors import ApiServerError
 from ..json_text import parse_json
 from .answers import ApiCall, Unreachable, error_in_watch, error_of
 from .calls import JSON, LIMIT, ApiCalls
-from .kinds import ObjectKind
+from .objects import Object, ObjectKind
 
 MANAGER = "vdev"
 
@@ -29,7 +29,6 @@ _OBJECT = 2**10  # bytes that an object of a list counts beside its text: a shor
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
-Object: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -146,9 +145,8 @@ class Api:
         more, left = "", self._calls.limit
         while True:
             page = {"continue": more} if more else start
-            self._raise_fault(call)
             params = _selectors(labels, fields) | {"limit": _PAGE} | page
-            found, size = await self._calls.ask(call, params, limit=left)
+            found, size = await self._calls.ask(call, params, check=self._raise_fault, limit=left)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
@@ -262,8 +260,7 @@ class Api:
     async def _ask(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        self._raise_fault(call)
-        document, _ = await self._calls.ask(call, params, body, content_type)
+        document, _ = await self._calls.ask(call, params, body, content_type, check=self._raise_fault)
         return document
 
     def _raise_fault(self, call: ApiCall) -> None:

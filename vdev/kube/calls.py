@@ -11,7 +11,7 @@ address, must not take the memory of the node's device plugin.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +55,20 @@ class ApiCalls:
         body: object = None,
         content_type: str = JSON,
         *,
+        check: Callable[[ApiCall], None],
         limit: int | None = None,
     ) -> tuple[dict[str, Any], int]:
-        """Return the document that the server answers, and its size in bytes. Raises an ApiServerError."""
+        """Return the document that the server answers, and its size in bytes.
+
+        Raises an ApiServerError, also one of `check`. That is called before each attempt, so the error of a fault rule
+        is treated like one of the server.
+        """
         most = self.limit if limit is None else limit
         async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
             for attempt in range(_ATTEMPTS):
                 is_last = attempt == _ATTEMPTS - 1
                 try:
+                    check(call)
                     return await self._attempt(call, params, body, content_type, most)
                 except Throttled as busy:
                     if is_last or busy.after is None or busy.after > self._intervals.api_patience:

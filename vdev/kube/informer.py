@@ -21,8 +21,8 @@ from ..aio.tasks import Backoff
 from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from .answers import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
-from .api import Api, Object
-from .kinds import ObjectKind
+from .api import Api
+from .objects import Object, ObjectKind, key_of
 
 log = structlog.get_logger(__name__)
 
@@ -232,13 +232,6 @@ class Informer(Generic[T]):
             log.exception("an object is left out", kind=str(self.kind), name=key_of(document))
             return None
         return None if value is None else _Known(value, _uid_of(document), _version_of(document))
-
-
-def key_of(document: Object) -> str:
-    """`namespace/name`, or the name of an object without a namespace."""
-    metadata = document["metadata"]
-    namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
 def _uid_of(document: Object) -> str:

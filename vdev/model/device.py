@@ -1,8 +1,8 @@
-"""The values that devices are made of, from what discovery finds to what the kubelet counts.
+"""Devices, from the hardware that discovery finds to the ids that the kubelet counts.
 
-RawDevice   one physical or virtual device, as a discovery source found it
-Device      a whole raw device, or one partition of it: what a container is given
-Slot        what the kubelet counts: a device, or one replica of a shared device
+RawDevice   a physical or virtual device, as a discovery source found it
+Device      a whole raw device, or one partition of it: the unit that a container gets
+Slot        an id in the kubelet's list: a device, or one replica of a shared device
 """
 
 import re
@@ -50,14 +50,14 @@ SliceRange = Annotated[
     PlainValidator(lambda given: given if isinstance(given, range) else range(*given)),
     PlainSerializer(lambda slices: (slices.start, slices.stop)),
 ]
-"""A range that pydantic can write down as JSON."""
+"""A range that pydantic can write as JSON."""
 
 _NO_NODES: Mapping[int, tuple[DeviceNode, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A path of the host shown at a path of the container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
+    """A bind mount for a container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
 
     host_path: str
     container_path: str
@@ -67,10 +67,9 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a device works; when not, `reason` says why in a few words.
+    """Whether a device works; if not, `reason` says why in a few words.
 
-    `injected` names the fault rule that caused it and is empty for what is real, so that nobody takes a drill for an
-    outage.
+    `injected` is the name of the fault rule that caused it, and empty for a real failure.
     """
 
     healthy: bool = True
@@ -79,7 +78,7 @@ class Health:
 
     @property
     def drilled(self) -> bool:
-        """Whether it does not work because a fault rule says so."""
+        """Whether a fault rule makes it unhealthy."""
         return bool(self.injected) and not self.healthy
 
 
@@ -89,60 +88,46 @@ GONE = Health(healthy=False, reason="gone")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDevice:
-    """One device of an entry, as its discovery source found it.
+    """One device of an entry, as its discovery source found it."""
 
-    `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never
-    on list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA
-    nodes it belongs to, empty when unknown; with `numa_hidden` the kubelet is not told. `health` is what discovery
-    itself can tell (a required member is missing, say); probes add to it later. `paths` are the host paths that tell a
-    person what it is; `driver_nodes` are the nodes that the real device of a preset has, handed out only under
-    `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions,
-    `instance_nodes` those of one of them, by the number of the GPU instance.
-
-    `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
-    another device may be. Neither has nodes that serve many devices. `refused` says why nothing of
-    it may reach a container, see `refusal`; it is unhealthy then. `tools` is where the node has its maker's tools for
-    containers and what they show; empty: there are none.
-    """
-
-    id: str
+    id: str  # of the entry's name and the device's own identity (path, serial, port, index), never of order or time
     entry: str
-    index: int
+    index: int  # within the entry
     nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    numa: tuple[int, ...] = ()
-    memory: int = 0
+    numa: tuple[int, ...] = ()  # NUMA nodes; empty: unknown
+    memory: int = 0  # bytes; 0: unknown
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    paths: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()  # on the host, for people
+    # Nodes of the real device of a preset that exist on the host, for `passDeviceSpecs`: of the device, of each of its
+    # partitions, and of one partition by the number of its GPU instance.
     driver_nodes: tuple[DeviceNode, ...] = ()
     partition_nodes: tuple[DeviceNode, ...] = ()
     instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=lambda: _NO_NODES)
-    health: Health = HEALTHY
-    numa_hidden: bool = False
+    health: Health = HEALTHY  # as discovery knows it, for example if a required part is missing; probes add to it
+    numa_hidden: bool = False  # from the kubelet
+    # Nodes of the host by kind and numbers, without nodes that serve many devices: `owns` are the device itself, `uses`
+    # are others that it hands out, and that may belong to another device.
     owns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
-    refused: str = ""
-    tools: str = ""
+    refused: str = ""  # why nothing of it may reach a container, see `planning.refusal`; it is unhealthy then
+    tools: str = ""  # the host's directory with its maker's tools for containers; empty: none
 
     @property
     def topology(self) -> tuple[int, ...]:
-        """The NUMA nodes that the kubelet is told."""
+        """The NUMA nodes that the kubelet sees."""
         return () if self.numa_hidden else self.numa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A whole raw device or one partition of it: the unit that a container is given.
-
-    `ordinal` is NVIDIA's device index: `"2"` for the third device of its resource, `"2:0"` for its first partition.
-    `slices` is the range of memory slices that a partition occupies, empty for a whole device.
-    """
+    """A whole raw device or one partition of it: the unit that a container gets."""
 
     id: str
     raw: RawDevice
-    ordinal: str
+    ordinal: str  # NVIDIA's index: "2" for the third device of its resource, "2:0" for its first partition
     profile: str = ""
-    slices: SliceRange = range(0)
+    slices: SliceRange = range(0)  # the memory slices that a partition occupies; empty for a whole device
     memory: int = 0
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     health: Health = HEALTHY
@@ -154,16 +139,16 @@ class Device:
 
     @property
     def selector(self) -> str:
-        """How rules and commands name it: `a100/2` for the third of the entry, `a100/2:0` for its first partition.
+        """Its name in rules and commands: `a100/2` for the third of the entry, `a100/2:0` for its first partition.
 
-        Empty for what no entry of the configuration has.
+        Empty if no entry of the configuration has it.
         """
         part = f":{self.part}" if self.is_partition else ""
         return f"{self.raw.entry}/{self.raw.index}{part}" if self.raw.entry else ""
 
     @property
     def part(self) -> int:
-        """The number of a partition on its device, 0 for a whole one and for a partition that fills its device."""
+        """The number of a partition on its device; 0 for a whole device and for a partition that fills its device."""
         return self.sort_key[-1] if ":" in self.ordinal else 0
 
     @property
@@ -178,15 +163,13 @@ UNKNOWN_ENTRY = ""  # the entry of a device that pods hold and the configuration
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What the kubelet counts: a device, or replica number `replica` of a shared device.
-
-    `health` is the device's own, or the reason why this slot alone is withheld (it was removed while a pod may hold
-    it, or it overlaps something that a pod still holds).
-    """
+    """An id in the kubelet's list: a device, or one replica of a shared device."""
 
     id: str
     device: Device
-    replica: int | None = None
+    replica: int | None = None  # the replica's number
+    # The device's health, or why this id alone is Unhealthy: it was removed while a pod may hold it, or overlaps a
+    # device that a pod still holds.
     health: Health = HEALTHY
 
 
@@ -201,7 +184,7 @@ def base_id(slot_id: str) -> str:
 
 
 def facts(device: RawDevice, resource: str) -> dict[str, str]:
-    """What `{placeholders}` stand for in the paths and commands that concern a raw device as a whole."""
+    """Return the values of `{placeholders}` in paths and commands for a raw device as a whole."""
     return {
         "id": device.id,
         "index": str(device.index),
@@ -220,20 +203,20 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def bus_id(raw: RawDevice, number: int) -> str:
-    """The address of the maker's n-th device on the node, such as `0000:31:00.0`, or what its attributes say."""
+    """Return the PCI address of the maker's n-th device on the node, such as `0000:31:00.0`, or its `pciBusID`."""
     given = raw.attributes.get("pciBusID", "").lower()
     domain, slot = divmod(number, _BUSES)
     return given if _ADDRESS.fullmatch(given) else f"{domain:04x}:{slot * 16 + 1:02x}:00.0"
 
 
 def root(number: int) -> str:
-    """The root that the maker's n-th device is below, as Kubernetes names it: `pci0000:30`."""
+    """Return the PCI root of the maker's n-th device, as Kubernetes names it: `pci0000:30`."""
     domain, slot = divmod(number, _BUSES)
     return f"pci{domain:04x}:{slot * 16:02x}"
 
 
 def problem_document(problem: Problem) -> dict[str, str | int | None]:
-    """A problem as JSON; `file`, `line`, `column` and `path` are null for one without a place in a file."""
+    """Return a problem as JSON; `file`, `line`, `column` and `path` are null without a place in a file."""
     place = problem.place
     return {
         "severity": problem.severity.value,
@@ -248,7 +231,7 @@ def problem_document(problem: Problem) -> dict[str, str | int | None]:
 
 
 def device_document(slot: Slot) -> dict[str, Any]:
-    """A slot as JSON; `replicaOf` and `profile` are null where they do not apply."""
+    """Return a slot as JSON; `replicaOf` and `profile` are null if they do not apply."""
     device = slot.device
     return {
         "id": slot.id,
@@ -266,7 +249,7 @@ _Value = TypeVar("_Value")
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key, both in the order in which they come."""
+    """Group values by key; keys and values keep their order."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -1,4 +1,4 @@
-"""What an entry says about Dynamic Resource Allocation: which driver publishes its devices, and how."""
+"""The key `dra` of an entry, and the values of devices in ResourceSlices."""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from pydantic import PlainValidator, WithJsonSchema, model_validator
 from . import names, template
 from .scalars import (
     AMOUNT,
+    NO_DEFAULT,
     STRING,
     Amount,
     Flag,
@@ -61,7 +62,7 @@ class AttributeKind(StrEnum):
 
 
 class Attribute(NamedTuple):
-    """The value of an attribute; its kind keeps 1 and true apart."""
+    """The value of an attribute; its kind distinguishes 1 from true."""
 
     kind: AttributeKind
     value: int | bool | str
@@ -69,21 +70,18 @@ class Attribute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How much of a capacity a claim may take, if several claims share a device; `default` if it does not say.
+    """How much of a capacity a claim may request, if several claims share a device."""
 
-    One of `values`, if there are any; else from `least` to `most` in steps, as far as these are given.
-    """
-
-    default: int
+    default: int  # for a claim that does not request an amount
     least: int | None = None
     most: int | None = None
     step: int | None = None
-    values: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()  # the only amounts, if there are any; else a range
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity:
-    """How much of something a device has."""
+    """An amount that a device has, with the rules for claims that share it."""
 
     value: int
     policy: RequestPolicy | None = None
@@ -93,14 +91,14 @@ Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(S
 """One API, or a list of them."""
 
 DriverName = Annotated[Word, without_problem(names.driver_problem)]
-"""The name of a DRA driver, as Kubernetes takes it."""
+"""The name of a DRA driver that Kubernetes accepts."""
 
 AttributeName = Annotated[Word, without_problem(names.attribute_problem)]
-"""The name of an attribute, as Kubernetes takes it."""
+"""The name of an attribute that Kubernetes accepts."""
 
 
 class Version(Section):
-    """An attribute's value that is a version."""
+    """A version, as the value of an attribute."""
 
     version: Annotated[Text, without_problem(names.version_problem)]
     """Three numbers without leading zeros, such as 580.95.5."""
@@ -206,7 +204,7 @@ class Capacity(Section):
 
 
 def _policy_problem(value: int, policy: CapacityPolicy) -> str:
-    """What Kubernetes would refuse."""
+    """Return why Kubernetes would refuse the policy, or the empty string."""
     if policy.valid_values and policy.valid_range:
         return "validValues and validRange exclude each other"
     if policy.valid_values:
@@ -252,7 +250,7 @@ class Taints(Section):
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
-    driver: DriverName = ""
+    driver: Annotated[DriverName, NO_DEFAULT] = ""
     """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
     the domain of the resource."""
     partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC

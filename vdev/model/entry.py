@@ -13,6 +13,7 @@ from .device import IdStyle, RawDevice, facts
 from .dra import Advertise, ClaimApi, Dra
 from .geometry import PIN, Geometry, PartitionChoice, Partitions
 from .scalars import (
+    NO_DEFAULT,
     PATH,
     STRING,
     AnnotationKey,
@@ -54,7 +55,7 @@ class MigStrategy(StrEnum):
 
 
 class DeviceListStrategy(StrEnum):
-    """How the container runtime gets the list of allocated devices; the names are NVIDIA's."""
+    """How the container runtime gets the list of allocated devices, with NVIDIA's names."""
 
     ENVVAR = "envvar"
     VOLUME_MOUNTS = "volume-mounts"
@@ -63,7 +64,7 @@ class DeviceListStrategy(StrEnum):
 
     @property
     def is_cdi(self) -> bool:
-        """Whether a CDI specification file must exist for it."""
+        """Whether it needs a CDI specification file."""
         return self is DeviceListStrategy.CDI_ANNOTATIONS or self is DeviceListStrategy.CDI_CRI
 
 
@@ -160,7 +161,7 @@ class Health(Section):
 
 
 class ActionKind(StrEnum):
-    """What an action does: run a program, or one of three things that need none. RENEW is in no configuration."""
+    """What an action does. RENEW is not in configurations: it recreates the placeholder node of a virtual device."""
 
     COMMAND = "command"
     TRUNCATE = "truncate"
@@ -203,7 +204,7 @@ class Action(Section):
 
     @property
     def path(self) -> Template | None:
-        """The file that is emptied or whose mode is set."""
+        """The file to empty, or whose mode is set."""
         return self.truncate or self.chmod
 
     @property
@@ -213,7 +214,7 @@ class Action(Section):
 
     @property
     def seconds(self) -> float:
-        """How long it may take."""
+        """The timeout."""
         return self.timeout or 10.0
 
     @model_validator(mode="after")
@@ -224,22 +225,22 @@ class Action(Section):
 
 
 RENEW = Action()
-"""Makes what stands in for the device anew."""
+"""Recreates the placeholder node of a virtual device."""
 
 
 class OnFailure(StrEnum):
-    """What happens to a device whose release failed: Unhealthy until the release succeeds, or given to the next pod."""
+    """Whether a device whose release failed is Unhealthy until a retry succeeds, or is free for the next pod."""
 
     BLOCK = "block"
     CONTINUE = "continue"
 
 
 PRE_START_LIMIT = 25.0
-"""Seconds for all that is done before one container starts; the kubelet waits 30."""
+"""Seconds for all actions before one container starts; the kubelet waits 30."""
 
 
 class TrueWhen(StrEnum):
-    """When a condition is True: while all devices of its entry are healthy, or while one of them is not."""
+    """Whether a condition is True while all devices of its entry are healthy, or while one is unhealthy."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -266,10 +267,10 @@ class Condition(Section):
     """Message while a device is unhealthy. Default: the devices and their reasons."""
 
 
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; smarter-device-manager's rule
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; the rule is that of smarter-device-manager
 _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
-"""By the resource under which the maker's own plugin advertises."""
-_NOTHING_SAID: dict[str, object] = {"labels": {}, "conditions": (), "dra": None, "telemetry": None}
+"""Tools by the resource of the maker's own device plugin."""
+_WITHOUT_NODE: dict[str, object] = {"labels": {}, "conditions": (), "dra": None, "telemetry": None}
 
 Source = VirtualDevices | GlobSource | Sysfs | UsbGroup
 
@@ -327,7 +328,7 @@ class Entry(Placed):
     wanted_partitions: Annotated[Partitions, Field(alias="partitions")] = {}
     """How devices are partitioned: for an index "0", a range "1-2" or "all", a list of profiles or the name of a
     layout. Or a label of the node selects the layout."""
-    visible_devices_env: EnvName = ""
+    visible_devices_env: Annotated[EnvName, NO_DEFAULT] = ""
     """Environment variable with the list of devices. Default: made from the resource's name."""
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the node, if node.labels is on. Values may have placeholders, but must be the same for all devices.
@@ -385,8 +386,8 @@ class Entry(Placed):
             return self.sysfs
         group_by = self.group_by or GroupBy.POSITION
         if self.usb:
-            sticks = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
-            return UsbGroup(sticks=sticks, group_by=group_by)
+            selectors = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
+            return UsbGroup(selectors=selectors, group_by=group_by)
         return GlobSource(paths=needed(self.glob or ()), exclude=self.exclude, group_by=group_by)
 
     @property
@@ -418,23 +419,23 @@ class Entry(Placed):
 
     @property
     def acts_on_handovers(self) -> bool:
-        """Whether anything is done when a device changes hands."""
+        """Whether something happens between two pods that get a device one after the other."""
         return bool(self.on_allocate or self.on_release or self.is_writable)
 
     @property
     def is_writable(self) -> bool:
-        """Whether pods can write into the file or directory that stands in for a device."""
+        """Whether pods can write into the placeholder file or directory of a device."""
         node = self.virtual.node if self.virtual else None
         return node is not None and node.is_writable
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
+        """Whether answers about its devices have the exact form of NVIDIA's plugin, as for NVIDIA's presets."""
         return self.virtual is not None and self.virtual.id_style is IdStyle.NVIDIA
 
     @property
     def gpu_names(self) -> tuple[str, ...]:
-        """What `resources.gpus` patterns are matched against: NVIDIA's model as in NVML, and as in the label."""
+        """The names that `resources.gpus` patterns match: NVIDIA's model as in NVML, and as in the label."""
         known = self.virtual.attributes if self.virtual and self.is_nvidia else {}
         return tuple(known[key] for key in ("model", "product") if key in known)
 
@@ -444,7 +445,7 @@ class Entry(Placed):
         return "{" in self.resource
 
     def resource_of(self, raw: RawDevice) -> str:
-        """The resource of one of its devices. What no name may hold is written '_'."""
+        """Return the resource of one of its devices. Characters that a name cannot have become '_'."""
         if not self.is_templated:
             return self.resource
         values = facts(raw, self.resource).items()
@@ -452,20 +453,20 @@ class Entry(Placed):
 
     @property
     def without_node(self) -> Self:
-        """The entry without what the node says of it, which changes no device and nothing that a container gets."""
-        said = self.labels or self.conditions or self.dra or self.telemetry
-        return self.model_copy(update=_NOTHING_SAID) if said else self
+        """The entry without its labels, conditions, claims and sensors, which change neither devices nor containers."""
+        has_any = self.labels or self.conditions or self.dra or self.telemetry
+        return self.model_copy(update=_WITHOUT_NODE) if has_any else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:
-        """The profiles that its devices have, or may be given by a label of the node."""
+        """The profiles of its devices' partitions, now or after a label of the node selects another layout."""
         cut = [*self.partitions.values(), (self.geometry.first_mode,) if self.geometry else ()]
         layouts = self.choice.layouts.values() if self.choice else ()
         cut += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
         return frozenset(profile.partition(PIN)[0] for parts in cut for profile in parts) - {""}
 
     def parts(self, index: int) -> tuple[str, ...] | None:
-        """The profiles that a device is cut into, or None for a device that stays whole."""
+        """Return the profiles of a device's partitions, or None for a whole device."""
         if self.geometry and self.geometry.first_mode:
             return self.partitions.get(index, (self.geometry.first_mode,))
         return self.partitions.get(index)

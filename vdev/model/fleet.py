@@ -1,4 +1,4 @@
-"""The section `fleet`: nodes without a kubelet, whose devices a controller makes exist in the API server."""
+"""The section `fleet`: nodes without a kubelet, whose devices a controller writes to the API server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _KWOK = {"kwok.x-k8s.io/node": "fake"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """How long after a node is Ready each thing is told of it, in seconds."""
+    """Seconds from the moment when a node is Ready until something appears."""
 
     labels: float = 0.0
     devices: float = 0.0
@@ -37,7 +37,7 @@ NodeNames = Annotated[Word, AfterValidator(_names)]
 """A name, or many by ranges of numbers."""
 
 FleetLabelKey = Annotated[Word, without_problem(names.qualified_name_problem)]
-"""The key of a label, an annotation or a taint; also of those that belong to Kubernetes."""
+"""The key of a label, an annotation or a taint, including those that belong to Kubernetes."""
 
 FleetLabelValue = Annotated[AsWritten, without_problem(names.value_problem)]
 
@@ -113,9 +113,8 @@ class Fleet(Section):
 
     @property
     def made(self) -> tuple[FleetNodes, ...]:
-        """Those that vdev makes."""
+        """The nodes that vdev makes."""
         return tuple(each for each in self.nodes if each.name)
 
 
 NO_FLEET = Fleet(nodes=())
-"""No file says anything of nodes without a kubelet."""

@@ -1,7 +1,7 @@
-"""What a device can be cut into: profiles on memory slices, budgets, and named layouts; values only.
+"""How devices can be partitioned: profiles on memory slices, budgets, named layouts, and the keys that ask for them.
 
-It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`), of which `config` makes a `Geometry`.
-Where the parts of a list sit is decided by `planning.partitions.place`.
+Vendors are data: MIG's grid and AMD's modes are in `vdev/presets`. `planning.partitions.place` decides on which slices
+the partitions of a list are.
 """
 
 import functools
@@ -24,6 +24,7 @@ from pydantic import (
 from ..errors import VdevError
 from .problem import did_you_mean, listed
 from .scalars import (
+    NO_DEFAULT,
     AsWritten,
     Flag,
     LabelKey,
@@ -48,10 +49,10 @@ _COMMAND = "vdev presets NAME"  # that shows all profiles and layouts
 
 
 class LayoutError(VdevError, ValueError):
-    """A layout that the device cannot have. The text says what clashes; `hint` says what to do, or is empty.
+    """A layout that the device cannot have. The text says why; `hint` says what to do, or is empty.
 
-    `position` is the index of the first item of the list that does not fit beside those before it, or None when the
-    whole list is meant.
+    `position` is the index of the first item of the list that does not fit beside the items before it; None means the
+    whole list.
     """
 
     exit_code = 2
@@ -62,7 +63,7 @@ class LayoutError(VdevError, ValueError):
         super().__init__(message)
 
 
-MAX_PARTS = 256  # of one profile on a device: as many as it may have slices
+MAX_PARTS = 256  # partitions of one profile on a device: one for each slice
 
 _COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(
     dict[Annotated[Text, matching(".+", "a profile's name")], Annotated[Whole, between(0, MAX_PARTS)]]
@@ -83,10 +84,10 @@ def profiles_of(value: object) -> tuple[str, ...]:
 
 
 def counts_of(value: Mapping[str, object]) -> dict[str, int]:
-    """How many partitions of each profile, as `mig-devices` of mig-parted says it; not zero of all."""
+    """Return how many partitions of each profile, in the form of mig-parted's `mig-devices`; not zero of all."""
     counts = _COUNTS.validate_python(value)
     if counts and not any(counts.values()):
-        refuse("all of these are 0", "write {} for a device that is cut into nothing")
+        refuse("all of these are 0", "write {} for a device without partitions")
     return counts
 
 
@@ -118,7 +119,7 @@ DeviceRange = Annotated[
     Text, matching(r"\*|all|(0|[1-9]\d{0,5})(-(0|[1-9]\d{0,5}))?", 'an index "0", a range "1-2", or "all"')
 ]
 
-MAX_SLICES = MAX_PARTS  # keeps the search for an arrangement shallow; real devices have 8
+MAX_SLICES = MAX_PARTS  # bounds the search for an arrangement; real devices have 8
 
 Slices = Annotated[Whole, between(1, MAX_SLICES)]
 Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
@@ -147,12 +148,12 @@ class Profile(Section):
     _name: str = PrivateAttr("")
 
     def named(self, name: str) -> Self:
-        """The profile under its name, which is its key in the file."""
+        """Return the profile with its name, which is its key in the file."""
         copy = self.model_copy()
         copy._name = name
         return copy
 
-    @functools.cached_property  # a private attribute is slow, and placing asks for the name often
+    @functools.cached_property  # a private attribute is slow, and placing partitions reads the name often
     def name(self) -> str:
         return self._name
 
@@ -185,9 +186,9 @@ class Geometry(Section):
 
     @functools.cached_property
     def engines(self) -> tuple[tuple[str, int, Mapping[str, int]], ...]:
-        """The kinds of engines, such as decoders, that profiles have by their attributes `engines.*`.
+        """The kinds of engines, such as decoders, from the profiles' attributes `engines.*`.
 
-        The name, how many the device has, which is what the profile with most of them takes, and how many each takes.
+        For each: the name, how many the device has (as many as the largest profile takes), how many each profile takes.
         """
         takes: dict[str, dict[str, int]] = {}
         for profile in self.profiles.values():
@@ -197,7 +198,7 @@ class Geometry(Section):
         return tuple((key, max(each.values()), each) for key, each in takes.items())
 
     def profile(self, name: str) -> Profile:
-        """The profile of that name. Raises LayoutError, with the allowed names, when there is none."""
+        """Return the profile of that name. Raises LayoutError with the allowed names."""
         if found := self.profiles.get(name):
             return found
         if split := _COMPUTE_SPLIT.fullmatch(name):
@@ -209,9 +210,9 @@ class Geometry(Section):
 
     @property
     def first_mode(self) -> str:
-        """The profile of a device that nobody partitioned, where the hardware is always in a mode; else empty.
+        """The profile of a device that nobody partitioned, if the hardware is always in a mode; else empty.
 
-        ROCm's plugin names an MI300X in SPX `spx_nps1`.
+        For example, ROCm's plugin names an MI300X in SPX `spx_nps1`.
         """
         full = (profile.name for profile in self.profiles.values() if profile.slices == self.slices)
         return next(full, "") if self.whole_device else ""
@@ -240,20 +241,20 @@ class Placement:
         return self.start < other.start + other.size and other.start < self.start + self.size
 
     def __str__(self) -> str:
-        """`1g.5gb@4`: the pinned form that `planning.partitions.place` takes."""
+        """`1g.5gb@4`: the form with a start that `planning.partitions.place` accepts."""
         return f"{self.profile.name}{PIN}{self.start}"
 
 
 def resource_suffix(geometry: Geometry, profile: str) -> str:
-    """The name part of a profile's resource: `mig-1g.5gb.me` for `1g.5gb+me`, as NVIDIA's plugin writes it."""
+    """Return the name part of a profile's resource: `mig-1g.5gb.me` for `1g.5gb+me`, as in NVIDIA's plugin."""
     return geometry.resource_prefix + profile.replace("+", ".")
 
 
 def layouts_of(geometry: Geometry) -> dict[str, tuple[str, ...]]:
-    """Every named layout: those of the geometry, and `all-<profile>` with as many as fit.
+    """Return every named layout: those of the geometry, and `all-<profile>` with as many as fit.
 
-    NVIDIA's tools write `all-1g.5gb.me` for the profile `1g.5gb+me`; both forms are there. Where the whole device is
-    cut in one mode, the mode's name alone is a layout as well.
+    NVIDIA's tools write `all-1g.5gb.me` for the profile `1g.5gb+me`; both forms exist. If the whole device is
+    partitioned in one mode, the mode's name alone is a layout as well.
     """
     found: dict[str, tuple[str, ...]] = {}
     for profile in geometry.profiles.values():
@@ -265,7 +266,7 @@ def layouts_of(geometry: Geometry) -> dict[str, tuple[str, ...]]:
 
 
 def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
-    """The profiles of a named layout. Raises LayoutError, with the allowed names, when there is none."""
+    """Return the profiles of a named layout. Raises LayoutError with the allowed names."""
     known = layouts_of(geometry)
     if name in known:
         return known[name]
@@ -273,10 +274,10 @@ def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for a profile or a layout.
+    """Return `did you mean 'x'?` for a profile or a layout.
 
-    Another model has the same profiles under names with another memory size: for 1g.5gb of an A100 it is the first 1g
-    of this device, not the name that is spelled most alike.
+    Other models have the same profiles with another memory size in the name: for 1g.5gb of an A100, the suggestion is
+    the first 1g of this device, not the name with the most similar spelling.
     """
     known = list(known)
     wanted = _NVIDIA_NAME.fullmatch(name)
@@ -288,9 +289,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def most_of(geometry: Geometry, profile: Profile) -> int:
-    """How many of one profile fit an otherwise empty device."""
+    """Return how many partitions of one profile fit on a device."""
     count, end = 0, 0
-    for start in geometry.starts(profile):  # parts of one length: taking the first free one is optimal
+    for start in geometry.starts(profile):  # for parts of one length, the first free start is optimal
         if start >= end:
             count, end = count + 1, start + profile.slices
     limits = [count, 1 if profile.exclusive else count, count if profile.max is None else profile.max]
@@ -301,17 +302,17 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
 
 
 def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """As many of each as the mapping says, as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
+    """Return numbers of profiles as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 partition`, `2 partitions`."""
+    """Return `1 partition`, or `2 partitions`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def instance_id(slices: int, taken: range) -> int:
-    """The number of a GPU instance, as the driver gives it: level by level of a tree that halves the memory slices."""
+    """Return the driver's number of a GPU instance: level by level in a tree that halves the memory slices."""
     size = max(1, len(taken))
     return slices // size - 1 + taken.start // size
 
@@ -320,7 +321,7 @@ DISABLED = "all-disabled"
 ENABLED = "all-enabled"
 
 Parts = tuple[str, ...] | None
-"""The profiles that a device is cut into; None: it stays whole."""
+"""The profiles of a device's partitions; None: the device stays whole."""
 
 
 AMD_LABEL = "dcm.amd.com/gpu-config-profile"
@@ -328,7 +329,7 @@ AMD_LABEL = "dcm.amd.com/gpu-config-profile"
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The label that tells what became of a chosen layout, and its values; `pending` is empty where none is written."""
+    """The label that reports whether a chosen layout is in force, and its values; an empty value is not written."""
 
     label: str
     pending: str = "pending"
@@ -337,23 +338,20 @@ class Protocol:
 
 
 AMD = Protocol(f"{AMD_LABEL}-state", pending="", failed="failure")
-"""As AMD's device-config-manager tells it. Others do as NVIDIA's mig-manager does."""
+"""The protocol of AMD's device-config-manager. The default is that of NVIDIA's mig-manager."""
 
 
 def protocol_of(label: str) -> Protocol:
-    """How it is told what became of the value of a label that chooses a layout."""
+    """Return how vdev reports the state of a layout that this label selects."""
     return AMD if label == AMD_LABEL else Protocol(f"{label}.state")
 
 
 @dataclass(frozen=True, slots=True)
 class NamedLayout:
-    """What a layout makes of an entry's devices, by their index; devices that it does not name stay as they are.
+    """The partitions that a layout gives an entry's devices."""
 
-    `refusal` is why these devices cannot have it, or empty: one file of layouts may be for many models.
-    """
-
-    parts: Mapping[int, Parts] = field(hash=False)
-    refusal: str = ""
+    parts: Mapping[int, Parts] = field(hash=False)  # by index; devices without an item stay as they are
+    refusal: str = ""  # why these devices cannot have it: one file of layouts may be for many models
 
 
 class PartitionChoice(Section):
@@ -361,7 +359,7 @@ class PartitionChoice(Section):
 
     label: Annotated[LabelKey, Field(alias="fromLabel")]
     """The label whose value names a layout, such as nvidia.com/mig.config."""
-    default: Word = ""
+    default: Annotated[Word, NO_DEFAULT] = ""
     """The layout of a node without the label. Default: no partitions."""
     file: Word | None = None
     """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts
@@ -414,9 +412,9 @@ Partitions = Annotated[dict[DeviceRange, Layout] | PartitionChoice, WrapValidato
 
 
 def generated(geometry: Geometry, count: int) -> dict[str, NamedLayout]:
-    """The layouts under the names that mig-parted makes up, for `count` devices, and those of the geometry.
+    """Return the layouts of `count` devices: those of the geometry, and those with mig-parted's own names.
 
-    A device that the hardware always keeps in one mode has no layout without partitions.
+    Devices that are always in a mode have no layout without partitions.
     """
     named: dict[str, Parts] = {DISABLED: None}
     if not geometry.whole_device:

@@ -1,7 +1,8 @@
-"""Names that others check: resource names (the kubelet), environment variables, ids, CDI names and socket names.
+"""Names that Kubernetes, runtimes and shells check: resources, ids, labels, variables, attributes, sockets.
 
-Sources: the kubelet's IsExtendedResourceName (a label key of the form `requests.<name>`), the CDI specification's name
-rules, and what containerd does with one-letter names (it panics).
+A function `..._problem` returns why a name would be refused, or the empty string. Sources: the kubelet's
+IsExtendedResourceName (a label key of the form `requests.<name>`), the CDI specification's rules for names, and
+containerd, which panics for names of one letter.
 """
 
 import functools
@@ -13,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-MAX_ID = 63  # the kubelet's contract for a device id, replica suffix included
-REPLICA_ROOM = 9  # of these, for the replica suffix
+MAX_ID = 63  # characters of a device id for the kubelet, with the replica's suffix
+REPLICA_ROOM = 9  # characters for the replica's suffix
 NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
@@ -31,7 +32,7 @@ MESSAGE = 1024
 
 
 def resource_name_problem(name: str) -> str:
-    """Why the kubelet refuses `name` as an extended resource, or the empty string when it takes it."""
+    """Why the kubelet refuses the name of an extended resource."""
     domain, slash, part = name.partition("/")
     if not slash:
         return f"{name!r} has no domain: a resource is named <domain>/<name>, such as example.com/{name or 'device'}"
@@ -53,29 +54,28 @@ def resource_name_problem(name: str) -> str:
 
 
 def env_name_problem(name: str) -> str:
-    """Why `name` is not a valid environment variable, or the empty string."""
     return "" if _ENV.fullmatch(name) else f"{name!r} is not a valid environment variable: {_ENV_RULE}"
 
 
 @lru_cache(maxsize=256)
 def visible_devices_env(resource: str) -> str:
-    """The device-list variable of a resource: `acme.dev/npu` gives `ACME_DEV_NPU_VISIBLE_DEVICES`."""
+    """Return a resource's variable with the list of devices: `ACME_DEV_NPU_VISIBLE_DEVICES` for `acme.dev/npu`."""
     return re.sub(r"[^A-Za-z0-9]", "_", resource).upper() + "_VISIBLE_DEVICES"
 
 
 def digest(text: str, length: int = 8) -> str:
-    """A short, stable, lower-case hexadecimal fingerprint of `text`."""
+    """Return a short, stable fingerprint of a text, in lower-case hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprint: int = 8) -> str:
-    """A stable id made of the entry's name and the device's own identity (a path, serial, port or index).
+    """Return a stable id for the device of an entry with this identity (a path, serial, port or index).
 
-    `<entry>-<identity>`; `<entry>_<identity>` where the identity has a '-' of its own. An entry's name has no '_', so
-    that no two pairs share an id: entry `a` with `b-c` and entry `a-b` with `c` are `a_b-c` and `a-b-c`. Only
-    characters that are fine in ids, CDI names and file names remain; where that, or the length limit, would lose
-    something, a fingerprint of the whole keeps ids apart. `room` is what the replica suffix may need; of tens of
-    thousands of ids, two may share a fingerprint of 8 characters.
+    It is `<entry>-<identity>`, or `<entry>_<identity>` if the identity has a '-'. An entry's name has no '_', so no two
+    pairs share an id: entry `a` with `b-c` is `a_b-c`, and entry `a-b` with `c` is `a-b-c`. Characters that ids, CDI
+    names or file names do not allow become '-'. If that or the length limit loses something, the id ends in a
+    fingerprint of the whole; among tens of thousands of ids, two may share a fingerprint of 8 characters. `room` is for
+    the replica's suffix.
     """
     plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
     clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
@@ -86,16 +86,15 @@ def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprin
 
 
 def is_nvidia_id(text: str) -> bool:
-    """Whether the id looks as NVIDIA's driver gives them, for a device or a partition: no two nodes share one."""
+    """Whether the text has the form of an id of NVIDIA's driver; no two nodes share one."""
     return _NVIDIA_ID.fullmatch(text) is not None
 
 
 def socket_name(resource: str, instance: str, *, room: int = 60) -> str:
-    """The base name of a resource's socket: of its own per process (`instance`) and per resource, in `room` characters.
+    """Return the base name of a resource's socket, one for each process (`instance`), in `room` characters.
 
-    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does not.
-    The kubelet's directory leaves about 75 of the 107 bytes that a socket path may have; in a longer directory the
-    readable part shrinks, and then goes.
+    It is `vdev-<part of the name>-<hash of resource>-<instance>.sock`. A socket's path has at most 107 bytes, and the
+    kubelet's directory leaves about 75 of them; in a longer directory, the readable part is shorter or left out.
     """
     rest = f"-{digest(resource)}-{instance}.sock"
     part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[: max(0, min(20, room - len(rest) - 5))].strip("-.")
@@ -117,7 +116,7 @@ _OTHERS = ("kubelet.kubernetes.io", "node.kubernetes.io", "node-restriction.kube
 _OWNED = frozenset(
     {"kubernetes.io", "k8s.io", "beta.kubernetes.io", "topology.kubernetes.io", "failure-domain.beta.kubernetes.io"}
 )
-_FEATURES = "feature.node.kubernetes.io"  # Node Feature Discovery's, which is no part of Kubernetes itself
+_FEATURES = "feature.node.kubernetes.io"  # of Node Feature Discovery, which is not part of Kubernetes itself
 
 KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 """The conditions of a node that the kubelet, or a cloud's controller, writes."""
@@ -125,7 +124,7 @@ KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDP
 
 @functools.lru_cache(maxsize=1024)
 def key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for a label, or why it belongs to somebody else; the empty string for a good one."""
+    """Why Kubernetes refuses the key of a label, or who else owns the key."""
     if wrong := qualified_name_problem(key, "label key"):
         return wrong
     prefix = key.rpartition("/")[0]
@@ -135,7 +134,7 @@ def key_problem(key: str) -> str:
 
 
 def value_problem(value: str) -> str:
-    """Why Kubernetes refuses `value` for a label, or the empty string; an empty value is fine."""
+    """Why Kubernetes refuses the value of a label; an empty value is allowed."""
     if len(value) > MAX_VALUE:
         return f"{value!r} has {len(value)} characters; at most {MAX_VALUE} are allowed"
     if value and not NAME_PART.fullmatch(value):
@@ -144,7 +143,7 @@ def value_problem(value: str) -> str:
 
 
 def literals_problem(literals: tuple[str, ...]) -> str:
-    """Why no value with these literal parts, and something between them, can be a label's, or the empty string."""
+    """Why no text that consists of these literals, with any text between them, can be the value of a label."""
     if len(literals) == 1:
         return value_problem(literals[0])
     text = "".join(literals)
@@ -160,7 +159,7 @@ def literals_problem(literals: tuple[str, ...]) -> str:
 
 
 def qualified_name_problem(text: str, what: str = "key", *, any_case: bool = False) -> str:
-    """Why Kubernetes refuses `text`, `[<DNS name>/]<name>`, or the empty string. `what` is what the name is for."""
+    """Why Kubernetes refuses `text`, which has the form `[<DNS name>/]<name>`; `what` names its kind."""
     prefix, slash, name = text.rpartition("/")
     if slash and (not DNS_NAME.fullmatch(prefix.lower() if any_case else prefix) or len(prefix) > _MAX_PREFIX):
         case = "" if any_case else " in lower case"
@@ -173,27 +172,24 @@ def qualified_name_problem(text: str, what: str = "key", *, any_case: bool = Fal
 
 
 def annotation_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for an annotation, or the empty string."""
     return qualified_name_problem(key, "annotation key", any_case=True)
 
 
 def taint_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
     return qualified_name_problem(key, "key of a taint")
 
 
 def node_name_problem(name: str) -> str:
-    """Why Kubernetes refuses `name` for a Node, or the empty string."""
     if len(name) > _MAX_PREFIX:
         return f"{name[:20]!r}… has {len(name)} characters; a node's name has at most {_MAX_PREFIX}"
     if not DNS_NAME.fullmatch(name) or any(len(part) > _MAX_NAME for part in name.split(".")):
         rule = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
-        return f"{name!r} is no name of a node: {rule}"
+        return f"{name!r} is not a valid name of a node: {rule}"
     return ""
 
 
 def condition_type_problem(name: str) -> str:
-    """Why `name` cannot be the type of a condition of ours, or the empty string."""
+    """Why vdev cannot write a condition of this type."""
     if name in KUBELET_CONDITIONS:
         return f"the condition {name} belongs to the kubelet, which would write over it"
     if len(name) > _MAX_TYPE:
@@ -202,7 +198,6 @@ def condition_type_problem(name: str) -> str:
 
 
 def condition_reason_problem(reason: str) -> str:
-    """Why Kubernetes refuses `reason` for a condition, or the empty string."""
     if not _REASON.fullmatch(reason):
         rule = "letters, digits, '_', ',' and ':', with a letter first and none of ',' and ':' last"
         return f"{reason!r} is not a valid reason: it is one word of {rule}, such as GpuLost"
@@ -229,7 +224,6 @@ _VERSION = re.compile(
 
 
 def driver_problem(name: str) -> str:
-    """Why `name` cannot be that of a driver, or the empty string."""
     if len(name) > MAX_DRIVER:
         return f"{name[:20]!r}… has {len(name)} characters; the name of a driver has at most {MAX_DRIVER}"
     if not DNS_NAME.fullmatch(name):
@@ -238,7 +232,7 @@ def driver_problem(name: str) -> str:
 
 
 def attribute_problem(name: str) -> str:
-    """Why `name` cannot be that of an attribute, or the empty string: an identifier, perhaps with a domain in front."""
+    """Why Kubernetes refuses the name of an attribute: it is an identifier, perhaps with a domain in front."""
     domain, slash, rest = name.rpartition("/")
     if slash and (not DNS_NAME.fullmatch(domain) or len(domain) > MAX_DRIVER):
         wrong = f"{domain!r} before '/' is not a DNS name in lower case of at most {MAX_DRIVER} characters"
@@ -252,7 +246,7 @@ def attribute_problem(name: str) -> str:
 
 
 def string_problem(text: str) -> str:
-    """Why `text` cannot be the value of an attribute, or the empty string."""
+    """Why a text cannot be the value of an attribute."""
     size = len(text.encode())
     if size > MAX_STRING:
         return f"{text[:20]!r}… has {size} bytes; a string in a ResourceSlice has at most {MAX_STRING}"
@@ -260,7 +254,7 @@ def string_problem(text: str) -> str:
 
 
 def version_problem(text: str) -> str:
-    """Why `text` cannot be a version, or the empty string: three numbers, as Semantic Versioning 2.0.0 has them."""
+    """Why a text is not a version as in Semantic Versioning 2.0.0."""
     if len(text) > MAX_STRING:
         return f"{text[:20]!r}… has {len(text)} characters; a version has at most {MAX_STRING}"
     if not _VERSION.fullmatch(text):
@@ -269,18 +263,18 @@ def version_problem(text: str) -> str:
 
 
 def qualified(name: str, driver: str) -> str:
-    """An attribute's name with its domain, which is the driver's where it has none of its own."""
+    """Return an attribute's name with its domain, by default that of the driver."""
     return name if "/" in name else f"{driver}/{name}"
 
 
 def identifier(text: str) -> str:
-    """The name of an attribute made of any text, or the empty string where nothing is left of it."""
+    """Turn any text into the name of an attribute; empty if no character is left."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_")
     return f"_{name}"[:MAX_IDENTIFIER] if name[:1].isdigit() else name
 
 
 def dns_label(text: str) -> str:
-    """A DNS label made of any text, or the empty string where nothing is left of it; different texts may share one."""
+    """Turn any text into a DNS label; empty if no character is left. Different texts may have the same one."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_DEVICE].strip("-")
 
 
@@ -290,12 +284,12 @@ _BRACES = re.compile(r"[{}]")
 
 
 class NameRangeError(ValueError):
-    """A text that is no range of names; says why."""
+    """A text that is not a range of names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of one range, with at least so many digits."""
+    """The numbers of one range, with at least `width` digits."""
 
     first: int
     last: int
@@ -310,7 +304,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class NameRange:
-    """The names: `literals` and, between them, `ranges`."""
+    """Names that consist of literals with numbers between them."""
 
     source: str
     literals: tuple[str, ...]
@@ -327,28 +321,25 @@ class NameRange:
 
 
 def filled(text: str, name: str, numbers: Sequence[str]) -> str:
-    """The text with `{name}` and the numbers of the name, `{1}` for its first range, in it.
-
-    Raises NameRangeError for a number that the name has not.
-    """
+    """Replace `{name}`, and `{1}` by the number of the name's first range. Raises NameRangeError for other numbers."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] == "name":
             return name
         if not found[1].isdecimal() or not 0 < int(found[1]) <= len(numbers):
             known = ", ".join(["{name}", *(f"{{{place}}}" for place in range(1, len(numbers) + 1))])
-            raise NameRangeError(f"{text!r} names {found[0]}; there are {known}")
+            raise NameRangeError(f"{text!r} has the unknown placeholder {found[0]}; known: {known}")
         return numbers[int(found[1]) - 1]
 
     return _PLACEHOLDER.sub(value, text)
 
 
 def parse_names(source: str) -> NameRange:
-    """The names that a text stands for. Raises NameRangeError."""
+    """Parse names with ranges, such as gpu-{0..99}. Raises NameRangeError."""
     pieces = _RANGE.split(source)
     literals, ends = tuple(pieces[::3]), list(zip(pieces[1::3], pieces[2::3], strict=True))
     if any(_BRACES.search(each) for each in literals):
-        raise NameRangeError(f"{source!r} has braces that are no range; a range is written as in gpu-{{0..99}}")
+        raise NameRangeError(f"{source!r} has braces without a range; write a range as in gpu-{{0..99}}")
     ranges = []
     for first, last in ends:
         if int(first) > int(last):

@@ -1,7 +1,7 @@
-"""What an NVIDIA plugin's configuration file needs beside our own forms, so that it loads unchanged.
+"""Keys and values that only files for NVIDIA's plugin have, so that these load unchanged.
 
-Owns the keys that mean nothing for devices without NVIDIA's driver (accepted, one warning each), names without a
-domain, comma lists, and the grammar of device references. Facts: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
+Names without a domain, comma lists, references to devices, and keys that need NVIDIA's driver (accepted, with a warning
+for each). Source: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
 """
 
 import re
@@ -18,7 +18,7 @@ DOMAIN = "nvidia.com"
 
 
 def prefixed(name: object) -> object:
-    """A resource name; without a domain it gets `nvidia.com/`, as in NVIDIA's plugin."""
+    """Put `nvidia.com/` before a name without a domain, as NVIDIA's plugin does."""
     return f"{DOMAIN}/{name}" if type(name) is str and name and "/" not in name else name
 
 
@@ -30,7 +30,7 @@ EXPECTED_DEVICES = (
 
 
 def _references(value: object) -> int | tuple[str, ...] | None:
-    """`devices` of a shared resource: None for all, a count, or references."""
+    """Parse `devices` of a shared resource: None for all, a count, or references."""
     if isinstance(value, (list, tuple)):
         return _listed(value)
     if type(value) is str:
@@ -54,7 +54,7 @@ def _listed(items: Sequence[object]) -> tuple[str, ...]:
 
 
 def _fault(item: object) -> str:
-    """Why an item of the list refers to no device, or the empty string."""
+    """Return why an item of the list is not a reference to a device, or the empty string."""
     if len(str(item)) > _LONGEST:
         return f"{described(item)} refers to no device: it is longer than any id or index"
     whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
@@ -75,7 +75,7 @@ References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references
 
 
 def comma_list(value: object) -> list[object]:
-    """A list of one, or the items of a text with commas, as NVIDIA's flags and environment give them."""
+    """Split a text at its commas, as NVIDIA's flags and variables have lists; another value is a list of one."""
     if type(value) is str:
         return [item.strip() for item in value.split(",")]
     return [value]
@@ -85,7 +85,7 @@ def comma_list(value: object) -> list[object]:
 
 
 def _interval(value: object) -> object:
-    """NVIDIA takes a Go duration, the word infinite, or a number of nanoseconds; a number of ours counts seconds."""
+    """Parse a Go duration, the word infinite, or a number of nanoseconds (in vdev's own keys it is seconds)."""
     if value == "infinite":
         return "infinite"
     if isinstance(value, Plain) and value.isdecimal():

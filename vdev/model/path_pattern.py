@@ -1,10 +1,8 @@
-"""Path patterns: what they match, and the text that their wildcards stood for.
+"""Path patterns: which paths match, and which text each wildcard matched. `discovery` walks the file system.
 
-`*` is any run of characters but `/`, `?` one of them, `[abc]`, `[a-z]` and `[!abc]` one of a set, `**` as a whole
-component any number of directories. A leading dot is matched only by a written dot. To mean a wildcard's own character,
-put it in brackets: `[*]`. Pure: walking the file system is for `discovery`.
-
-A wildcard takes as much as it can, those on the left first, as in a regular expression.
+`*` is any run of characters except `/`, `?` one of them, `[abc]`, `[a-z]` and `[!abc]` one of a set, `**` as a whole
+component any number of directories. Only a dot in the pattern matches a leading dot. A wildcard's own character is
+written in brackets: `[*]`. Wildcards are greedy from left to right, as in a regular expression.
 """
 
 import itertools
@@ -40,12 +38,12 @@ class PathPattern:
 
     @cached_property
     def is_literal(self) -> bool:
-        """Whether it names one path and no other."""
+        """Whether it can match only one path."""
         return not any(has_wildcard(component) for component in self.components)
 
     @cached_property
     def directory(self) -> str:
-        """The deepest directory that every match is below."""
+        """The deepest directory that contains every match."""
         return "/" + "/".join(self.components[: len(self.components) - len(self.below)])
 
     @cached_property
@@ -55,7 +53,7 @@ class PathPattern:
         return self.components[sum(1 for _ in fixed) :]
 
     def captures(self, path: str) -> tuple[str, ...] | None:
-        """What each wildcard stood for in a path that matches, from left to right; None when it does not match."""
+        """Return the text of each wildcard from left to right, or None if the path does not match."""
         found = _path_regex(self.components).fullmatch(path)
         return None if found is None else found.groups()
 
@@ -67,17 +65,17 @@ def parse(text: str) -> PathPattern:
 
 
 def problem(text: str) -> tuple[str, str]:
-    """Why a pattern cannot match what was meant by it, and what to write; two empty strings when nothing is wrong."""
+    """Return why a pattern cannot match what was probably meant, and what to write; or two empty strings."""
     return _problem(text, text.split("/"), "a path with")
 
 
 def word_problem(text: str) -> tuple[str, str]:
-    """As `problem`, for a pattern that is matched against a word and not against a path."""
+    """Like `problem`, for a pattern of words instead of paths."""
     return _problem(text, [text], "what has")
 
 
 def _problem(text: str, components: Iterable[str], matched: str) -> tuple[str, str]:
-    plain = ""  # what stands outside sets
+    plain = ""  # the pattern without its sets
     for component in components:
         place = 0
         while place < len(component):
@@ -110,7 +108,7 @@ def matches_any(path: str, patterns: Iterable[str]) -> bool:
 
 
 def component_matches(component: str, name: str) -> bool:
-    """Whether a component of a pattern matches a name that is no path."""
+    """Whether a component of a pattern matches a name."""
     return _component_regex(component).fullmatch(name) is not None
 
 
@@ -124,7 +122,7 @@ def _component_regex(component: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
-    """What the components match in a path; a group for each wildcard."""
+    """Return the regular expression of a whole path, with a group for each wildcard."""
     parts = [r"((?:/(?!\.)[^/]+)*)" if each == RECURSIVE else f"/{_expression(each)}" for each in components]
     if components[-1:] == (RECURSIVE,):
         parts[-1] = r"((?:/(?!\.)[^/]+)+)"  # at the end it stands for at least one
@@ -132,7 +130,7 @@ def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _expression(component: str) -> str:
-    """The regular expression of one component."""
+    """Return the regular expression of one component."""
     found = r"(?!\.)" if component[:1] in ("*", "?", "[") else ""
     place = 0
     while place < len(component):
@@ -152,7 +150,7 @@ def _expression(component: str) -> str:
 
 
 def _set_end(component: str, start: int) -> int:
-    """Where the set that began before `start` ends, or -1 when its bracket is a plain character."""
+    """Return the end of the set that begins before `start`, or -1 if its bracket is a plain character."""
     first = start + 1 if component[start : start + 1] == "!" else start
     return component.find("]", first + 1)  # a bracket in first place belongs to the set
 

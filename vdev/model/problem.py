@@ -1,4 +1,4 @@
-"""Places in the configuration's files: where a text stands, and which value it belongs to."""
+"""Problems and their places in files, and the words of messages."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A position in a file. Lines and columns count from 1; both are 0 when the whole file is meant."""
+    """A position in a file. Lines and columns count from 1; both are 0 for the whole file."""
 
     file: str
     line: int = 0
@@ -25,7 +25,7 @@ class Place:
 
 
 def show(path: KeyPath) -> str:
-    """A path as people write it: `devices[0].glob[1].permissions`, `devices[0].partitions["1-2"]`."""
+    """Return a path as text: `devices[0].glob[1].permissions`, `devices[0].partitions["1-2"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -38,7 +38,7 @@ def show(path: KeyPath) -> str:
 
 
 class Where(str):
-    """`file:line:column: path` of a value. A problem that is found later knows by it where it belongs."""
+    """`file:line:column: path` of a value, with both parts, for problems that are found later."""
 
     place: Place = Place("")
     path: KeyPath = ()
@@ -52,18 +52,14 @@ class Where(str):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value that stands over what the file says.
-
-    `value` is the text as given, a number, a boolean, or a list of texts; `source` names it: `flag --mig-strategy`,
-    `env MIG_STRATEGY`.
-    """
+    """A value of the command line or the environment that replaces one of the file."""
 
     value: str | int | bool | tuple[str, ...]
-    source: str
+    source: str  # `flag --mig-strategy` or `env MIG_STRATEGY`
 
 
 class Severity(StrEnum):
-    """How bad it is: an error stops what it concerns, a warning stops nothing, and with a notice nothing is wrong."""
+    """An error makes its part of the configuration unusable, a warning does not, and a notice is only information."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -72,71 +68,63 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding: `where` is `file:line:col: path`, or the entry's name for what only the node can tell.
-
-    `place` and `path` are known of a problem in a file's text: its position, and the value that it concerns.
-    """
+    """Something that is wrong, or worth knowing."""
 
     severity: Severity
-    where: str
+    where: str  # `file:line:col: path`, or the entry's name for a fact of the node
     message: str
     hint: str = ""
-    place: Place | None = None
-    path: KeyPath = ()
+    place: Place | None = None  # the position, if it is in a file
+    path: KeyPath = ()  # the value that it is about
 
     @classmethod
     def at(cls, severity: Severity, where: str, message: str, hint: str = "") -> "Problem":
-        """A problem with the place that `where` stands for, if it is one in a file."""
+        """Return a problem at `where`."""
         place, path = (where.place, where.path) if where and isinstance(where, Where) else (None, ())
         return cls(severity, where, message, hint, place, path)
 
     @property
     def is_error(self) -> bool:
-        """Whether it stops what it concerns."""
+        """Whether it makes its part of the configuration unusable."""
         return self.severity is Severity.ERROR
 
     def __str__(self) -> str:
-        """`where: message; hint`, with the severity named when it is not an error."""
+        """Return `where: message; hint`, with the severity if it is not an error."""
         kind = "" if self.is_error else f"{self.severity}: "
         where = f"{self.where}: " if self.where else ""
         return f"{where}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
 
 
 def error(where: str, message: str, hint: str = "") -> Problem:
-    """Something that stops what it concerns."""
     return Problem.at(Severity.ERROR, where, message, hint)
 
 
 def warning(where: str, message: str, hint: str = "") -> Problem:
-    """Something worth knowing that stops nothing."""
     return Problem.at(Severity.WARNING, where, message, hint)
 
 
 def notice(where: str, message: str, hint: str = "") -> Problem:
-    """Something worth knowing, with which nothing is wrong."""
     return Problem.at(Severity.NOTICE, where, message, hint)
 
 
 def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Those that are errors."""
     return tuple(problem for problem in problems if problem.is_error)
 
 
-_FAMILY = 8  # words that are offered at most
+_FAMILY = 8  # the most suggestions
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near.
+    """Return `did you mean 'x'?` for the nearest allowed word, or the empty string if none is near.
 
-    A word that is one of them but for its case, or the first part of several, such as the name of a family of devices,
-    gets all of these.
+    If the word is the first part of several, such as the name of a family of devices, all of these are suggested.
     """
     known = list(allowed)
     lower = word.lower()
     family = sorted(each for each in known if lower == each.lower() or _is_first_part(lower, each.lower()))
     if family and len(family) <= _FAMILY:
         return f"did you mean {'one of ' if len(family) > 1 else ''}{', '.join(map(repr, family))}?"
-    import difflib  # errors alone need it
+    import difflib  # only needed for errors
 
     spelled = {each.lower(): each for each in known}
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
@@ -145,13 +133,13 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-SHOWN = 10  # allowed words that a message lists
+SHOWN = 10  # the most words that a message lists
 
 
 def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", command: str = "") -> str:
-    """`did you mean 'x'? allowed: a, b, c`, where `near` is the suggestion, if there is one.
+    """Return `did you mean 'x'? allowed: a, b, c`; `near` is the suggestion or empty.
 
-    Of more than ten words the first ten are listed, with the command that shows all.
+    Of more than ten words, the first ten are listed, with the command that shows all.
     """
     known = list(words)
     text = f"{lead} {', '.join(known[:SHOWN])}"
@@ -161,12 +149,12 @@ def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", comm
 
 
 def either(words: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """Return `a, b or c`."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _is_first_part(word: str, whole: str) -> bool:
-    """Whether it is the beginning, up to where a word or a number ends: not a piece of it."""
+    """Whether `word` is the beginning of `whole`, and ends at the end of a word or a number in it."""
     last, following = word[-1:], whole[len(word) : len(word) + 1]
     cut = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
     return bool(last and following) and not cut and whole.startswith(word)

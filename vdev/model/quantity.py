@@ -1,7 +1,7 @@
-"""Amounts in Kubernetes' notation, above all of memory: `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
+"""Quantities of Kubernetes, such as `4Gi`, `500M`, `1.5Gi`, `1e9`, or a plain number of bytes.
 
-The rules are those of Kubernetes' resource.Quantity, with two that memory needs: the amount is a whole, non-negative
-number of bytes (Kubernetes would round up), and below 2^63.
+The rules are those of resource.Quantity. An amount of memory is also a whole number of bytes (Kubernetes would round
+up) from 0 to 2^63 - 1.
 """
 
 import functools
@@ -23,13 +23,13 @@ _LIMIT = 2**63
 
 
 class QuantityError(VdevError, ValueError):
-    """Text that is no amount of memory. The message says why and what is allowed."""
+    """A text that is not an amount of memory. The message says why and what is allowed."""
 
     exit_code = 2
 
 
 def parse_quantity(text: str | int) -> int:
-    """The number of bytes, exactly. Raises QuantityError."""
+    """Return the exact number of bytes. Raises QuantityError."""
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
     form = _FORM.fullmatch(str(text))
@@ -50,9 +50,9 @@ def parse_quantity(text: str | int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def amount_of(quantity: object) -> Fraction | None:
-    """What a quantity of an object stands for, or None for what is none.
+    """Return the amount of a quantity in an object, or None if it is not a quantity.
 
-    The API server writes amounts back in its own way, a thousand as `1k`: compare amounts and not their texts.
+    The API server may return another text for the same amount, `1k` for 1000: compare amounts and not texts.
     """
     form = _FORM.fullmatch(str(quantity))
     scale = None if form is None else {**_SCALE, **_SMALL}.get(form["suffix"] or "")
@@ -63,10 +63,7 @@ def amount_of(quantity: object) -> Fraction | None:
 
 
 def written(amount: int) -> str:
-    """A whole, non-negative amount as Kubernetes takes it: with the largest suffix that leaves it whole.
-
-    With a binary or a decimal suffix, whichever is shorter: 16Gi, and 100G, which is 97656250Ki as well.
-    """
+    """Write an amount as a quantity, with the suffix that makes it shortest: 16Gi, or 100G (which is 97656250Ki)."""
     return min((_with_suffix(amount, *each) for each in ((1024, (*_BINARY,)), (1000, (*_DECIMAL,)))), key=len)
 
 
@@ -78,7 +75,7 @@ def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
 
 
 def _suffix_hint(suffix: str) -> str:
-    """What was meant: `GB` and `GiB` are `G` and `Gi`, case matters, and fractions of a byte do not exist."""
+    """Return what was probably meant: `G` by `GB`, `Gi` by `GiB` or `gi`."""
     if suffix in ("m", "u", "n"):
         return "memory is counted in whole bytes, and M is the suffix for a million"
     for known in (*_BINARY, *_DECIMAL):

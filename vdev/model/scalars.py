@@ -1,10 +1,10 @@
-"""What the sections of the file are made of: `Section`, and the types of single values.
+"""The base of all sections of the file, `Section`, and the types of single values.
 
-Each type takes a scalar as it was written, and says what it expects instead of another.
+Each type takes a scalar as it was written, and its error says what it expects.
 
-YAML's guess about an unquoted scalar (`Plain`) is never followed silently: where a text is expected, an unquoted
-number is an error that says to quote it, and the other way round. Python's own values are accepted as well, so that
-models can be built in code.
+YAML's guess about an unquoted scalar (`Plain`) is never followed silently: if a text is expected, an unquoted number is
+an error that says to quote it, and the other way round. Python values are accepted as well, so that models can be built
+in code.
 """
 
 import contextlib
@@ -14,12 +14,14 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
@@ -38,7 +40,7 @@ from .problem import SHOWN, Where, did_you_mean, either, listed
 from .template import Template
 
 PROBLEM = "vdev"
-"""The type of pydantic errors whose text is ours."""
+"""The type of pydantic errors whose text is vdev's."""
 
 MAX_SHOWN = 60
 """Characters of a text that an error quotes."""
@@ -50,14 +52,23 @@ class Plain(str):
     __slots__ = ()
 
 
+class NoValue:
+    """The value of a key that has none in the file."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+NO_VALUE = NoValue()
+
+
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case.
 
-    A key without a value counts as absent; `messages.empty_values` reports those that need one.
+    A key without a value counts as absent, except where `config.validation` puts NO_VALUE for it, which is refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
-    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
 
     @property
     def by_key(self) -> dict[str, Any]:
@@ -72,8 +83,9 @@ class Section(BaseModel):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The keys with a value other than their default, in the schema's order; false and an empty list count as
-        absent.
+        """The keys with a value other than their default, in the schema's order.
+
+        False and an empty list count as absent.
         """
         defaults = (field.default for field in type(self).model_fields.values())
         values = zip(self.by_key.items(), defaults, strict=True)
@@ -90,9 +102,9 @@ class Section(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
     def filled(self, **defaults: object) -> Self:
-        """Itself, with these values in fields that have none, so that a default that is written out is no change.
+        """Set these values in fields that have none, so that writing out a default changes nothing.
 
-        For a validator of the section alone: its defaults that follow from other fields.
+        Only for validators of the section, for defaults that follow from other fields.
         """
         for name, value in defaults.items():
             if self.__dict__[name] is None:
@@ -100,18 +112,18 @@ class Section(BaseModel):
         return self
 
     def __deepcopy__(self, memo: object = None) -> Self:
-        """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
+        """Return itself: sections are immutable, and pydantic copies each default that it cannot hash."""
         return self
 
 
 class Placed(Section):
-    """An item that knows its place in the file, for problems that are found later."""
+    """An item of a list in the file that knows its place, for problems that are found later."""
 
     _where: Where = PrivateAttr(Where())
     _for_nvidia: bool = PrivateAttr(default=False)
 
     def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
-        """The item as it stands at `where`, perhaps in a file for NVIDIA's plugin."""
+        """Return the item with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
         copy = self.model_copy()
         copy._where, copy._for_nvidia = where, for_nvidia
         return copy
@@ -127,7 +139,7 @@ class Placed(Section):
 
     @property
     def for_nvidia(self) -> bool:
-        """Whether NVIDIA's plugin, which ignores what it does not know, would start with it."""
+        """Whether the file is for NVIDIA's plugin, which ignores values that it does not know."""
         return self._for_nvidia
 
 
@@ -144,7 +156,7 @@ def refuse(message: str, hint: str = "") -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One of several things wrong with a value: `at` is the place inside it."""
+    """One of several errors in a value; `at` is the place inside it."""
 
     at: tuple[str | int, ...]
     message: str
@@ -166,15 +178,15 @@ def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
 
 
 def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str]) -> None:
-    """Refuse a list, each item at its place for which `problem_of` returns a text."""
+    """Refuse the items of a list for which `problem_of` returns a text, each at its place."""
     flaws = [Flaw((place,), text, value=item) for place, item in enumerate(items) if (text := problem_of(item))]
     if flaws:
         refuse_all(title, flaws)
 
 
 def described(value: object) -> str:
-    """A value in an error's words: `the number 0451`, `the string 'x'`, `a list`."""
-    if value is None:
+    """Describe a value in an error: `the number 0451`, `the string 'x'`, `a list`."""
+    if value is None or value is NO_VALUE:
         return "nothing"
     if isinstance(value, (list, tuple, dict)):
         return "a mapping" if isinstance(value, dict) else "a list"
@@ -228,7 +240,7 @@ AsWritten = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A limit on a value of the right type: `check` refuses what is beyond it, and `json` tells editors the same."""
+    """A limit on a value of the right type: `check` refuses other values, and `json` is the same in JSON Schema."""
 
     check: Callable[[Any], None]
     json: tuple[tuple[str, object], ...] = ()
@@ -245,7 +257,7 @@ class Constraint:
 
 
 def without_problem(problem_of: Callable[[Any], str | tuple[str, str]], **json: object) -> Constraint:
-    """`problem_of` returns what is wrong with the text, perhaps with a hint; nothing is wrong where that is empty."""
+    """Refuse a text if `problem_of` returns what is wrong with it, perhaps with a hint; "" means that it is right."""
 
     def check(value: object) -> None:
         found = problem_of(value)
@@ -257,7 +269,7 @@ def without_problem(problem_of: Callable[[Any], str | tuple[str, str]], **json: 
 
 
 def matching(regex: str, expected: str) -> Constraint:
-    """The text matches the whole regular expression; `expected` says it in words."""
+    """Require that the whole text matches the regular expression; `expected` describes it in words."""
     compiled = re.compile(regex)
 
     def check(value: str) -> None:
@@ -268,7 +280,7 @@ def matching(regex: str, expected: str) -> Constraint:
 
 
 def between(least: int, most: int | None = None) -> Constraint:
-    """The number is within bounds, both included."""
+    """Require a number within bounds, both included."""
     expected = f"at least {least}" if most is None else f"{least} to {most}"
 
     def check(value: int) -> None:
@@ -307,7 +319,7 @@ def _file_problem(value: str) -> str:
 def _no_wildcard(value: str) -> None:
     if found := next((each for each in value if each in "*?"), ""):
         hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
-        refuse(f"{value!r} has a {found!r}, which would be part of the name here", hint)
+        refuse(f"{value!r} has a {found!r}, which is no wildcard here but part of the name", hint)
 
 
 def _permissions_problem(value: str) -> str:
@@ -325,11 +337,11 @@ Word = Annotated[Text, without_problem(_empty_problem, minLength=1)]
 
 _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 ResourceName = Annotated[Text, without_problem(names.resource_name_problem, pattern=_RESOURCE)]
-"""An extended resource as Kubernetes takes it: `<domain>/<name>`."""
+"""An extended resource that Kubernetes accepts: `<domain>/<name>`."""
 
 
 def _templated_problem(value: str) -> str | tuple[str, str]:
-    """As `resource_name_problem`, for a name whose part after '/' may hold placeholders."""
+    """Like `resource_name_problem`, for a name whose part after '/' may have placeholders."""
     if "{" not in value and "}" not in value:
         return names.resource_name_problem(value)
     domain, slash, _ = value.partition("/")
@@ -360,7 +372,7 @@ PathText = Annotated[
 
 
 def _parsed(text: Any) -> PlainValidator:
-    """A template of what is a text of the type `text`."""
+    """Accept a template, or a text of the type `text` that is parsed as one."""
     adapter: TypeAdapter[str] = TypeAdapter(text)
 
     def parsed(value: object) -> Template:
@@ -390,23 +402,39 @@ NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
 """A pattern for names of nodes."""
 
 AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
-"""The key of an annotation, as Kubernetes takes it."""
+"""The key of an annotation that Kubernetes accepts."""
 
 LabelKey = Annotated[Word, without_problem(names.key_problem)]
-"""The key of a label, as Kubernetes takes it."""
+"""The key of a label that Kubernetes accepts."""
 
 ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
-"""The type of a condition of the Node, as Kubernetes takes it."""
+"""The type of a condition of the Node that Kubernetes accepts."""
 
 Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
 """What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
+
+
+_MAX_PORT = 65535
+
+
+def _host_port(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) <= _MAX_PORT):
+        refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
+    if host.count(":") and not (host.startswith("[") and host.endswith("]")):
+        refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
+    return value
+
+
+HostPort = Annotated[AsWritten, AfterValidator(_host_port)]
+"""An address to listen at: host:port, or :port for all addresses of the node."""
 
 
 # --- numbers, booleans, times ----------------------------------------------------------------------------------------
 
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _MAX_DIGITS = 18
-MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
+MAX_COUNT = 200_000  # devices with the shortest ids in 4 MiB, the longest list that the kubelet accepts
 _LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -487,13 +515,13 @@ Duration = Annotated[
 
 
 def index_range(text: str) -> range:
-    """Those of an index or a range, `3` or `0-2`, both ends included; none where it ends before it begins."""
+    """Return the indices of `3` or `0-2`, both ends included; none if the range ends before it begins."""
     low, _, high = text.partition("-")
     return range(int(low), int(high or low) + 1)
 
 
 def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
-    """The duration is more than zero, and at most `most` seconds, which `shown` says in words."""
+    """Require a duration above zero of at most `most` seconds; `shown` is that limit as people write it."""
 
     def check(value: float) -> None:
         if not 0 < value <= most:
@@ -545,7 +573,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def one_of(value: object, allowed: Iterable[str]) -> str:
-    """The value, when it is one of the allowed words; else refused with the nearest of them."""
+    """Return the value if it is one of the allowed words, else refuse it with the nearest of them."""
     words = [str(word) for word in allowed]
     if isinstance(value, str) and value in words:
         return str(value)
@@ -558,13 +586,13 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
 
 
 def choice(enum: type[E]) -> BeforeValidator:
-    """A word of the enum."""
+    """Accept a word of the enum."""
     return BeforeValidator(lambda value: enum(one_of(value, list(enum))))
 
 
 @dataclass(frozen=True, slots=True)
 class Shorthand:
-    """Accepts another value in place of those of the types `full`: `convert` makes one of it, `json` is its schema."""
+    """Accepts a shorter form of a value: `convert` makes the full form, of the types `full`; `json` is its schema."""
 
     full: tuple[type, ...]
     json: tuple[tuple[str, Any], ...]
@@ -590,12 +618,12 @@ class ItemInJson:
 
 
 def one_or_many(json: tuple[tuple[str, Any], ...]) -> Shorthand:
-    """A single value stands for a list of one."""
+    """Accept a single value for a list of one."""
     return Shorthand((list, tuple), json, lambda value: [value])
 
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
-    """The list has an item."""
+    """Require at least one item."""
 
     def check(value: list[object]) -> None:
         if not value:
@@ -603,6 +631,13 @@ def not_empty(message: str = "the list is empty", hint: str = "name at least one
 
     return Constraint(check, (("minItems", 1),))
 
+
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+NO_DEFAULT = Field(json_schema_extra=_without_default)
+"""Leaves the default out of the JSON Schema, because it depends on other values."""
 
 STRING = (("type", "string"),)
 PATH = (("type", "string"), ("pattern", "^/"))

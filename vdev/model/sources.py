@@ -46,14 +46,14 @@ from .scalars import (
 
 
 class PathType(StrEnum):
-    """How a matched path reaches the container: as a device node, or as a bind mount."""
+    """How a container gets a path: as a device node, or as a bind mount."""
 
     DEVICE = "device"
     MOUNT = "mount"
 
 
 class NodeKind(StrEnum):
-    """What a host path is."""
+    """The kind of file at a path of the host."""
 
     CHAR = "char"
     BLOCK = "block"
@@ -173,19 +173,15 @@ _TEST_JSON = {
 
 @dataclass(frozen=True, slots=True)
 class AttributeTest:
-    """A condition on the value of a sysfs attribute.
-
-    `values` holds the pattern (GLOB), the allowed values (IN), "true"/"false" (EXISTS) or the number (comparisons).
-    `written` is how the file says it.
-    """
+    """A condition on the value of a sysfs attribute."""
 
     operator: Operator
-    values: tuple[str, ...]
-    written: str | dict[str, str | list[str]] = field(default="", compare=False)
+    values: tuple[str, ...]  # the pattern (GLOB), allowed values (IN), "true" or "false" (EXISTS), or the number
+    written: str | dict[str, str | list[str]] = field(default="", compare=False)  # as in the file
 
 
 def _test(value: object) -> AttributeTest:
-    """What an attribute must hold: a pattern, or a mapping of one operator to its operand."""
+    """Parse a condition: a pattern, or a mapping of one operator to its operand."""
     if isinstance(value, AttributeTest):
         return value
     if type(value) is str:
@@ -255,10 +251,9 @@ _SIGNS: Mapping[Operator, str] = {
 
 
 def meets(test: AttributeTest, value: str | None) -> bool:
-    """Whether the value, None for an attribute that is not there, meets the condition.
+    """Whether the value meets the condition; None is a missing attribute, for `notIn` and `exists: false`.
 
-    sysfs writes PCI ids as `0x10de` and USB ids as `046d`; a pattern fits with and without the prefix, in either case.
-    An attribute that is not there meets `notIn` and `exists: false` alone.
+    sysfs writes PCI ids as `0x10de` and USB ids as `046d`; a pattern matches with and without the prefix, in any case.
     """
     match test.operator:
         case Operator.EXISTS:
@@ -275,7 +270,7 @@ def meets(test: AttributeTest, value: str | None) -> bool:
 
 
 def number(text: str | None) -> float | None:
-    """The value of a number as sysfs writes them: decimal, or hexadecimal with `0x`; None for anything else."""
+    """Return the value of a number in sysfs, decimal or hexadecimal with `0x`; None if it is not a number."""
     text = "" if text is None else text.strip()
     if not _NUMBER.fullmatch(text):
         return None
@@ -283,7 +278,7 @@ def number(text: str | None) -> float | None:
 
 
 def wording(attribute: str, test: AttributeTest) -> str:
-    """The condition as a person writes it: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
+    """Return the condition in words: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
     operator, values = test.operator, ", ".join(test.values)
     if operator is Operator.EXISTS:
         return f"{attribute} {'exists' if values == 'true' else 'is absent'}"
@@ -341,7 +336,7 @@ class Sysfs(Section):
 
     @property
     def kind(self) -> str:
-        """Whether they are of a class or of a bus."""
+        """Whether a class or a bus is given."""
         return "class" if self.class_ else "bus"
 
     @property
@@ -356,7 +351,7 @@ class Sysfs(Section):
 
 
 def _padded(width: int) -> AfterValidator:
-    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
+    """Turn hexadecimal digits into the form of sysfs: lower case, full width, no prefix."""
     return AfterValidator(lambda digits: digits.lower().removeprefix("0x").zfill(width))
 
 
@@ -398,7 +393,7 @@ class Usb(Section):
 
 
 def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> list[Usb]:
-    """One form or the other, and errors of that alone."""
+    """Validate the value in one of the two forms, so that the errors are of that form alone."""
     return _STICKS.validate_python(value) if isinstance(value, (list, tuple)) else [Usb.model_validate(value)]
 
 
@@ -409,15 +404,15 @@ Usbs = Annotated[list[Usb], WrapValidator(_usbs), ItemInJson()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbGroup:
-    """Devices of one or several USB devices each: one of each stick, or with ALL whatever matches one of them."""
+    """Devices of one or several USB devices each: one match of each selector, or with ALL all matches together."""
 
-    sticks: tuple[Usb, ...]
+    selectors: tuple[Usb, ...]
     group_by: GroupBy = GroupBy.POSITION
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """The attributes that its devices may have, for templates: those of the stick that comes first."""
-        return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
+        """The attributes that its devices may have, for templates: those that any selector gives."""
+        return frozenset[str]().union(*(each.attribute_names for each in self.selectors))
 
 
 Part = TypeVar("Part", GlobItem, Usb)

@@ -35,7 +35,7 @@ from .telemetry import Telemetry
 # --- flags -----------------------------------------------------------------------------------------------------------
 
 ANNOTATION_PREFIX = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*"
-"""What `cdiAnnotationPrefix` looks like; NVIDIA's plugin takes any text."""
+"""The form of `cdiAnnotationPrefix`; NVIDIA's plugin accepts any text."""
 
 _STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
 
@@ -70,7 +70,7 @@ class PluginFlags(Section):
 
     @property
     def gives_nodes(self) -> bool:
-        """Whether containers get the nodes of the real driver; none without a strategy, as from NVIDIA's plugin."""
+        """Whether containers get the nodes of the real driver; not without a strategy, as with NVIDIA's plugin."""
         return self.pass_device_specs and bool(self.device_list_strategy)
 
 
@@ -102,22 +102,22 @@ class Flags(Section):
     """NVIDIA's; accepted and not used."""
 
     def with_plugin(self, **changes: object) -> Self:
-        """The flags with these in the section `plugin`."""
+        """Return the flags with these changes in the section `plugin`."""
         return self.model_copy(update={"plugin": self.plugin.model_copy(update=changes)})
 
     @property
     def dev_root(self) -> str:
-        """What device nodes are below on the host."""
+        """The prefix of the host paths of device nodes."""
         return self.nvidia_dev_root or self.nvidia_driver_root
 
     @property
     def mps_directory(self) -> str:
-        """Where the MPS daemon is: the plugin alone has no default, and NVIDIA's Helm chart has this one."""
+        """The directory of the MPS daemon. NVIDIA's plugin has no default; this is the one of its Helm chart."""
         return self.mps_root or "/run/nvidia/mps"
 
     @property
     def dates_labels(self) -> bool:
-        """Whether NVIDIA's labels tell when they were first made."""
+        """Whether NVIDIA's labels include the time at which they were first made."""
         return not (self.gfd and self.gfd.no_timestamp)
 
 
@@ -129,7 +129,7 @@ Item = TypeVar("Item", bound=Placed)
 # --- sharing ---------------------------------------------------------------------------------------------------------
 
 Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
-"""A resource's name; without a domain it is one of nvidia.com."""
+"""A resource's name; the default domain is nvidia.com."""
 
 
 _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
@@ -150,12 +150,12 @@ class SharedItem(Placed):
 
     @property
     def is_nvidias(self) -> bool:
-        """Whether NVIDIA's plugin could have the resource."""
+        """Whether the resource is in NVIDIA's domain."""
         return self.name.startswith(f"{DOMAIN}/")
 
     @property
     def for_nvidia(self) -> bool:
-        """Whether NVIDIA's plugin would start with it, and have the resource."""
+        """Whether it is about NVIDIA's resources, in a file for NVIDIA's plugin."""
         return self._for_nvidia and self.is_nvidias
 
 
@@ -201,12 +201,12 @@ class Sharing(Section):
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, data: Any) -> Any:
-        """A block without a value counts as an empty one, so that its missing resources are reported."""
+        """Treat a block without a value as an empty one, so that its missing resources are reported."""
         return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
 
     @property
     def blocks(self) -> tuple[tuple[str, TimeSlicing], ...]:
-        """The blocks that are given, by key; the first counts."""
+        """The given blocks with their keys; the first one is in force."""
         given = (("mps", self.mps), ("timeSlicing", self.time_slicing))
         return tuple((key, block) for key, block in given if block is not None)
 
@@ -251,7 +251,7 @@ Labels = Annotated[
     BeforeValidator(_labels),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
 ]
-"""Whether and how labels are written."""
+"""How labels are written, if they are."""
 
 
 class Node(Section):
@@ -266,9 +266,6 @@ class Node(Section):
     """Whether the conditions of the entries are written into the Node's status."""
     status: Flag = False
     """Whether extended resources are written into the Node's status, for a node without a device plugin."""
-
-
-SAYS_NOTHING = Node()
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------
@@ -291,7 +288,7 @@ class Spec(Section):
     sharing_blocks: Annotated[Sharing, Field(alias="sharing")] = Sharing()
     faults: Faults = NO_RULES
     resources: Resources = Resources()
-    node: Node = SAYS_NOTHING
+    node: Node = Node()
     telemetry: Telemetry | None = None
     """Sensors of devices, and where their metrics are served. Default: no sensors."""
     fleet_nodes: Annotated[Fleet | None, Field(alias="fleet")] = None
@@ -303,23 +300,15 @@ class Spec(Section):
 
     @property
     def sharing(self) -> TimeSlicing | None:
-        """How devices are shared, if they are."""
+        """The sharing that is in force."""
         return next((block for _, block in self.sharing_blocks.blocks), None)
-
-    @property
-    def gpu_patterns(self) -> tuple[PatternItem, ...]:
-        return self.resources.gpus
-
-    @property
-    def mig_patterns(self) -> tuple[PatternItem, ...]:
-        return self.resources.mig
 
     @property
     def fleet(self) -> Fleet:
         return self.fleet_nodes or NO_FLEET
 
     def on_node(self, node: str) -> tuple[Entry, ...]:
-        """The entries that concern that node."""
+        """Return the entries that are for the node of that name."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
 
     def sharing_only(self, items: Iterable[SharedItem]) -> Self:
@@ -341,7 +330,7 @@ class Spec(Section):
             for name in Sharing.model_fields
             if (block := getattr(self.sharing_blocks, name))
         }
-        patterns = {"gpus": kept(self.gpu_patterns), "mig": kept(self.mig_patterns)}
+        patterns = {"gpus": kept(self.resources.gpus), "mig": kept(self.resources.mig)}
         return self.model_copy(
             update={
                 "entries": kept(self.entries),

@@ -1,6 +1,6 @@
-"""The keys `telemetry` of the file and of an entry: the load of devices; and what a model of device is like under it.
+"""The keys `telemetry` and `physics`: the load of devices, and how a model of device behaves under it.
 
-`telemetry.sensors` makes readings of them. A preset says under `physics` what a model of device is like.
+`telemetry.sensors` computes readings from them. The second part is where the makers' tools are on the node.
 """
 
 import posixpath
@@ -11,13 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
 from .scalars import (
-    AsWritten,
     Duration,
     Flag,
+    HostPort,
     Number,
     Section,
     Text,
@@ -92,7 +92,7 @@ Percents = Annotated[
 
 _BUSY_PERIOD = 10.0  # seconds
 _PERIOD = 60.0
-_GPU = {  # where the entry says nothing
+_GPU = {  # by default
     LoadPattern.IDLE: NOTHING,
     LoadPattern.STEADY: Range(70, 70),
     LoadPattern.BUSY: Range(80, 98),
@@ -137,28 +137,19 @@ class EntryTelemetry(Section):
 
     @property
     def gpu_load(self) -> Range:
-        """Between what the pattern moves the load of the compute."""
+        """The range of the load of the compute units."""
         return self.gpu or _GPU[self.pattern]
 
     @property
     def memory_load(self) -> Range:
-        """Between what the pattern moves the use of the memory."""
+        """The range of used memory."""
         return self.memory or _MEMORY[self.pattern]
-
-
-def _address(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):
-        refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
-    if host.count(":") and not (host.startswith("[") and host.endswith("]")):
-        refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
-    return value
 
 
 class Telemetry(Section):
     """Sensors of devices, for Prometheus, `vdev top` and the tools in containers."""
 
-    address: Annotated[AsWritten, AfterValidator(_address)] | None = None
+    address: HostPort | None = None
     """Address of the devices' metrics: "host:port", or ":9400" for all addresses. Names are those of dcgm-exporter for
     NVIDIA's devices, those of device-metrics-exporter for AMD's, and vdev_device_... for others. Default: no
     metrics."""
@@ -210,12 +201,12 @@ class PhysicsModel(Section):
     """Speed of each link, both directions together, in GB/s."""
 
     def over(self, base: "PhysicsModel") -> "PhysicsModel":
-        """It, with the values of the base where nothing is given."""
+        """Return the base with the values that are given here."""
         return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
 class SmiTool(StrEnum):
-    """The makers that have a tool which shows a container its devices, and an exporter."""
+    """The makers that have an exporter, and a tool that shows a container its devices."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -223,15 +214,15 @@ class SmiTool(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The load of one entry's devices, what they are like, and under whose names they are told of."""
+    """The sensors of one entry's devices."""
 
     load: EntryTelemetry
     physics: PhysicsModel
-    maker: SmiTool | None = None
+    maker: SmiTool | None = None  # whose names their metrics have
 
 
 DIRECTORY = "/var/lib/vdev/smi"
-"""The root on the node, unless it is told otherwise."""
+"""The default directory on the node."""
 
 IN_CONTAINER = "/run/vdev/smi"
 
@@ -239,17 +230,17 @@ TOOLS: Mapping[SmiTool, str] = MappingProxyType({SmiTool.NVIDIA: "nvidia-smi", S
 
 
 def tool_path(root: str, name: str) -> str:
-    """Where a tool is on the node."""
+    """Return the path of a tool on the node."""
     return posixpath.join(root, "bin", name)
 
 
 def device_directory(root: str, device: str) -> str:
-    """Where the data of a device is on the node, by its id."""
+    """Return the directory on the node with the data of a device."""
     return posixpath.join(root, "devices", device)
 
 
 def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
-    """What a container mounts for a device; the tool is the same for all."""
+    """Return the mounts of a container for a device: the tool, which is the same for all, and the device's data."""
     name = TOOLS[tool]
     program = Mount(tool_path(root, name), f"/usr/bin/{name}", read_only=True)
     data = Mount(device_directory(root, device.id), posixpath.join(IN_CONTAINER, order(device)), read_only=True)
@@ -257,6 +248,6 @@ def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
 
 
 def order(device: Device) -> str:
-    """The name of a device's directory in a container: sorted by it, partitions of one device stand together."""
+    """Return the name of a device's directory in a container, which sorts partitions of one device together."""
     number, *part = device.sort_key
     return f"{number:05}.{device.raw.id}" + "".join(f".{each:03}" for each in part)

@@ -1,4 +1,4 @@
-"""`{placeholders}` in what a container gets, checked when the configuration is read and rendered per device.
+"""Texts with `{placeholders}`, parsed when the configuration is read and rendered for each device.
 
 Known: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{` and `}}`
 are literal braces.
@@ -21,7 +21,7 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template: literal text and placeholder names in turn, literal first."""
+    """A parsed template: literals, with one of `names` between each two of them."""
 
     source: str
     literals: tuple[str, ...]
@@ -29,11 +29,11 @@ class Template:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it renders to the same text for every device."""
+        """Whether the text is the same for every device."""
         return not self.names
 
     def render(self, values: Mapping[str, str]) -> str:
-        """The text for one device; an attribute that this device lacks renders as nothing."""
+        """Return the text for one device; an attribute that this device lacks is empty."""
         if not self.names:
             return self.literals[0]
         parts = [self.literals[0]]
@@ -43,10 +43,7 @@ class Template:
 
 
 def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
-    """Parse a template, with the attributes that the entry's devices have (None: not known before discovery).
-
-    Raises TemplateError with what is wrong and what is allowed.
-    """
+    """Parse a template. `attributes` are those of the devices; None if they are not known yet. Raises TemplateError."""
     literals, names = [""], []
     end = 0
     for token in _TOKEN.finditer(source):

@@ -1,14 +1,16 @@
 """Virtual devices: the key `virtual` of an entry, and presets, which are models of devices that it can name."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from .device import IdStyle
 from .geometry import Geometry
 from .scalars import (
     INTEGER,
+    NO_DEFAULT,
     AsWritten,
     Constraint,
     Count,
@@ -35,6 +37,22 @@ FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe sw
 
 Links = Mapping[tuple[int, int], int]
 """Scores of pairs of indices, both ways; NVIDIA's scale."""
+
+
+def are_scores(rows: Sequence[Sequence[int]], count: int) -> bool:
+    """Whether these are scores of pairs, `count` lists of `count` numbers, and not groups of indices.
+
+    No list of groups has this form: each of its groups would be every device.
+    """
+    return len(rows) == count and all(len(row) == count for row in rows)
+
+
+def _links(rows: Sequence[Sequence[int]], count: int, score: int) -> Links:
+    """Return the links of scores of pairs, or of groups of indices, in which each pair gets `score`."""
+    if not are_scores(rows, count):
+        return {pair: score for group in rows for pair in permutations(group, 2)}
+    pairs = {(one, other): rows[one][other] for one, other in permutations(range(count), 2)}
+    return {pair: value for pair, value in pairs.items() if value}
 
 
 class DriverNode(Section):
@@ -101,22 +119,16 @@ class Preset(Section):
     """Keys whose figures nobody has confirmed."""
 
     _name: str = PrivateAttr("")
-    _pairs: Links = PrivateAttr(default_factory=dict)
 
-    def loaded(self, name: str, pairs: Links) -> Self:
-        """The preset under its name, with the links of each pair of devices and what one driver gives all of them."""
+    def named(self, name: str) -> Self:
+        """Return the preset with its name, and with the attributes of the maker's driver."""
         copy = self.model_copy(update={"attributes": {**_DRIVERS[self.id_style], **self.attributes}})
-        copy._name, copy._pairs = name, pairs
+        copy._name = name
         return copy
 
     @property
     def name(self) -> str:
         return self._name
-
-    @property
-    def pairs(self) -> Links:
-        """The links, by pair of devices."""
-        return self._pairs
 
     @property
     def nodes_of_partitions(self) -> tuple[DriverNode, ...]:
@@ -144,31 +156,23 @@ def _each_once(ids: tuple[str, ...]) -> None:
         seen.add(each)
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    """Leave defaults out of the JSON Schema: they are those of the preset."""
-    for each in schema["properties"].values():
-        each.pop("default", None)
-
-
 class VirtualDevices(Section):
     """Virtual devices. These values take precedence over those of the preset."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
-
-    preset: Word = ""
+    preset: Annotated[Word, NO_DEFAULT] = ""
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
-    count: Count = 1
+    count: Annotated[Count, NO_DEFAULT] = 1
     """Number of devices. Default: that of the node preset, else 1."""
     ids: Annotated[tuple[DeviceId, ...], Constraint(_each_once)] = ()
     """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made from the entry's name
     and the index, or in the form of the maker's driver."""
-    memory: Memory = 0
+    memory: Annotated[Memory, NO_DEFAULT] = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
-    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER)] = ()
+    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER), NO_DEFAULT] = ()
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
     attributes: dict[str, AsWritten] = {}
     """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
-    link_rows: Annotated[list[list[Index]], Field(alias="links")] = []
+    link_rows: Annotated[list[list[Index]], Field(alias="links"), NO_DEFAULT] = []
     """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
     lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
     numbers are always read as scores."""
@@ -176,14 +180,13 @@ class VirtualDevices(Section):
     """A node or file that a container gets for each device. Default: none."""
     partitioning: Geometry | None = None
     """How a device can be partitioned, in the form of presets. Default: as in the preset, else not at all."""
-    physics: PhysicsModel = PhysicsModel()
+    physics: Annotated[PhysicsModel, NO_DEFAULT] = PhysicsModel()
     """Power, temperature and clocks of a device under load, in the form of presets. Default: as in the preset."""
 
     _preset: Preset = PrivateAttr(NO_PRESET)
-    _links: Links = PrivateAttr(default_factory=dict)
 
-    def resolved(self, preset: Preset, *, count: int, links: Links) -> Self:
-        """`count` devices, with the values of the preset for all keys that are not given."""
+    def resolved(self, preset: Preset, *, count: int) -> Self:
+        """Return `count` devices, with the values of the preset for all keys that are not given."""
         update = {
             "count": count,
             "attributes": {**preset.attributes, **self.attributes},
@@ -195,7 +198,7 @@ class VirtualDevices(Section):
         if "numa" not in self.model_fields_set:
             update["numa"] = preset.numa[:count]
         copy = self.model_copy(update=update)
-        copy._preset, copy._links = preset, links
+        copy._preset = preset
         return copy
 
     def without_driver_nodes(self) -> Self:
@@ -206,8 +209,11 @@ class VirtualDevices(Section):
 
     @property
     def links(self) -> Links:
-        """The links, by pair of devices."""
-        return self._links
+        """The scores of pairs of devices."""
+        if "link_rows" in self.model_fields_set:
+            return _links(self.link_rows, self.count, FAST_LINK)
+        known = _links(self._preset.links, self._preset.count, self._preset.link_score)
+        return {pair: score for pair, score in known.items() if max(pair) < self.count}
 
     @property
     def id_style(self) -> IdStyle:

@@ -1,11 +1,11 @@
-"""Stand-ins: what a container is given where it needs a real node or file for a device that does not exist.
+"""Placeholder nodes: files on the host that a container gets for a virtual device.
 
     like        a harmless character device: /dev/null, /dev/zero or /dev/random under another name
     pty         a serial line whose other end vdev holds
     file        a plain file                    directory    a directory with plain files
 
-The first reaches a container as a device node, the others as bind mounts; what a runtime takes and refuses was seen on
-containerd 2.1. On the host a stand-in is `<directory>/vdev-<device id>`; `agent.virtual_nodes` makes and removes it.
+A container gets the first as a device node and the others as bind mounts, which is what containerd 2.1 accepts. On the
+host a placeholder is `<directory>/vdev-<device id>`; `agent.virtual_nodes` makes and removes it.
 """
 
 import posixpath
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 from pydantic import WithJsonSchema, model_validator
 
 from .device import DeviceNode, Mount, RawDevice
-from .scalars import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
+from .scalars import NO_VALUE, Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
 from .template import Template, parse
 
 DIRECTORY = "/var/run/vdev/devices"
@@ -25,7 +25,7 @@ PREFIX = "vdev-"
 
 
 class Like(StrEnum):
-    """The character device that a stand-in behaves as."""
+    """The character device that a placeholder behaves as."""
 
     NULL = "null"
     ZERO = "zero"
@@ -33,11 +33,11 @@ class Like(StrEnum):
 
 
 NUMBERS = {Like.NULL: (1, 3), Like.ZERO: (1, 5), Like.RANDOM: (1, 8)}
-"""Major and minor, of Documentation/admin-guide/devices.txt. /dev/random does not block since Linux 5.6."""
+"""Major and minor numbers, from Linux's admin-guide/devices.txt. /dev/random does not block since Linux 5.6."""
 
 
 class LineEnd(StrEnum):
-    """What is at the other end of a serial line."""
+    """The program at the other end of a serial line."""
 
     ECHO = "echo"
     SILENCE = "silence"
@@ -52,8 +52,6 @@ FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, wi
 
 class VirtualNode(Section):
     """A node or file that represents the device: exactly one of like, pty, file and directory."""
-
-    may_be_empty = frozenset({"like", "directory"})
 
     like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
     """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
@@ -77,11 +75,11 @@ class VirtualNode(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_null(cls, data: Any) -> Any:
-        """Here alone is an unquoted null a value: the name of a device."""
+        """Accept an unquoted null, which is the name of a device here and no value elsewhere."""
         empty = {"like": Like.NULL.value, "directory": {}}
         if not isinstance(data, dict):
             return data
-        return {key: empty.get(key) if value is None else value for key, value in data.items()}
+        return {key: empty.get(key, value) if value in (None, NO_VALUE) else value for key, value in data.items()}
 
     @property
     def inside(self) -> Template:
@@ -100,12 +98,12 @@ class VirtualNode(Section):
 
 
 def host_path(directory: str, device: str) -> str:
-    """Where the stand-in of a raw device is on the host."""
+    """Return the path of a raw device's placeholder on the host."""
     return posixpath.join(directory, PREFIX + device)
 
 
-def with_standin(device: RawDevice, node: VirtualNode, values: Mapping[str, str], directory: str) -> RawDevice:
-    """The device with what a container gets for its stand-in; `values` are what placeholders stand for."""
+def with_placeholder(device: RawDevice, node: VirtualNode, values: Mapping[str, str], directory: str) -> RawDevice:
+    """Return the device with its placeholder node or mount; `values` are for the template of its path."""
     inside, outside = node.inside.render(values), host_path(directory, device.id)
     if node.like is None:
         return replace(device, mounts=(*device.mounts, Mount(outside, inside, bool(node.read_only))))

@@ -1,5 +1,5 @@
-"""What is written about a Node: labels, status with conditions and capacity, and Events.
+"""What vdev writes about a Node: labels, conditions and capacity in its status, and Events.
 
-`labels`, `conditions` and `events` decide and are pure. Modules named `…_output` write to the API server, or to a file
-for Node Feature Discovery.
+`labels`, `conditions`, `losses` and `events` decide and are pure. Modules named `…_applier` write to the API server,
+or to a file for Node Feature Discovery. `cleaning` removes what they wrote.
 """

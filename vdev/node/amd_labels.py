@@ -1,8 +1,8 @@
 """AMD's labels, as its node labeller makes them (ROCm/k8s-device-plugin ed76466, cmd/k8s-node-labeller).
 
-The labeller has a switch for each kind of label. This module makes all kinds whose values are known: not those of the
-firmware, and those of the driver only if the devices have such an attribute. Partitions are counted as devices, because
-the driver sees them so; only the PCI id belongs to the whole GPU.
+The labeller has a flag for each kind of label. This module makes all kinds whose values are known: none about firmware,
+and those about the driver only if the devices have such an attribute. Partitions are counted as devices, as the driver
+does; only the PCI id belongs to the whole GPU.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ def _product(unit: _Unit) -> str:
 
 
 def _vram(unit: _Unit) -> str:
-    """Whole MiB, rounded to GiB; half of one counts."""
+    """Whole MiB, rounded to GiB; half a GiB is rounded up."""
     return f"{(unit.memory // _MIB + 512) // 1024}G" if unit.memory else ""
 
 
@@ -67,7 +67,7 @@ def _simds(unit: _Unit) -> str:
 
 
 def _counted(kind: str, texts: Iterable[str]) -> dict[str, str]:
-    """The old labels count every value; the new ones do so where there are several."""
+    """The old labels count each value; the new ones do so if there are several."""
     count = Counter(texts)
     values = {f"{_BETA}.{kind}.{text}": str(number) for text, number in count.items()}
     if len(count) == 1:
@@ -77,7 +77,7 @@ def _counted(kind: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def _partitioning(gpus: Sequence[Hardware]) -> dict[str, str]:
-    """Which modes there are; the mode in force only where all GPUs are in the same."""
+    """The supported modes, and the mode in force if it is the same for all GPUs."""
     geometry = gpus[0].entry.geometry
     modes = set(geometry.profiles) if geometry else set()
     values = {

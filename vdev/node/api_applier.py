@@ -1,13 +1,13 @@
-"""Outputs that write to the API server: each in a task of its own, so that nothing else waits for that server.
+"""Appliers that write to the API server, each in a task of its own, so that nothing else waits for that server.
 
-    settle(plan) ─► what is wanted ─┐
-    the Node changed ───────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
-                                                                          └─ failed ► a problem, a pause, again
+    apply(plan) ─► what is wanted ─┐
+    the Node changed ──────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
+                                                                         └─ failed ► a problem, a pause, again
 
-A device that flaps writes a burst of changes, then the latest twice a second: an API server serves thousands of nodes.
-What that answers to an apply is the Node from then on, however late a watch or the next look tells it.
+After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The answer to
+an apply is taken as the Node at once, no matter when a watch reports it.
 
-`work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
+`work` is an operation that the agent repeats (see `agent/retry.py`), so a failure is logged and tried again.
 """
 
 import asyncio
@@ -25,63 +25,58 @@ from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 
-_BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
+_BURST = 10  # writes of one applier at once, as for a new partition layout
 
 
 class TargetNode(Protocol):
-    """This agent's own Node, as the API server has it; `document` None: not known, or not there."""
+    """The Node of an agent, or of a fleet's member, in the API server."""
 
     @property
     def document(self) -> Mapping[str, Any] | None:
-        """The object as it was seen last."""
+        """The object as it was seen last; None if it is unknown or does not exist."""
 
     async def seen(self) -> Mapping[str, Any]:
-        """The object as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
+        """Return the Node as it was seen last; waits for the first attempt. Raises ApiServerError if there is none."""
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and be told when it is another one."""
+        """Follow the Node from now on, and call this after each change."""
 
     def note(self, document: Mapping[str, Any]) -> None:
-        """This is the Node, as the server just answered."""
+        """Take the server's answer to a write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccess:
-    """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server.
+    """What appliers need to write about one Node."""
 
-    `on_news` is called when an output has something to write, for callers without a task of their own that waits.
-    `events` is how often Events may be written, where several nodes share that.
-    `level` is that of the log for what is written: of one among thousands of nodes nobody wants to read it.
-    `may_have_kubelet`: a kubelet on the node may compute what is allocatable of its capacity.
-    `takes_back`: what an earlier process wrote goes also where nothing of that kind is asked for any more.
-    """
-
-    node: str
-    api: Api | None
+    node: str  # its name
+    api: Api | None  # None: there is no API server
     view: TargetNode
     timing: Timing
-    on_news: Callable[[], None] = lambda: None
-    events: Pace | None = None
-    level: int = logging.INFO
-    takes_back: bool = False
-    may_have_kubelet: bool = True
+    on_news: Callable[[], None] = lambda: None  # called when an applier has something to write
+    events: Pace | None = None  # the rate of Events, if several nodes share it
+    level: int = logging.INFO  # of log lines about writes
+    takes_back: bool = False  # remove labels of an earlier process even if the file asks for none now
+    may_have_kubelet: bool = True  # a kubelet may compute what is allocatable
 
 
 FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
-"""Which fault rule concerns a request, by verb and resource as RBAC names them, and how it fails."""
+"""Returns the fault rule for a request, by verb and resource as in RBAC, and how the request fails."""
 
 
 def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
-    """What a fault rule answers to the request in the server's place."""
+    """The answer of a fault rule in the server's place."""
     found = rules(call.verb, call.resource)
     if found is None:
         return None
     rule, failure = found
-    return InjectedAnswer(status=failure.status or 0, message=f"the fault rule {rule!r} says so", after=failure.after)
+    return InjectedAnswer(
+        status=failure.status or 0, message=f"injected by the fault rule {rule!r}", after=failure.after
+    )
 
 
 class ApiApplier(Applier):
-    """One kind of thing that is written about a node."""
+    """An applier that writes one kind of thing about a Node."""
 
     def __init__(self, access: NodeAccess) -> None:
         self._node = access.node
@@ -93,7 +88,7 @@ class ApiApplier(Applier):
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
         self._news = asyncio.Event()  # something may have to be written
-        self._wants_anew = asyncio.Event()  # something else is wanted than when a pause began
+        self._is_replanned = asyncio.Event()  # the plan wants something else than when a pause began
         self._follows = False
         self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
         self._pace = Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
@@ -102,25 +97,25 @@ class ApiApplier(Applier):
 
     @property
     def _api(self) -> Api:
-        """The API server. Raises ApiServerError where none is known."""
+        """The API server. Raises ApiServerError if none is known."""
         if self._given is None:
             raise Unconfigured(NO_SERVER)
         return self._given
 
     def _note(self) -> None:
-        """There is something to compare with what the server has."""
+        """Note that the plan wants something else, or for the first time something."""
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._see_node)
-        self._wants_anew.set()
+        self._is_replanned.set()
         self._stir()
 
     def _see_node(self) -> None:
-        """The Node is another one than before."""
+        """The Node has changed."""
         self._stir()
 
     def _stir(self) -> None:
-        """There is news; while some is left of before, the task that writes it looks again anyway."""
+        """Wake the task that writes; if it is awake, it looks again anyway."""
         if not self._news.is_set():
             self._news.set()
             self._tell()
@@ -131,12 +126,12 @@ class ApiApplier(Applier):
         return self._news.is_set()
 
     async def work(self) -> None:
-        """Wait for news, and write what differs. Raises ApiServerError; the news is kept then."""
+        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
         await self._news.wait()
         await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Write what differs. Raises ApiServerError; the news is kept then."""
+        """Write what differs. Raises ApiServerError, and then there is still news."""
         document = await self._view.seen()
         self._news.clear()
         try:
@@ -152,7 +147,7 @@ class ApiApplier(Applier):
             raise
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
-        """Apply what is wanted to this very Node: one of the same name that was made since is another one."""
+        """Apply fields to this Node. The uid guards against another Node that has the name by now."""
         uid = (document.get("metadata") or {}).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}
@@ -161,25 +156,25 @@ class ApiApplier(Applier):
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
-        """Whether somebody undid what was written."""
+        """Whether somebody else undid what was written."""
         del document
         return False
 
     @abstractmethod
     async def _write(self, document: Mapping[str, Any]) -> None:
-        """Compare what is wanted with the Node as the server has it, and write what differs."""
+        """Compare what the plan wants with the Node, and write what differs."""
 
     async def _pause_before_repair(self) -> None:
         """Wait longer each time that somebody else undoes what was written, so that two controllers do not race.
 
-        It ends as soon as something else is wanted.
+        The pause ends when the plan wants something else.
         """
         now = self._clock.now()
         if now - self._repaired_at > self._intervals.repair_node_most:
             self._repairs = 0
         self._repaired_at, self._repairs = now, self._repairs + 1
         if self._repairs > 1:
-            self._wants_anew.clear()
+            self._is_replanned.clear()
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._repair.pause(self._repairs - 2)):
-                    await self._wants_anew.wait()
+                    await self._is_replanned.wait()

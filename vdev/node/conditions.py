@@ -1,6 +1,6 @@
-"""Conditions of the Node, of the types that entries name: they follow the health of the entries' devices.
+"""The Node's conditions: for each type that entries name, the health of their devices.
 
-While a fault rule says otherwise of a type, that counts; a type that no entry names is there while a rule names it.
+A fault rule can set a condition, also of a type that no entry names, as long as it is in force.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ class NodeCondition:
 
 
 def condition_document(condition: NodeCondition) -> dict[str, str]:
-    """The condition as the Node has it, without its times."""
+    """The condition in the Node's status, without its times."""
     return {
         "type": condition.type,
         "status": condition.word,
@@ -47,9 +47,9 @@ def condition_document(condition: NodeCondition) -> dict[str, str]:
 def conditions(
     entries: Iterable[Entry], lost: Losses, rules: Mapping[str, ConditionFault] = _NO_RULES
 ) -> tuple[NodeCondition, ...]:
-    """One per type, in the order of the file. Several entries may name a type: it is about the devices of all.
+    """One condition per type, in the order of the file, about the devices of all entries that name the type.
 
-    `rules` are what fault rules say now, by type.
+    `rules` are the conditions that fault rules set now, by type.
     """
     of_type = grouped((each.type, (entry, each)) for entry in entries for each in entry.conditions)
     found = {name: _condition(name, members, lost) for name, members in of_type.items()}
@@ -72,12 +72,12 @@ def _condition(name: str, members: list[tuple[Entry, Condition]], lost: Losses) 
 
 @dataclass(frozen=True, slots=True)
 class SlotCounts:
-    """How many slots a resource has, and how many of them are healthy."""
+    """The number of advertised devices of a resource, and of the healthy ones."""
 
     capacity: int
     allocatable: int
 
 
 def capacity(inventory: Inventory) -> Mapping[str, SlotCounts]:
-    """What the kubelet would count of these lists, by resource."""
+    """The amounts that a kubelet would compute from the lists, by resource."""
     return {name: SlotCounts(len(each.slots), each.healthy) for name, each in inventory.resources.items()}

@@ -1,22 +1,20 @@
-"""Events on the Node: devices lost and back, cut anew; configuration applied or refused; a resource that is not
-registered; drills, and what these say.
+"""Writes Events about the Node: lost and repaired devices, partitions, configuration, registrations, fault rules.
 
-One Event for the same reason and message, whose count grows while it is remembered (an hour, as long as the API server
-keeps it). `kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes
-1.36, pkg/kubelet and kubectl).
+There is one Event for the same reason and message. Its count grows for an hour, as long as the API server keeps it.
+`kubectl describe node` finds it by the Node's real uid, in the namespace `default` (source: Kubernetes 1.36,
+pkg/kubelet and kubectl).
 """
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from ..aio.tasks import Pace
-from ..kube import EVENTS, Conflict, Missing
+from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory
@@ -31,12 +29,12 @@ _WHO = "vdev"
 _LIFE = 3600.0  # seconds: the API server's default for an Event (--event-ttl)
 _REMEMBERED = 256
 _BURST = 25  # Events at once, as client-go's spam filter has it
-_WAITING = 64  # happenings that wait for the API server; older ones are dropped
+_WAITING = 64  # Events that wait for the API server; beyond that, new ones are dropped
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An Event that exists: its name, how often it happened, and when it was written last (by the clock)."""
+    """An Event in the API server: its name, its count, and when it was written last (by the clock)."""
 
     name: str
     count: int
@@ -44,9 +42,9 @@ class _Sent:
 
 
 class NodeEvents(ApiApplier):
-    """Says what happened from one plan to the next. `situation` is what the agent knows beside the plan.
+    """Writes what happened from one plan to the next. `situation` returns what the agent knows beside the plan.
 
-    `said` and `dropped` count happenings.
+    `written` and `dropped` count occurrences.
     """
 
     name = "noting events"
@@ -54,20 +52,20 @@ class NodeEvents(ApiApplier):
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
         self._pace = access.events or Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event)
-        self.said = 0
+        self.written = 0
         self.dropped = 0
         self._situation = situation
         self._seen = NOTHING
-        self._unregistered: Mapping[str, float] = {}  # since when each is not
+        self._unregistered: Mapping[str, float] = {}  # by resource, since when it is not registered
         self._lost: Losses = NONE
         self._xids: Xids = {}
         self._choices: Progresses = {}
         self._base: Inventory = EMPTY
         self._is_on = False
         self._cancel: Callable[[], object] = lambda: None
-        self._waiting: OrderedDict[EventText, int] = OrderedDict()  # and how often each happened since
+        self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
         self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
-        self._uid = ""  # of the Node that these are about
+        self._uid = ""  # of the Node that the Events are about
 
     async def apply(self, plan: DesiredState) -> None:
         was_on, self._is_on = self._is_on, plan.observed.spec.node.events
@@ -83,12 +81,12 @@ class NodeEvents(ApiApplier):
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.observed.inventory, plan.xids
 
     def _see_node(self) -> None:
-        """Events wait for what happens, not for the Node."""
+        """Only Events that wait need the Node."""
         if self._waiting:
             self._stir()
 
     def _lasting(self, situation: Situation) -> Situation:
-        """The situation without what a kubelet's restart explains: a resource that is not registered only lately."""
+        """The situation without resources that are unregistered only for a moment, as after a kubelet's restart."""
         now = self._clock.now()
         since = {name: self._unregistered.get(name, now) for name in situation.unregistered}
         self._unregistered = since
@@ -97,14 +95,14 @@ class NodeEvents(ApiApplier):
         return replace(situation, unregistered=lasting)
 
     @property
-    def again_at(self) -> float | None:
-        """When a resource will not have been registered for too long."""
+    def retry_at(self) -> float | None:
+        """When a resource will have been unregistered for too long."""
         due = self._intervals.unregistered
         moments = (at + due for name, at in self._unregistered.items() if name not in self._seen.unregistered)
         return min(moments, default=None)
 
-    def _add(self, happenings: Iterable[EventText]) -> None:
-        for each in happenings:
+    def _add(self, events: Iterable[EventText]) -> None:
+        for each in events:
             self._waiting[each] = self._waiting.get(each, 0) + 1
             self._note()
         while len(self._waiting) > _WAITING:
@@ -113,36 +111,36 @@ class NodeEvents(ApiApplier):
 
     async def _write(self, document: Mapping[str, Any]) -> None:
         uid = str((document.get("metadata") or {}).get("uid") or self._node)
-        if uid != self._uid:  # another Node of the same name: no Event is about it yet
+        if uid != self._uid:  # another Node of the same name, which has no Events yet
             self._uid = uid
             self._sent.clear()
-        while (happening := self._next()) is not None:
-            times = self._waiting[happening]
+        while (text := self._next()) is not None:
+            times = self._waiting[text]
             self._pace.spend()
-            await self._say(happening, times, uid)
-            self.said += times
-            if left := self._waiting.get(happening, times) - times:
-                self._waiting[happening] = left
+            await self._send(text, times, uid)
+            self.written += times
+            if left := self._waiting.get(text, times) - times:
+                self._waiting[text] = left
             else:
-                self._waiting.pop(happening, None)
+                self._waiting.pop(text, None)
             await self._pace.ready()
 
     def _next(self) -> EventText | None:
-        """The oldest that may be said now: one that was said lately is counted on for a while first."""
+        """The oldest Event that may be written now. One that was written lately waits, and its count grows."""
         now, again = self._clock.now(), self._intervals.again_event
         due = {each: self._sent[each].at + again if each in self._sent else now for each in self._waiting}
-        happening = next((each for each, at in due.items() if at <= now), None)
-        if happening is None and due:
+        text = next((each for each, at in due.items() if at <= now), None)
+        if text is None and due:
             self._cancel()
             self._cancel = self._clock.call_at(min(due.values()), self._stir)
-        return happening
+        return text
 
-    async def _say(self, happening: EventText, times: int, uid: str) -> None:
+    async def _send(self, text: EventText, times: int, uid: str) -> None:
         now = self._clock.now()
-        sent = self._sent.get(happening)
+        sent = self._sent.get(text)
         if sent is not None and now - sent.at < _LIFE:
             sent = replace(sent, count=sent.count + times, at=now)
-            change = {"count": sent.count, "lastTimestamp": self._timestamp(), "message": happening.message}
+            change = {"count": sent.count, "lastTimestamp": timestamp(self._clock.wall()), "message": text.message}
             try:
                 await self._api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
             except Missing:
@@ -150,37 +148,32 @@ class NodeEvents(ApiApplier):
         else:
             sent = None
         if sent is None:
-            sent = _Sent(self._name(happening), times, now)
+            sent = _Sent(self._name(text), times, now)
             try:
-                await self._api.create(EVENTS, self._event(happening, sent, uid), namespace=_NAMESPACE)
+                await self._api.create(EVENTS, self._document(text, sent, uid), namespace=_NAMESPACE)
             except Conflict as conflict:
                 if not conflict.exists:
-                    raise  # an answer to it was lost on the way: it is there
-        self._sent[happening] = sent
-        self._sent.move_to_end(happening)
+                    raise  # it exists: the answer to an earlier attempt was lost
+        self._sent[text] = sent
+        self._sent.move_to_end(text)
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
 
-    def _name(self, happening: EventText) -> str:
-        """As client-go names them: the object's name and a time; and what it is, so that two of one instant differ."""
-        what = hashlib.sha256(f"{happening.reason} {happening.message}".encode()).hexdigest()[:8]
+    def _name(self, text: EventText) -> str:
+        """A name as in client-go, of the object's name and the time; with a hash, so that two of one instant differ."""
+        what = hashlib.sha256(f"{text.reason} {text.message}".encode()).hexdigest()[:8]
         return f"{self._node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
 
-    def _timestamp(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def _event(self, happening: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
-        now = self._timestamp()
-        return {
-            "metadata": {"name": sent.name, "namespace": _NAMESPACE},
-            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid},
-            "type": "Warning" if happening.warning else "Normal",
-            "reason": happening.reason,
-            "message": happening.message,
-            "source": {"component": _WHO, "host": self._node},
-            "reportingComponent": _WHO,
-            "reportingInstance": self._node,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": sent.count,
-        }
+    def _document(self, text: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
+        return event(
+            NODES,
+            {"name": self._node, "uid": uid},
+            name=sent.name,
+            reason=text.reason,
+            message=text.message,
+            is_warning=text.warning,
+            component=_WHO,
+            node=self._node,
+            at=timestamp(self._clock.wall()),
+            count=sent.count,
+        )

@@ -1,4 +1,4 @@
-"""What happened to the node's devices between two plans, in the words of Events."""
+"""The Events for what happened between two plans."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _NAMED = 8  # ids before the rest is counted
 
 
 def named(ids: Collection[str]) -> str:
-    """The ids, of many the first ones and how many more there are."""
+    """List the ids; of many, the first ones and how many more there are."""
     shown = ", ".join(islice(ids, _NAMED))
     return shown + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
@@ -28,18 +28,16 @@ def shortened(text: str, limit: int = MESSAGE) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """At one moment. `applied` and `refused` count readings of the configuration, `reading` says what the last came to.
+    """What the agent knows beside the plan, at one moment."""
 
-    `unregistered` has the resources that the kubelet should know for some time and does not, and why; `drills` the
-    fault rules in force, and what each does; `announced` counts how often rules said what they have to say.
-    """
-
-    applied: int = 0
-    refused: int = 0
-    reading: str = ""
-    unregistered: Mapping[str, str] = field(default_factory=dict)
-    drills: Mapping[str, str] = field(default_factory=dict)
-    announced: Mapping[EventFault, int] = field(default_factory=dict)
+    applied: int = 0  # how often the configuration was applied
+    refused: int = 0  # how often it was refused
+    reading: str = ""  # the result of the last reading
+    unregistered: Mapping[str, str] = field(default_factory=dict)  # resources that the kubelet does not know, and why
+    drills: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
+    announced: Mapping[EventFault, int] = field(
+        default_factory=dict
+    )  # Events of fault rules, and how often each happened
 
 
 NOTHING = Situation()
@@ -47,7 +45,7 @@ NOTHING = Situation()
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """What an Event says: `reason` is a CamelCase word, `message` a sentence; `warning` is the Event's type."""
+    """The text of an Event: `reason` is a CamelCase word, `message` a sentence; `warning` is its type."""
 
     reason: str
     message: str
@@ -55,7 +53,7 @@ class EventText:
 
 
 def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventText, ...]:
-    """Which devices were lost and which are back; those that the configuration gave up meanwhile are neither."""
+    """Devices that were lost, and devices that are back. Devices that left the configuration are neither."""
     if before is now:
         return ()
     back: dict[str, list[str]] = {}
@@ -63,7 +61,7 @@ def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventTex
         resource = devices.everything.get(name)
         if resource is not None and device in resource.by_device:
             back.setdefault(name, []).append(device)
-    return (*_lost(before, now), *(_happening("DeviceHealthy", name, back[name], "healthy again") for name in back))
+    return (*_lost(before, now), *(_about_devices("DeviceHealthy", name, back[name], "healthy again") for name in back))
 
 
 def _lost(before: Losses, now: Losses) -> Iterator[EventText]:
@@ -74,17 +72,17 @@ def _lost(before: Losses, now: Losses) -> Iterator[EventText]:
     )
     for (name, gone, health), ids in groups.items():
         if gone:
-            yield _happening("DeviceLost", name, ids, "gone", warning=True)
+            yield _about_devices("DeviceLost", name, ids, "gone", warning=True)
         else:
             drill = f" (fault rule {health.injected!r})" if health.injected else ""
-            yield _happening("DeviceUnhealthy", name, ids, f"unhealthy: {health.reason}{drill}", warning=True)
+            yield _about_devices("DeviceUnhealthy", name, ids, f"unhealthy: {health.reason}{drill}", warning=True)
 
 
 def _same(before: Loss | None, now: Loss) -> bool:
     return before is not None and before.gone == now.gone and before.health.injected == now.health.injected
 
 
-def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> EventText:
+def _about_devices(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> EventText:
     listed = sorted(ids)
     verb = "is" if len(listed) == 1 else "are"
     return EventText(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
@@ -94,7 +92,7 @@ Xids = Mapping[Key, tuple[XidError, ...]]
 
 
 def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
-    """Which devices have an Xid that they did not have."""
+    """Devices that have a new Xid."""
     if before is now:
         return ()
     groups = grouped(
@@ -107,7 +105,7 @@ def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
 
 
 def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
-    """As EKS's node monitoring agent calls it, the one known writer of such Events (its pkg/reasons/reasons.go)."""
+    """With the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
     reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
     message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
     return EventText(reason, shortened(message), warning=True)
@@ -116,36 +114,36 @@ def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
 def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
     if before is now:
         return ()
-    old, new = _cuts(before), _cuts(now)
+    old, new = _partitions(before), _partitions(now)
     changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
     return tuple(
-        EventText("Repartitioned", shortened(f"device {key[1]}: {_cut(old[key])} -> {_cut(new[key])}"))
+        EventText("Repartitioned", shortened(f"device {key[1]}: {_layout_of(old[key])} -> {_layout_of(new[key])}"))
         for key in changed
     )
 
 
-def _cuts(inventory: Inventory) -> Mapping[Key, Counter[str]]:
-    """The profiles that each device is cut into, by entry and raw device; of a whole one, a single empty profile."""
-    cuts: dict[Key, Counter[str]] = {}
+def _partitions(inventory: Inventory) -> Mapping[Key, Counter[str]]:
+    """The profiles of the partitions of each device, by entry and raw device; a whole one has one empty profile."""
+    found: dict[Key, Counter[str]] = {}
     for resource in inventory.resources.values():
         for device in resource.by_device.values():
-            cuts.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
-    return cuts
+            found.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
+    return found
 
 
-def _cut(profiles: Counter[str]) -> str:
+def _layout_of(profiles: Counter[str]) -> str:
     if not any(profiles):
         return "whole"
     return ", ".join(f"{number}x {profile}" for profile, number in sorted(profiles.items()) if profile)
 
 
 def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
-    """Which layouts that a label of the node chose were refused, and why."""
+    """Partition layouts that a label of the node chose and that were refused, and why."""
     if before is now:
         return ()
     failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
     return tuple(
-        _said("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
+        _event("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
         for name, each in failed.items()
         if (last := before.get(name)) is None
         or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
@@ -158,37 +156,37 @@ def _layout(progress: Progress) -> str:
 
 
 def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
-    """What became of the configuration, of registrations and of drills, and what rules said."""
+    """Changes of the configuration, of registrations and of fault rules, and the Events of fault rules."""
     found: list[EventText] = []
     if now.applied > before.applied:
-        found.append(_said("ConfigurationApplied", f"configuration applied: {now.reading}"))
+        found.append(_event("ConfigurationApplied", f"configuration applied: {now.reading}"))
     if now.refused > before.refused:
         found.append(
-            _said(
+            _event(
                 "ConfigurationRefused", f"configuration refused, the last good one stays: {now.reading}", warning=True
             )
         )
     found += [
-        _said("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
+        _event("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
         for name, why in now.unregistered.items()
         if name not in before.unregistered
     ]
     found += [
-        _said("ResourceRegistered", f"{name} is registered with the kubelet")
+        _event("ResourceRegistered", f"{name} is registered with the kubelet")
         for name in before.unregistered
         if name not in now.unregistered
     ]
     found += [
-        _said("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
+        _event("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
         for name, what in now.drills.items()
         if name not in before.drills
     ]
-    found += [_said("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
+    found += [_event("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
     for event, times in now.announced.items():
         new = times - before.announced.get(event, 0)
-        found += [_said(event.reason, event.message, warning=event.warning)] * new
+        found += [_event(event.reason, event.message, warning=event.warning)] * new
     return tuple(found)
 
 
-def _said(reason: str, message: str, *, warning: bool = False) -> EventText:
+def _event(reason: str, message: str, *, warning: bool = False) -> EventText:
     return EventText(reason, shortened(message), warning=warning)

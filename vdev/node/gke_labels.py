@@ -13,9 +13,9 @@ _SHARING = {SharingKind.TIME_SLICING: "time-sharing", SharingKind.MPS: "mps"}
 
 
 def gke_gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of a pool with these NVIDIA devices: none unless all have the same attribute gkeAccelerator.
+    """The labels for these NVIDIA devices, if all have the same attribute gkeAccelerator.
 
-    No preset has it. An entry gives it to ask for these labels.
+    No preset has it. An entry sets it to ask for these labels.
     """
     accelerator = _one(gpu.attributes.get("gkeAccelerator", "") for gpu in gpus)
     if not accelerator:
@@ -33,17 +33,17 @@ def gke_gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
 
 
 def _offered(gpu: Hardware) -> Sequence[Profile | None]:
-    """What pods can get of it: its partitions, or itself."""
+    """What pods can get: its partitions, or the GPU itself."""
     return (None,) if gpu.parts is None else gpu.parts
 
 
 def gke_tpu_labels(chips: Sequence[Hardware]) -> dict[str, str]:
     keys = {"accelerator": f"{_LABEL}-tpu-accelerator", "topology": f"{_LABEL}-tpu-topology"}
-    told = {label: _one(chip.attributes.get(key, "") for chip in chips) for key, label in keys.items()}
-    return {label: value for label, value in told.items() if value}
+    values = {label: _one(chip.attributes.get(key, "") for chip in chips) for key, label in keys.items()}
+    return {label: value for label, value in values.items() if value}
 
 
 def _one(texts: Iterable[str]) -> str:
-    """The text, where all are the same; else the empty one."""
+    """The text, if all are the same; else the empty string."""
     every = set(texts)
     return every.pop() if len(every) == 1 else ""

@@ -1,4 +1,4 @@
-"""Intel's labels, as its rules for Node Feature Discovery and its GPU plugin's labeller make them."""
+"""Intel's labels, by its rules for Node Feature Discovery and its GPU plugin's labeller."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def intel_labels(devices: Sequence[Hardware]) -> dict[str, str]:
             values[f"gpu.intel.com/device-id.{pci_class}-{device}.present"] = "true"
             values[f"gpu.intel.com/device-id.{pci_class}-{device}.count"] = str(count)
     for key in ("product", "family"):
-        told = [gpu.attributes[key] for gpu in gpus if gpu.attributes.get(key)]
-        if told:
-            values[f"gpu.intel.com/{key}"] = told[-1]
+        texts = [gpu.attributes[key] for gpu in gpus if gpu.attributes.get(key)]
+        if texts:
+            values[f"gpu.intel.com/{key}"] = texts[-1]
     return values

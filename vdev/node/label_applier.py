@@ -1,7 +1,7 @@
-"""The labels of the Node object (`NodeLabels`), and of Node Feature Discovery's file (`FeaturesFile`).
+"""Writes labels to the Node object (`NodeLabels`) or to Node Feature Discovery's file (`FeaturesFile`).
 
-Labels are written by a server-side apply without force: a label that another field manager keeps at another value
-stays, and the others are written. They stay when the agent ends, because a restart must not make pods unschedulable.
+Labels are written by a server-side apply without force. A label that another field manager keeps at another value
+stays; the others are written. All stay when the agent ends, because a restart must not make pods unschedulable.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLabels(ApiApplier):
-    """Keeps the labels that a plan has. `written` are those that the API server has from here."""
+    """Keeps the labels of the plan on the Node."""
 
     name = "noting the node's labels"
 
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)
-        self.written: Mapping[str, str] = {}
-        self.kept_by: Mapping[str, str] = {}  # by label that somebody else keeps at another value: who
-        self._wanted: Mapping[str, str] | None = None  # None: never asked for
+        self.written: Mapping[str, str] = {}  # the labels that the Node has from vdev
+        self.kept_by: Mapping[str, str] = {}  # by label, the manager that keeps it at another value
+        self._wanted: Mapping[str, str] | None = None  # None: labels were never wanted
 
     async def apply(self, plan: DesiredState) -> None:
-        """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
+        """Take the plan's labels; at first also if there are none, because an earlier process may have left some."""
         wanted = plan.labels
         choices = plan.observed.layouts.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
@@ -53,7 +53,7 @@ class NodeLabels(ApiApplier):
     async def _write(self, document: Mapping[str, Any]) -> None:
         free, kept_by = self._free(document)
         if not _has(document, free):
-            # Raises Conflict if somebody else has taken a label since the Node was seen: it is looked at again then.
+            # This raises Conflict if somebody else has taken a label since the Node was seen. Then it is tried again.
             await self._apply(document, {"metadata": {"labels": free} if free else {}})
             log.log(self._level, "node labels written", labels=len(free))
         for label, manager in kept_by.items():
@@ -62,7 +62,7 @@ class NodeLabels(ApiApplier):
         self.kept_by, self.written = kept_by, free
 
     def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The wanted labels that nobody else keeps at another value; and by label who keeps the others."""
+        """The wanted labels that nobody else keeps at another value, and by label the managers of the others."""
         wanted, labels = self._wanted or {}, _labels(document)
         owners = owned_by_others(document, "metadata", "labels")
         kept_by = {label: owners[label] for label in wanted if label in owners and labels.get(label) != wanted[label]}
@@ -70,7 +70,7 @@ class NodeLabels(ApiApplier):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The labels that somebody else keeps at another value."""
+        """Warnings about labels that others keep at another value."""
         return tuple(
             warning(
                 f"node {self._node}",
@@ -81,7 +81,7 @@ class NodeLabels(ApiApplier):
         )
 
     def document(self) -> dict[str, Any]:
-        """For the status: what is wanted, what is there from here, and what somebody else keeps."""
+        """For the status: the labels that are wanted, written, and kept by others."""
         return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}
 
 
@@ -90,12 +90,12 @@ def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    """Whether the Node has these labels, and no others from here."""
+    """Whether the Node has these labels, and no others from vdev."""
     return owned(document, "metadata", "labels") == wanted.keys() and wanted.items() <= _labels(document).items()
 
 
 FILE = "vdev"
-_MOST = 2**20  # bytes that are read of what is there
+_MOST = 2**20  # bytes of an existing file that are read
 
 
 class FeaturesFile(Applier):
@@ -105,10 +105,10 @@ class FeaturesFile(Applier):
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE
-        self._wanted: Mapping[str, str] | None = None  # None: nothing was ever wanted
+        self._wanted: Mapping[str, str] | None = None  # None: a file was never wanted
 
     async def apply(self, plan: DesiredState) -> None:
-        """Write the labels where the file has others, or is gone. Raises HostError."""
+        """Write the labels if the file has others, or is gone. Raises HostError."""
         if plan.features is None and self._wanted is None:
             return
         await asyncio.to_thread(self._write, plan.features)

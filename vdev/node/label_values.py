@@ -1,4 +1,4 @@
-"""What labels are made from beside the devices, and what they come to; makers are imported where labels are wanted."""
+"""The input and the result of the makers' labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from ..planning.resources import Inventory
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What labels tell of the machine: its model (empty: unknown), and the Unix time of the start, None for no time."""
+    """The machine in labels: its model (empty: unknown), and the Unix time of the start (None: no label)."""
 
     product: str = ""
     started_at: int | None = None
@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels by key, sorted, and what is wrong or doubtful about them."""
+    """The labels by key, sorted, and problems with them."""
 
     values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     problems: tuple[Problem, ...] = ()
@@ -36,9 +36,7 @@ NO_LABELS = Labels()
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One physical device of a maker. `parts` are its partitions, or None where it is not cut; a device may be cut into
-    none.
-    """
+    """One physical device of a maker. `parts` are its partitions, perhaps none of them; None: it is not partitioned."""
 
     entry: Entry
     maker: str
@@ -50,14 +48,14 @@ class Hardware:
         return self.raw.attributes
 
     def pci(self, key: str) -> str:
-        """The first four hexadecimal digits of an attribute, as of a class or a device; empty without it."""
+        """The first four hexadecimal digits of an attribute such as the PCI class; empty without it."""
         return self.attributes.get(key, "").lower().removeprefix("0x")[:4]
 
 
 def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory
 ) -> tuple[Hardware, ...]:
-    """The devices of virtual entries, in the order of the file; those whose labellers there are, see `maker`."""
+    """The virtual devices, in the order of the file, as far as they have a `maker`."""
     entries = [(entry, domain) for entry in spec.on_node(node) if (domain := maker(entry))]
     listed: frozenset[str] = frozenset()
     if any(_may_be_cut(entry) for entry, _ in entries):
@@ -77,8 +75,8 @@ NVIDIA = "nvidia.com"
 def maker(entry: Entry) -> str:
     """The domain under which the maker of the entry's virtual devices advertises them, or empty for real devices.
 
-    Real devices have their makers' labellers. Without a preset it is the domain of the entry's own resource, but for
-    NVIDIA's: nothing is known of such a device.
+    Real devices have their makers' labellers. Without a preset, it is the domain of the entry's own resource, except
+    nvidia.com: nothing is known about such a device.
     """
     if entry.virtual is None:
         return ""
@@ -97,8 +95,8 @@ def _cut(
 ) -> Iterable[tuple[RawDevice, tuple[Profile, ...] | None]]:
     """Each device with its partitions.
 
-    Where some partitions of the entry are listed, the others were taken away; where none is, their resource is left
-    out, or the strategy advertises whole devices.
+    If some partitions of the entry are listed, the others were removed. If none is, their resource is left out, or the
+    strategy advertises whole devices.
     """
     if not _may_be_cut(entry):
         return ((raw, None) for raw in raws)

@@ -1,4 +1,4 @@
-"""The labels of a Node: those of each maker, and those that entries give. `node_labels` is the entry point."""
+"""The labels of a Node: those of each maker, and those of entries. `node_labels` puts them together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -18,30 +18,30 @@ from .nvidia_labels import sanitised
 def node_labels(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory, machine: Machine
 ) -> Labels:
-    """The labels of the node. `found` are the raw devices by entry, `inventory` what they are listed as."""
+    """The labels of the node. `found` are the raw devices by entry, `inventory` the resources made of them."""
     devices = hardware(spec, node, found, inventory)
     entries = spec.on_node(node)
     problems: list[Problem] = []
     values: dict[str, str] = {}
     if any(maker(entry) == NVIDIA for entry in entries):
         gpus = _made_by(devices, NVIDIA)
-        told, doubts = nvidia_labels.nvidia_labels(spec, gpus, machine)
+        made, doubts = nvidia_labels.nvidia_labels(spec, gpus, machine)
         problems += doubts
-        values |= told | gke_labels.gke_gpu_labels(spec, gpus)
+        values |= made | gke_labels.gke_gpu_labels(spec, gpus)
     values |= amd_labels.amd_labels(_made_by(devices, "amd.com"))
     values |= intel_labels.intel_labels(_made_by(devices, *intel_labels.DOMAINS))
     values |= gke_labels.gke_tpu_labels(_made_by(devices, gke_labels.DOMAIN))
     own, doubts = entry_labels(entries, inventory)
     problems += doubts
     places = {key: entry.where for entry in reversed(entries) for key in entry.labels}
-    fine = {}
+    valid = {}
     for key, value in sorted({**values, **own}.items()):
         if wrong := names.key_problem(key) or names.value_problem(value):
             hint = "give the node this label under the entry's labels, or change the attribute that it is made of"
             problems.append(warning(places.get(key, ""), f"the label {key} is left out: {wrong}", hint))
         else:
-            fine[key] = value
-    return Labels(MappingProxyType(fine), tuple(dict.fromkeys(problems)))
+            valid[key] = value
+    return Labels(MappingProxyType(valid), tuple(dict.fromkeys(problems)))
 
 
 def _made_by(devices: Sequence[Hardware], *domains: str) -> list[Hardware]:
@@ -49,7 +49,7 @@ def _made_by(devices: Sequence[Hardware], *domains: str) -> list[Hardware]:
 
 
 def entry_labels(entries: Iterable[Entry], inventory: Inventory) -> tuple[dict[str, str], list[Problem]]:
-    """The labels of the entries whose devices are there, and where they contradict themselves or each other."""
+    """The labels of the entries that have devices, and warnings if labels contradict each other."""
     wanted = [entry for entry in entries if entry.labels]
     if not wanted:
         return {}, []
@@ -69,7 +69,7 @@ def entry_labels(entries: Iterable[Entry], inventory: Inventory) -> tuple[dict[s
 
 
 def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
-    """Each entry's devices in order, with the resource that each is listed under, or would be."""
+    """The devices of each entry in order, each with its resource, or the one that it would have."""
     would_be = {entry.name: entry.resource for entry in entries if not entry.listed}
     found: dict[str, dict[str, tuple[str, Device]]] = {entry.name: {} for entry in entries}
     for name, resource in inventory.each_once.items():
@@ -87,8 +87,8 @@ def _of_entry(entry: Entry, devices: Sequence[tuple[str, Device]], problems: lis
     shown = [placeholders(name, device) for name, device in (devices[:1] if constant else devices)]
     values: dict[str, str] = {}
     for key, template in entry.labels.items():
-        told = dict.fromkeys(template.render(each) for each in shown)
-        used, *others = told
+        rendered = dict.fromkeys(template.render(each) for each in shown)
+        used, *others = rendered
         if others:
             message = (
                 f"the devices of {entry.name!r} want different values for the label {key}: {used!r}, which is used, "

@@ -1,9 +1,9 @@
-"""Devices that the configuration promises and that cannot be used: they are broken, or gone.
+"""The lost devices: those that the configuration has and that are broken or gone.
 
     losses(devices before, devices now, losses before, entries) -> losses now
 
-Conditions follow from them, and Events from what they become. A device that the configuration has given up, by an edit
-or by cutting it anew, is no loss.
+Conditions follow from them, and Events from their changes. A device that an edit or another partition layout removed is
+not lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from ..planning.resources import Inventory, Resource
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why a device cannot be used. `spec` is its entry; `gone`: it is not only broken but not there."""
+    """Why a device cannot be used. `spec` is its entry; `gone`: it does not exist any more."""
 
     spec: Entry
     health: Health
@@ -30,7 +30,7 @@ NONE: Losses = {}
 
 
 def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[Entry]) -> Losses:
-    """What is lost now. `known` is what was lost `before`."""
+    """The devices that are lost now. `known` are those that were lost before."""
     old, new = before.each_once, now.each_once
     specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
     lost: dict[Key, Loss] = {}
@@ -40,22 +40,22 @@ def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[E
 
 
 def _promised(spec: Entry | None, specs: Mapping[str, Entry]) -> bool:
-    """Whether the configuration still says of this entry what it said."""
+    """Whether the configuration still has this entry unchanged."""
     return spec is not None and specs.get(spec.name) == spec
 
 
 def _of_resource(
     name: str, before: Resource | None, now: Resource | None, known: Losses, specs: Mapping[str, Entry]
 ) -> dict[Key, Loss]:
-    there: Mapping[str, object] = now.by_device if now else {}
+    present: Mapping[str, object] = now.by_device if now else {}
     lost = {
         key: loss
         for key, loss in known.items()
-        if key[0] == name and loss.gone and key[1] not in there and _promised(loss.spec, specs)
+        if key[0] == name and loss.gone and key[1] not in present and _promised(loss.spec, specs)
     }
     for device in before.by_device.values() if before else ():
         spec = before.entries.get(device.raw.entry) if before else None
-        if device.id not in there and spec is not None and _promised(spec, specs):
+        if device.id not in present and spec is not None and _promised(spec, specs):
             why = known.get((name, device.id))
             lost[name, device.id] = Loss(spec, why.health if why and why.gone else GONE, gone=True)
     for slot in now.slots if now else ():

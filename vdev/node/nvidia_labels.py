@@ -1,7 +1,7 @@
-"""NVIDIA's labels, rule for rule as GPU Feature Discovery makes them (k8s-device-plugin 0.20.0, internal/lm).
+"""NVIDIA's labels, by the rules of GPU Feature Discovery (k8s-device-plugin 0.20.0, internal/lm).
 
-It labels models and profiles, not resources: `nvidia.com/gpu.*` whatever the devices are advertised as, and looks for
-sharing under the name that they would have without it. Of several models on a node the last one's labels remain.
+It labels models and profiles, not resources: `nvidia.com/gpu.*` no matter how the devices are advertised, and looks for
+sharing under the name that they have without it. If a node has several models, the labels of the last one remain.
 """
 
 import re
@@ -20,7 +20,7 @@ _MIB = 2**20
 _UNKNOWN_MACHINE = "unknown"
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9\-_. ]")
 _MODES = {"0300": "graphics", "0302": "compute"}  # by PCI class: VGA controller, 3D controller
-_COMPUTE = "0302"  # what GPUs of data centres are
+_COMPUTE = "0302"  # the class of data center GPUs
 _MIG_ATTRIBUTES = (
     "multiprocessors",
     "slices.gi",
@@ -31,7 +31,7 @@ _MIG_ATTRIBUTES = (
     "engines.jpeg",
     "engines.ofa",
 )
-_NO_ENCODER = {"engines.encoder": "0"}  # no GPU that can be partitioned had one before profiles began to say so
+_NO_ENCODER = {"engines.encoder": "0"}  # GPUs that can be partitioned had no encoder before profiles had this attribute
 _FAMILIES = {
     "1": "tesla",
     "2": "fermi",
@@ -43,12 +43,13 @@ _FAMILIES = {
     "12": "blackwell",
     "13": "rubin",
 }
-_TURING, _ADA = 5, 9  # minor numbers from which on 7.x and 8.x are the later family
+_TURING, _ADA = 5, 9  # minor versions from which 7.x and 8.x belong to the later family
 
 
 def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tuple[dict[str, str], list[Problem]]:
-    """The labels of a node with these NVIDIA devices, and what is doubtful about them. Call it where an entry has some,
-    even if none is there now.
+    """The labels of a node with these NVIDIA devices, and warnings.
+
+    A node whose entries have NVIDIA devices has labels even if no device exists now.
     """
     problems: list[Problem] = []
     values = {"nvidia.com/vgpu.present": "false"}
@@ -77,12 +78,12 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
 
 
 def sanitised(text: str) -> str:
-    """The text without characters that no label has, its words joined by dashes."""
+    """The text without characters that labels cannot have, its words joined by dashes."""
     return "-".join(_NOT_ALLOWED.sub("", text).split())
 
 
 def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
-    """The first item of the sharing block about whole devices like this one, or about its partitions of a profile."""
+    """The first item of `sharing` for whole devices like this one, or for its partitions of a profile."""
     named = name_of_whole(spec, gpu.entry) if profile is None else name_of_partition(spec, gpu.entry, profile.name)
     if spec.sharing is None or isinstance(named, Problem):
         return None
@@ -104,7 +105,7 @@ def _mode(gpus: Iterable[Hardware]) -> str:
 
 
 def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
-    """The labels of the driver's version and of CUDA's: two numbers, or up to three; each by an old name and a new."""
+    """The labels of the versions of driver and CUDA, each number under an old and a new name."""
     values: dict[str, str] = {}
     for key, kind, names, example in (
         ("driverVersion", "driver", ("major", "minor", "revision"), "580.95.05"),
@@ -112,20 +113,22 @@ def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
     ):
         text = gpu.attributes.get(key, "")
         parts = text.split(".")
-        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):  # major and minor
+        if 2 <= len(parts) <= len(names) and all(
+            part.isdecimal() for part in parts
+        ):  # there are at least major and minor
             for name, part in zip(names, (*parts, ""), strict=False):
                 values[f"nvidia.com/cuda.{kind}.{name.replace('revision', 'rev')}"] = part
                 values[f"nvidia.com/cuda.{kind}-version.{name}"] = part
             values[f"nvidia.com/cuda.{kind}-version.full"] = text
         elif text:
-            message = f"the {key} {text!r} is no version, so the node has no labels of it"
+            message = f"the {key} {text!r} is not a version, so the node has no labels for it"
             hint = f'write such as "{example}" under virtual.attributes'
             problems.append(warning(gpu.entry.where, message, hint))
     return values
 
 
 def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
-    """The NVLink domain, where all GPUs that are in one agree about it."""
+    """The NVLink domain, if all GPUs with one have the same."""
     cluster = {gpu.attributes["fabricClusterUuid"] for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
     clique = {gpu.attributes.get("fabricCliqueId", "0") for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
     if len(cluster) != 1 or len(clique) != 1:
@@ -142,7 +145,7 @@ def model(gpu: Hardware) -> str:
 
 
 def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
-    """Labels of the devices by model, those with MIG on included; such a model alone is labelled without sharing."""
+    """The labels by model, including devices with MIG, whose model is labelled without sharing."""
     count = Counter(map(model, gpus))
     example: dict[bool, dict[str, Hardware]] = {True: {}, False: {}}
     for gpu in gpus:
@@ -156,7 +159,7 @@ def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dic
             values |= _architecture(gpu.attributes.get("computeCapability", ""))
     if len(count) > 1:
         last = list(example[False] or example[True])[-1]
-        message = f"GPUs of several models are on this node: {', '.join(count)}; the labels tell of {last!r}"
+        message = f"GPUs of several models are on this node: {', '.join(count)}; the labels are those of {last!r}"
         problems.append(
             warning(gpus[-1].entry.where, message, "a node has one set of labels for all; give it one model")
         )
@@ -198,7 +201,7 @@ def _family(major: str, minor: int) -> str:
 
 
 def _single(spec: Spec, gpus: Sequence[Hardware]) -> Mapping[str, str]:
-    """Labels of partitions in place of those of whole devices, or labels that say that this cannot be."""
+    """The labels of partitions in place of those of whole devices, or those of an invalid combination."""
     cut = [gpu for gpu in gpus if gpu.parts is not None]
     if not cut:
         return {}
@@ -228,11 +231,11 @@ def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Pro
         resource = resource_of(profile)
         values |= _base(resource, count[name], (model(gpu), "MIG", _plain(profile)), spec, rule_for(spec, gpu, profile))
         values[f"{resource}.memory"] = str(profile.memory // _MIB)
-        told = {**_NO_ENCODER, **profile.attributes}
-        values |= {f"{resource}.{key}": told[key] for key in _MIG_ATTRIBUTES if key in told}
+        attributes = {**_NO_ENCODER, **profile.attributes}
+        values |= {f"{resource}.{key}": attributes[key] for key in _MIG_ATTRIBUTES if key in attributes}
     return values
 
 
 def _plain(profile: Profile) -> str:
-    """The profile's name as resources and labels have it."""
+    """The profile's name in resources and labels."""
     return profile.name.replace("+", ".")

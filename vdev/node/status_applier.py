@@ -1,16 +1,16 @@
-"""The status of the Node: extended resources where no device plugin serves them, and conditions; in one apply.
+"""Writes extended resources, if no device plugin serves them, and conditions into the Node's status, in one apply.
 
-The apply is forced: a kubelet that starts without a checkpoint sets every extended resource to 0, and owns what it set.
-`allocatable` is what is healthy. A kubelet computes it anew from the capacity, every ten seconds; where one does, it is
-left to it (reference: pkg/kubelet/nodestatus, Kubernetes 1.36).
+The apply is forced, because a kubelet that starts without a checkpoint sets every extended resource to 0 and then owns
+it. `allocatable` counts healthy devices. If a kubelet computes it from the capacity, which it does every ten seconds,
+it is left to the kubelet (source: pkg/kubelet/nodestatus, Kubernetes 1.36).
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from ..kube import timestamp
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
@@ -24,22 +24,22 @@ _STATUS = "status"
 
 
 class NodeStatus(ApiApplier):
-    """Keeps the resources and conditions that a plan has. `written` says whether the API server has them from here."""
+    """Keeps the resources and conditions of the plan. `written` says whether the Node has them."""
 
     name = "noting the node's status"
 
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)
         self.written = False
-        self.kubelet_decides = False  # what is allocatable
+        self.kubelet_decides = False  # whether a kubelet computes what is allocatable
         self._may_have_kubelet = access.may_have_kubelet
         self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
-        self._since: dict[str, tuple[bool, str]] = {}  # when each condition became what it is
-        self._offered: Mapping[str, str] = {}  # the last allocatable that was written
+        self._since: dict[str, tuple[bool, str]] = {}  # by type: the status of a condition, and since when
+        self._offered: Mapping[str, str] = {}  # the allocatable that was written last
 
     async def apply(self, plan: DesiredState) -> None:
-        """Note the plan's resources and conditions, at first also that there are none: an earlier process left some."""
+        """Take the plan's resources and conditions; at first also none: an earlier process may have left some."""
         wanted = (plan.capacity, plan.conditions)
         first = not self._follows and (plan.observed.spec.node.status or plan.observed.spec.node.conditions)
         if first or wanted != (self._capacity, self._conditions):
@@ -50,25 +50,25 @@ class NodeStatus(ApiApplier):
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         status = document.get(_STATUS) or {}
         self._learn(status)
-        return self.written and not self._is_there(document, status)
+        return self.written and not self._is_up_to_date(document, status)
 
     async def _write(self, document: Mapping[str, Any]) -> None:
         status = document.get(_STATUS) or {}
-        if self._is_there(document, status):
+        if self._is_up_to_date(document, status):
             self.written = True
             return
         wanted, written = (self._capacity, self._conditions), self._document(status)
         rest = await cleared(self._api, document, written)
         if rest is not document:
             self._view.note(rest)
-        if rest is document or not self._is_there(rest, rest.get(_STATUS) or {}):
+        if rest is document or not self._is_up_to_date(rest, rest.get(_STATUS) or {}):
             await self._apply(rest, {_STATUS: written}, status=True)
         self._offered = written.get("allocatable", {})
-        self.written = wanted == (self._capacity, self._conditions)  # or something else is wanted by now
+        self.written = wanted == (self._capacity, self._conditions)  # else the plan changed in between
         log.log(self._level, "node status written", resources=len(self._capacity), conditions=len(self._conditions))
 
     def document(self) -> dict[str, Any]:
-        """For the status: what is wanted, and whether the Node has it."""
+        """For the status: what the plan wants, and whether the Node has it."""
         return {
             "capacity": {name: each.capacity for name, each in self._capacity.items()},
             "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
@@ -78,7 +78,7 @@ class NodeStatus(ApiApplier):
         }
 
     def _learn(self, status: Mapping[str, Any]) -> None:
-        """See whether a kubelet computes what is allocatable."""
+        """Find out whether a kubelet computes what is allocatable."""
         if self._may_have_kubelet and not self.kubelet_decides and self._offered == self._allocatable():
             capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
             self.kubelet_decides = any(
@@ -91,21 +91,21 @@ class NodeStatus(ApiApplier):
     def _allocatable(self) -> dict[str, str]:
         return {name: str(amount.allocatable) for name, amount in self._capacity.items()}
 
-    def _is_there(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-        """Whether the Node says what is wanted, and nothing else from here."""
+    def _is_up_to_date(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+        """Whether the Node has what the plan wants, and nothing else from vdev."""
         wanted = {"capacity": {name: count.capacity for name, count in self._capacity.items()}}
         if not self.kubelet_decides:
             wanted["allocatable"] = {name: count.allocatable for name, count in self._capacity.items()}
         for part, amounts in wanted.items():
-            there = status.get(part) or {}
-            if any(amount_of(there.get(name)) != amount for name, amount in amounts.items()):
+            present = status.get(part) or {}
+            if any(amount_of(present.get(name)) != amount for name, amount in amounts.items()):
                 return False
             if not owned(document, _STATUS, part, subresource=_STATUS) <= amounts.keys():
                 return False
         if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each.type for each in self._conditions}:
             return False
         found = {each.get("type"): each for each in status.get("conditions") or ()}
-        return all(_says(found.get(each.type), each) for each in self._conditions)
+        return all(_matches(found.get(each.type), each) for each in self._conditions)
 
     def _document(self, status: Mapping[str, Any]) -> dict[str, Any]:
         document: dict[str, Any] = {}
@@ -119,8 +119,8 @@ class NodeStatus(ApiApplier):
         return document
 
     def _condition(self, wanted: NodeCondition, found: Mapping[str, Any] | None) -> dict[str, str]:
-        """The condition with its times: it changed now, unless the Node or the last write says so already."""
-        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """The condition with its times. It changed now, unless the Node or the last write already has this status."""
+        now = timestamp(self._clock.wall())
         status = wanted.word
         known = self._since.get(wanted.type)
         if found is not None and found.get("status") == status and found.get("lastTransitionTime"):
@@ -135,5 +135,5 @@ class NodeStatus(ApiApplier):
         }
 
 
-def _says(found: Mapping[str, Any] | None, wanted: NodeCondition) -> bool:
+def _matches(found: Mapping[str, Any] | None, wanted: NodeCondition) -> bool:
     return found is not None and condition_document(wanted).items() <= found.items()

@@ -1,4 +1,4 @@
-"""What a container gets: the answer to an Allocate, and CDI devices.
+"""The answer to an Allocate, and CDI devices.
 
 `allocate` grants or refuses the ids of a request. `container_edits` joins what its devices add to the container:
 variables, device nodes, mounts, annotations and CDI names. `cdi_device` and `cdi_documents` give the same as CDI
@@ -27,7 +27,7 @@ from .resources import Inventory, Resource
 from .sharing import mps_share
 
 Text = tuple[str, str, bool]
-"""A key, its value for a device, and whether that is the same for every device of the entry."""
+"""A variable or annotation: its key, its value for a device, and whether all devices of the entry have that value."""
 
 
 @dataclass(slots=True)
@@ -43,17 +43,16 @@ class ContainerEdits:
 
 @dataclass(slots=True, kw_only=True)
 class DeviceEdits:
-    """What a device adds: its name in the device list, the entry's texts, nodes and mounts.
-
-    `variable` carries the list. `cdi_name` is empty where containers are given no CDI devices; where they are given
-    nothing else, there are no nodes and mounts.
-    """
+    """The edits that a device adds to a container."""
 
     device: Device
     is_nvidia: bool
     listed: str
+    """Its name in the list of devices."""
     variable: str
+    """The variable that carries this list."""
     cdi_name: str
+    """Empty if containers do not get CDI devices. If they get nothing else, there are no nodes and mounts."""
     env: tuple[Text, ...]
     annotations: tuple[Text, ...]
     nodes: tuple[DeviceNode, ...]
@@ -115,7 +114,7 @@ def list_name(device: Device, flags: Flags) -> str:
 
 
 def placeholders(resource: str, device: Device) -> Mapping[str, str]:
-    """The values of a device's `{placeholders}`: those of its raw device, and what a partition has of its own."""
+    """The values of a device's `{placeholders}`: those of its raw device, and those of the partition."""
     own = {} if device.attributes is device.raw.attributes else device.attributes
     return {
         **facts(device.raw, resource),
@@ -129,7 +128,7 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
 
 
 def values_of(resource: str, entry: Entry, device: Device) -> Mapping[str, str]:
-    """The values of the device's `{placeholders}`; none where the entry's block is empty."""
+    """The values of the device's `{placeholders}`; empty if no template of the entry's block needs them."""
     block = entry.container
     if block.env or block.annotations or block.device_nodes or block.mounts:
         return placeholders(resource, device)
@@ -139,9 +138,7 @@ def values_of(resource: str, entry: Entry, device: Device) -> Mapping[str, str]:
 def nodes_of(
     entry: Entry, device: Device, values: Mapping[str, str], flags: Flags, *, driver: bool
 ) -> tuple[DeviceNode, ...]:
-    """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real
-    driver.
-    """
+    """The nodes of a device: from discovery, the entry's block, and with `driver` the preset's real driver."""
     root = flags.dev_root if entry.is_nvidia else "/"
     own = tuple(_below(root, render_node(template, values)) for template in entry.container.device_nodes)
     real = device.raw.driver_nodes if device.id == device.raw.id else device.raw.partition_nodes
@@ -156,7 +153,7 @@ def render_node(node: ContainerNode, values: Mapping[str, str]) -> DeviceNode:
 
 
 def mounts_of(entry: Entry, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
-    """The bind mounts of a device: those found, its maker's tools, and those of the entry's block."""
+    """The bind mounts of a device: from discovery, for its maker's tools, and from the entry's block."""
     root = flags.nvidia_driver_root if entry.is_nvidia else "/"
     own = (
         Mount(_join(root, mount.host_path.render(values)), mount.inside.render(values), mount.read_only)
@@ -219,7 +216,7 @@ def _check_together(resource: Resource, ids: Sequence[str]) -> None:
 
 
 def _short(slot_id: str) -> str:
-    """An id for a message, cut where it is longer than any real id, so that it cannot flood a status or a log."""
+    """An id for a message. If it is longer than any real id, it is cut, so that it cannot flood a status or a log."""
     return repr(slot_id if len(slot_id) <= 2 * MAX_ID else f"{slot_id[:MAX_ID]}…")
 
 
@@ -231,7 +228,7 @@ _is_nvidia = operator.attrgetter("is_nvidia")
 
 
 def container_edits(allocation: Allocation) -> ContainerEdits:
-    """What the container of an allocation gets.
+    """The edits for the container of an allocation.
 
     Raises AllocationError when two of its devices want the same container path for different things.
     """
@@ -257,7 +254,7 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
 
 
 def _device_lists(edits: ContainerEdits, allocation: Allocation, devices: Sequence[DeviceEdits]) -> None:
-    """Everything but the entries' own blocks: which devices these are, in the ways that the strategies say."""
+    """Add the list of the devices in the form that each strategy wants."""
     resource = allocation.resource
     strategies = resource.flags.plugin.device_list_strategy
     if devices[0].cdi_name:
@@ -322,7 +319,7 @@ _Edit = TypeVar("_Edit", DeviceNode, Mount)
 
 
 def _merge(target: dict[str, _Edit], wanted: _Edit, device: Device, same: Any) -> None:
-    """Let one edit do for what is there already and for this one of the device."""
+    """Merge an edit with the one that has the same container path. Raises AllocationError if they contradict."""
     present = target[wanted.container_path]
     merged = same(present, wanted)
     if merged is None:
@@ -347,10 +344,7 @@ def _same_mount(one: Mount, other: Mount) -> Mount | None:
 
 
 def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
-    """The share of the device that MPS replicas stand for, per device, in the order of the device list.
-
-    As on GKE, n replicas give n shares of memory and threads.
-    """
+    """Add the limits of MPS for the shared devices. As on GKE, n replicas give n shares of memory and threads."""
     sharing = allocation.resource.sharing
     assert sharing is not None
     taken = Counter(slot.device.id for slot in allocation.slots if slot.device.id in sharing.replicas)
@@ -369,18 +363,18 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MpsShare:
-    """What a container gets of the device at a position of its device list: memory in MiB, and per cent of the threads.
-
-    0 is no limit.
-    """
+    """The share of a device that a container gets; 0 is no limit."""
 
     position: int
+    """The device's position in the list of the container's devices."""
     mib: int
+    """The share of the memory."""
     percent: int
+    """The share of the threads."""
 
 
 def mps_limits(edits: ContainerEdits, shares: Sequence[MpsShare]) -> None:
-    """Shares of devices, as the variables that CUDA's MPS client reads."""
+    """Add the variables that CUDA's MPS client reads."""
     limits = [f"{share.position}={share.mib}M" for share in shares if share.mib]
     threads = [share.percent for share in shares if share.percent]
     if limits:
@@ -393,7 +387,7 @@ def mps_limits(edits: ContainerEdits, shares: Sequence[MpsShare]) -> None:
 
 
 def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
-    """The CDI specifications that the inventory needs, by kind; none where no CDI strategy is on."""
+    """The CDI specifications that the inventory needs, by kind; empty without a CDI strategy."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
     nvidias: set[str] = set()
     for kind, name, resource, device in _cdi_members(inventory):
@@ -409,12 +403,12 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
 
 
 def cdi_names(inventory: Inventory) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and raw device id of everything in the specifications that the inventory needs."""
+    """The kind, name and raw device id of each device in the specifications that the inventory needs."""
     return ((kind, name, device.raw.id) for kind, name, _, device in _cdi_members(inventory))
 
 
 def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:
-    """Kind and name of each slot's device; the same for all replicas of one."""
+    """The kind and name of each slot's device. All replicas of a device have the same."""
     for resource in inventory.resources.values():
         if not any_cdi(resource.flags):
             continue

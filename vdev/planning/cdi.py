@@ -1,8 +1,7 @@
-"""CDI specifications as data: kinds, names, per-device edits, and the lowest version that the content needs.
+"""CDI specifications as data: kinds, names, the edits of each device, and the lowest version that the content needs.
 
-Sources: the CDI specification 0.3.0 to 1.0.0, and what containerd does (one-letter classes kill it, a device named in
-two files is unresolvable, a version too low for the content makes the file ignored, a device without edits is
-invalid).
+Sources: the CDI specification 0.3.0 to 1.0.0, and containerd. It crashes on one-letter classes, cannot resolve a device
+that is in two files, ignores a file whose version is too low for its content, and rejects a device without edits.
 """
 
 import re
@@ -26,7 +25,7 @@ _V030, _V040, _V050, _V060 = "0.3.0", "0.4.0", "0.5.0", "0.6.0"
 
 @dataclass(frozen=True, slots=True)
 class CdiDevice:
-    """One device of a kind: its name and what a container gets with it."""
+    """One device of a kind, and what it adds to a container."""
 
     name: str
     nodes: tuple[DeviceNode, ...] = ()
@@ -37,9 +36,9 @@ class CdiDevice:
 def kind(resource: str) -> str:
     """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
 
-    The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no
-    resource name can make a file that is ignored or that kills the runtime. The frame ends in a fingerprint, for
-    another resource may be called like the frame alone, and no two may share a kind.
+    If CDI would not accept the name as a class (one letter, a leading digit), it becomes `device-<name>-<fingerprint>`,
+    so that no resource name can make a file that the runtime ignores or crashes on. The fingerprint keeps the kind
+    different from that of a resource with this very name.
     """
     domain, name = domain_and_name(resource)
     name = _NOT_IN_CLASS.sub("-", name)
@@ -53,10 +52,10 @@ def qualified(cdi_kind: str, name: str) -> str:
 
 
 def file_name(cdi_kind: str) -> str:
-    """The one file of a kind; the prefix marks it as ours.
+    """The file name of a kind. The prefix marks the file as one of vdev.
 
-    A fingerprint follows where the name would be too long for a file, or could be another kind's: the `-` between
-    domain and class may be any `-` where the domain has one of its own.
+    A fingerprint follows if the name would be too long, or if the domain contains a `-`: then another kind could have
+    the same name, because a `-` also separates domain and class.
     """
     plain = cdi_kind.replace("/", "-")
     domain = cdi_kind.partition("/")[0].removeprefix(VENDOR_PREFIX)
@@ -68,7 +67,7 @@ def file_name(cdi_kind: str) -> str:
 def document(
     cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
 ) -> Document:
-    """The specification of a kind, with a device `all` that holds everything; `env` comes with each of its devices."""
+    """The specification of a kind, with a device `all` for all devices; containers get `env` with each device."""
     members = sorted(devices, key=lambda device: device.name)
     if members and with_all:
         members.append(_all(members))
@@ -81,7 +80,7 @@ def document(
 
 
 def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
-    """What a container gets with a device of a specification: its own edits, and those that come with each device."""
+    """The edits of a device of a specification, with those that all its devices have."""
     own: dict[str, Any] = device["containerEdits"]
     common = (whole.get("containerEdits") or {}).get("env", [])
     return {**own, "env": [*own.get("env", []), *common]} if common else own
@@ -92,10 +91,10 @@ def with_leftovers(
     present: Iterable[Document],
     kept: Collection[tuple[str, str]],
 ) -> dict[str, Document]:
-    """`wanted`, with the devices of `present` that are `kept`, by kind and name.
+    """The `wanted` specifications, with those devices of the `present` ones that are `kept`, by kind and name.
 
-    A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
-    resolvable when the configuration lost it. The device `all` of a kind stands for what is wanted of it.
+    A container that restarts gets the same CDI names again. So a device that a pod still holds must stay resolvable
+    after the configuration lost it. The device `all` of a kind has only the wanted devices.
     """
     merged = dict(wanted)
     for old in present:
@@ -142,7 +141,7 @@ class _DocumentForm(_Form):
 
 
 def is_document(value: object) -> TypeGuard[Document]:
-    """Whether a parsed file is a specification as `document` makes it, down to the last value."""
+    """Whether a parsed file is a specification of exactly the form that `document` makes."""
     try:
         _DocumentForm.model_validate(value)
     except ValidationError:
@@ -151,7 +150,7 @@ def is_document(value: object) -> TypeGuard[Document]:
 
 
 def device_id(device: Mapping[str, Any]) -> str:
-    """The id of a device of a document of ours: the value of its variable. Its name may be an index."""
+    """The id of a device in a document of vdev, from the value of its variable. Its name may be an index."""
     variables: list[str] = device["containerEdits"].get("env", [])
     return variables[0].partition("=")[2] if variables else str(device["name"])
 
@@ -190,10 +189,10 @@ def _node(node: DeviceNode) -> dict[str, Any]:
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    if mount.tmpfs:  # its source means nothing, and CDI wants an absolute path
+    if mount.tmpfs:  # it has no source, and CDI requires an absolute path
         path, options = mount.container_path, ["nosuid", "nodev", "rw"]
         return {"hostPath": path, "containerPath": path, "type": "tmpfs", "options": options}
-    # No nodev: serial lines are mounted, and nobody could open them. What may be opened is up to the device cgroup.
+    # No nodev: serial lines are mounted, and could not be opened. The device cgroup decides what may be opened.
     options = ["rbind", "nosuid", "ro" if mount.read_only else "rw"]
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 

@@ -1,12 +1,11 @@
-"""What Dynamic Resource Allocation offers: devices by the driver that publishes them, cut as claims may have them.
+"""The devices that claims can get, by the driver that publishes them, with the partitions that claims may have.
 
-These are resources in all but their name, which is the driver's and has no '/': verdicts and faults reach them as they
-reach those that the device plugin lists. MIG strategies and patterns for names do not matter here.
+Each driver's offer is a Resource with the name of the driver, so health and faults reach it as they reach the resources
+that the device plugin lists. MIG strategies and patterns for names do not matter here.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..model.device import Device, RawDevice, Slot
 from ..model.entry import Entry
@@ -17,21 +16,14 @@ from .partitions import placements
 from .resources import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Resources by driver, and what went wrong."""
-
-    resources: Mapping[str, Resource]
-    problems: tuple[Problem, ...] = ()
-
-
-def offer(spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
-    """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
-    problems: list[Problem] = []
+def by_driver(
+    problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Resource]:
+    """The devices of these entries that claims can get, by driver. A driver may have no device at the moment."""
     of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
-    ordinals: dict[str, int] = {}  # the next free one of each resource
+    ordinals: dict[str, int] = {}  # the next free ordinal of each resource
     for entry in entries:
         raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
         ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
@@ -41,7 +33,7 @@ def offer(spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[Raw
             of_driver.setdefault(driver, {})[entry.name] = entry
             slots[driver] += (Slot(device.id, device, None, device.health) for device in devices)
             replicas[driver] |= _replicas(problems, spec, entry, devices)
-    resources = {
+    return {
         driver: Resource(
             name=driver,
             slots=tuple(slots[driver]),
@@ -51,7 +43,6 @@ def offer(spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[Raw
         )
         for driver, own in of_driver.items()
     }
-    return Offer(resources, tuple(dict.fromkeys(problems)))
 
 
 def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int) -> Iterator[Device]:
@@ -71,14 +62,14 @@ def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int
 
 
 def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequence[Device]) -> dict[str, int]:
-    """How often each device may be given out at the same time, where the section `sharing` names its resource."""
+    """How many claims may have each device at the same time, if the section `sharing` names its resource."""
     if spec.sharing is None or not devices:
         return {}
     by_name: dict[str, list[Device]] = {}
     for device in devices:
-        told = naming.name_of(spec, entry, device)
-        if not isinstance(told, Problem):
-            by_name.setdefault(told[0], []).append(device)
+        named = naming.name_of(spec, entry, device)
+        if not isinstance(named, Problem):
+            by_name.setdefault(named[0], []).append(device)
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]

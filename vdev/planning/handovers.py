@@ -1,21 +1,22 @@
-"""Who got a device and who gave it back, and what must be done about it before the next container starts.
+"""Which pod got a device and which gave it back, and which actions are due before the next container starts.
 
-    Allocate            proves that the one that had the slot has ended; whose it is now is not known yet
-    PreStartContainer   a container is about to start with what was allocated: its pod holds the devices from now on
-    a reading           names pods, and tells which slots nobody can have any more
+    Allocate            proves that the previous holder of the slot has ended; the new pod is not known yet
+    PreStartContainer   a container is about to start with allocated slots: its pod holds the devices from now on
+    PodResources        names pods, and shows which slots no pod can hold any more
 
-A holder is a pod, or what is known of one. What it holds is a device, not a slot: a pod with two replicas of one device
-holds it once, and a shared device has several holders, each of whom comes and goes alone.
+A holder is a pod; its name may be unknown. It holds a device, not a slot: a pod with two replicas of one device holds
+it once, and a shared device has several holders, each of which comes and goes alone.
 
-A pod holds from the first start of a container on: one that was refused after its allocation never held, and a slot
-that is allocated twice without a start between was for two containers of one pod, the first of them an init container,
-since a pod's devices are all allocated before its first container starts.
+A pod holds a device from the first start of a container: a pod that was refused after its allocation never held it.
+A slot that is allocated twice without a start in between was for two containers of one pod, the first of them an init
+container, because all devices of a pod are allocated before its first container starts.
 
 Everything here is a value and a pure function of it.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 from ..model.device import Key, base_id, grouped
@@ -23,10 +24,34 @@ from ..model.device import Key, base_id, grouped
 Unit = tuple[str, str]
 """What changes hands: a resource's name and a device's id, without a replica's number."""
 
+_NOT_STARTED = 0
+
+
+class Tenant(NamedTuple):
+    """A slot that was allocated or that a pod holds; slots of one pod have the same number in `holder`."""
+
+    resource: str
+    slot: str
+    holder: int = _NOT_STARTED  # no container has started with the slot yet
+    pod: str = ""  # its name, empty if it is not known
+
+    @property
+    def key(self) -> Key:
+        return self.resource, self.slot
+
+
+class Occasion(StrEnum):
+    """When an action runs; the keys of the configuration."""
+
+    ALLOCATE = "onAllocate"
+    RELEASE = "onRelease"
+    PRE_START = "preStart"
+
 
 class Handover(NamedTuple):
-    """That a holder got a device or gave it back; `pod` is empty where it is not known by name."""
+    """A holder got a device (ALLOCATE) or gave it back (RELEASE); `pod` is empty if its name is not known."""
 
+    occasion: Occasion
     resource: str
     device: str
     holder: int
@@ -34,63 +59,64 @@ class Handover(NamedTuple):
 
     @property
     def unit(self) -> Unit:
-        """What changes hands."""
         return self.resource, self.device
-
-
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """Who holds a slot: slots of one pod have the same number in `holder`, as far as that is known."""
-
-    holder: int
-    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Who holds what, and what is owed for it.
+    """The slots in use of devices that have actions, and the handovers whose actions are not done, the oldest first.
 
-    `granted` are slots that were allocated and with which no container has started yet. `owed` are releases that are
-    still to be done, the oldest first, and `arriving` are arrivals. `last` is the last number given to a holder.
+    The state file keeps it.
     """
 
-    tenants: Mapping[Key, Tenant] = field(default_factory=dict)
-    granted: frozenset[Key] = frozenset()
-    owed: tuple[Handover, ...] = ()
-    arriving: tuple[Handover, ...] = ()
-    last: int = 0
+    tenants: tuple[Tenant, ...] = ()
+    due: tuple[Handover, ...] = ()
+
+    @property
+    def releases(self) -> tuple[Handover, ...]:
+        return tuple(each for each in self.due if each.occasion is Occasion.RELEASE)
+
+    @property
+    def held(self) -> Mapping[Key, Tenant]:
+        """The slots with which a container has started."""
+        return {each.key: each for each in self.tenants if each.holder}
+
+    @property
+    def allocated(self) -> frozenset[Key]:
+        """The slots that were allocated and with which no container has started yet."""
+        return frozenset(each.key for each in self.tenants if not each.holder)
 
 
 EMPTY = Ledger()
 
 
 def allocated(ledger: Ledger, keys: Collection[Key]) -> Ledger:
-    """An Allocate was granted: who held one of these before has ended, with everything that it held."""
-    ended = {ledger.tenants[key].holder for key in keys if key in ledger.tenants}
-    ledger = _end(ledger, ended)
-    return replace(ledger, granted=ledger.granted.union(keys))
+    """Record an Allocate: previous holders of these slots have ended, with everything that they held."""
+    held = ledger.held
+    ledger = _end(ledger, {held[key].holder for key in keys if key in held})
+    fresh = [key for key in dict.fromkeys(keys) if key not in ledger.allocated]
+    return replace(ledger, tenants=(*ledger.tenants, *(Tenant(*key) for key in fresh)))
 
 
 def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> Ledger:
-    """A reading came: `named` are pods by name, asked for after the last Allocate of each slot.
+    """Record an answer of PodResources; `named` are pods by name, asked for after the last Allocate of each slot.
 
-    A holder has ended when one of its slots is another pod's, or when no pod can have any of them. Who is named and
-    was not known has had it for all we know.
+    A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that was not known
+    before has held its slots for an unknown time, so there is no arrival.
     """
     ended: set[int] = set()
     pods: dict[int, str] = {}
-    for holder, keys in grouped((each.holder, key) for key, each in ledger.tenants.items()).items():
-        pod = ledger.tenants[keys[0]].pod
+    for holder, tenants in grouped((each.holder, each) for each in ledger.held.values()).items():
+        pod, keys = tenants[0].pod, [each.key for each in tenants]
         names = {named[key] for key in keys if key in named}
         if (pod and names - {pod}) or not any(map(may_hold, keys)):
             ended.add(holder)
         elif names:
             pods[holder] = min(names)
     ledger = _end(ledger, ended)
-    known = {key: replace(each, pod=pods.get(each.holder, each.pod)) for key, each in ledger.tenants.items()}
-    ledger = replace(ledger, tenants=known, granted=frozenset(filter(may_hold, ledger.granted)))
-    strange = {key: pod for key, pod in named.items() if key not in ledger.tenants and key not in ledger.granted}
-    for key in sorted(strange):
+    known = (each._replace(pod=pods.get(each.holder, each.pod)) for each in ledger.tenants)
+    ledger = replace(ledger, tenants=tuple(each for each in known if each.holder or may_hold(each.key)))
+    for key in sorted(named.keys() - {each.key for each in ledger.tenants}):
         ledger, _ = _arrive(ledger, [key], named)
     return ledger
 
@@ -98,57 +124,55 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
 def pre_start(
     ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[Unit] = ()
 ) -> tuple[Ledger, tuple[Handover, ...], tuple[Handover, ...]]:
-    """A container with these slots is about to start. It may start when neither releases nor arrivals are to be done.
+    """Return the ledger, and the releases or arrivals that must be done before a container with these slots starts.
 
-    Releases come first, and are told until they are `done`; when there are none, arrivals. `overlapping` are other
-    devices that are partly the same hardware; releases of theirs come first as well.
+    There are arrivals only if there are no more releases. `overlapping` are other devices that are partly the same
+    hardware; their releases come first as well.
     """
     units = {*map(_unit, keys), *overlapping}
-    releases = tuple(each for each in ledger.owed if each.unit in units)
+    releases = tuple(each for each in ledger.releases if each.unit in units)
     if releases:
         return ledger, releases, ()
     ledger, arrivals = _arrive(ledger, keys, named)
-    ledger = replace(ledger, arriving=(*ledger.arriving, *arrivals))
-    who = {(_unit(key), ledger.tenants[key].holder) for key in keys}
-    return ledger, (), tuple(each for each in ledger.arriving if (each.unit, each.holder) in who)
+    ledger = replace(ledger, due=(*ledger.due, *arrivals))
+    held = ledger.held
+    who = {(_unit(key), held[key].holder) for key in keys}
+    return ledger, (), tuple(each for each in ledger.due if (each.unit, each.holder) in who)
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
-    """A release or an arrival was done."""
-    return replace(
-        ledger,
-        owed=tuple(each for each in ledger.owed if each != handover),
-        arriving=tuple(each for each in ledger.arriving if each != handover),
-    )
+    """Record that the actions of a handover are done."""
+    return replace(ledger, due=tuple(each for each in ledger.due if each != handover))
 
 
 def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
-    """Pods that hold these from now on; the arrivals are those of slots that were granted, one for each device."""
-    fresh = [key for key in keys if key not in ledger.tenants]
+    """Let the pod of these slots hold them; returns an arrival for each device that was allocated to it just now."""
+    held, granted = ledger.held, ledger.allocated
+    fresh = [key for key in dict.fromkeys(keys) if key not in held]
     if not fresh:
         return ledger, ()
     pod = next((named[key] for key in keys if key in named), "")
-    theirs = [ledger.tenants[key].holder for key in keys if key in ledger.tenants]
-    theirs += [each.holder for key, each in ledger.tenants.items() if pod and named.get(key) == each.pod == pod]
-    holder = theirs[0] if theirs else ledger.last + 1
-    has = {_unit(key) for key, each in ledger.tenants.items() if each.holder == holder}
-    new = sorted({_unit(key) for key in fresh if key in ledger.granted} - has)
-    tenants = {**ledger.tenants, **dict.fromkeys(fresh, Tenant(holder, pod))}
-    ledger = replace(ledger, tenants=tenants, granted=ledger.granted.difference(fresh), last=max(ledger.last, holder))
-    return ledger, tuple(Handover(*unit, holder, pod) for unit in new)
+    own = [held[key].holder for key in keys if key in held]
+    own += [each.holder for key, each in held.items() if pod and named.get(key) == each.pod == pod]
+    numbers = (*(each.holder for each in ledger.tenants), *(each.holder for each in ledger.due))
+    holder = own[0] if own else max(numbers, default=_NOT_STARTED) + 1
+    before = {_unit(key) for key, each in held.items() if each.holder == holder}
+    units = sorted({_unit(key) for key in fresh if key in granted} - before)
+    others = (each for each in ledger.tenants if each.key not in fresh)
+    tenants = (*others, *(Tenant(*key, holder, pod) for key in fresh))
+    return replace(ledger, tenants=tenants), tuple(Handover(Occasion.ALLOCATE, *unit, holder, pod) for unit in units)
 
 
 def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
-    """These holders have ended: a release is owed for each device of each of them."""
+    """End these holders: a release becomes due for each device of each of them."""
     if not holders:
         return ledger
-    gone = {key: each for key, each in ledger.tenants.items() if each.holder in holders}
-    handovers = (Handover(*_unit(key), each.holder, each.pod) for key, each in gone.items())
-    # One for each device of a holder, also if some of its slots were known by name and others not.
+    ended = sorted(each for each in ledger.tenants if each.holder in holders)
+    handovers = (Handover(Occasion.RELEASE, *_unit(each.key), each.holder, each.pod) for each in ended)
+    # One for each device of a holder, even if only some of its slots were known by name.
     releases = {(each.unit, each.holder): each for each in sorted(handovers)}
-    tenants = {key: each for key, each in ledger.tenants.items() if key not in gone}
-    arriving = tuple(each for each in ledger.arriving if each.holder not in holders)
-    return replace(ledger, tenants=tenants, owed=(*ledger.owed, *releases.values()), arriving=arriving)
+    due = (each for each in ledger.due if each.occasion is Occasion.RELEASE or each.holder not in holders)
+    return Ledger(tenants=tuple(each for each in ledger.tenants if each not in ended), due=(*due, *releases.values()))
 
 
 def _unit(key: Key) -> Unit:

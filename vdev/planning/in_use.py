@@ -1,22 +1,24 @@
-"""Which devices a pod may hold: one rule over what the kubelet says, its checkpoint and our own Allocates.
+"""Which devices pods may hold.
 
-    PodResources.List  names the holders. A kubelet that has just started answers with no pods at all for about a
-                       second; one that is down does not answer. It has all pods, but no regular init containers.
-    the checkpoint     `kubelet_internal_checkpoint` names every held device at any time, init containers' as well. It
-                       names devices of pods that have ended, too: until the kubelet writes it again after a List or an
-                       Allocate, and those of the pod that was admitted last until another one is.
+A device is in use if PodResources, the kubelet's checkpoint or an Allocate of ours names it:
 
-A device is in use if one of them names it. It is free if a trusted answer and the checkpoint both leave it out. An
-answer is trusted when the kubelet has answered for `kubelet_grace`. Because the checkpoint names ended pods too, there
-are two exceptions: a device that this kubelet has named and names no longer is free at once, and after `retire_blind`
-the checkpoint alone no longer counts, unless the answer names its pod with another device.
+    PodResources.List  names the pods. It leaves out regular init containers. A kubelet that has just started answers
+                       with no pods at all for about a second; one that is down does not answer.
+    the checkpoint     `kubelet_internal_checkpoint` names every held device, init containers' as well. It may also name
+                       devices of pods that have ended, until the kubelet writes it again.
+    own Allocates      are known before the kubelet has admitted the pod.
+
+A device is free when a trusted answer and the checkpoint both leave it out. An answer is trusted when the kubelet has
+answered for `kubelet_grace`. Because the checkpoint names ended pods too, there are two exceptions: a device that the
+kubelet has listed and lists no longer is free at once, and time runs out after `retire_blind` for one that only the
+checkpoint names, unless the answer names its pod with another device.
 
 Keeping a device too long only delays a change of the configuration; releasing it too early gives it to two pods.
 
-Everything here is a value and a pure function of it; times are monotonic seconds. Seen on Kubernetes 1.36.2.
+Everything here is a value or a pure function; times are monotonic seconds. Observed on Kubernetes 1.36.2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,15 +28,17 @@ from ..model.device import Key
 _NEVER = float("-inf")
 
 
+# --- what the kubelet says --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class KubeletCheckpoint:
-    """What the kubelet's checkpoint file names, by the pod's UID."""
+    """The devices in the kubelet's checkpoint file, by the pod's UID."""
 
-    pods: Mapping[str, frozenset[Key]]
+    pods: Mapping[str, frozenset[Key]] = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> frozenset[Key]:
-        """Everything that it names."""
         return frozenset().union(*self.pods.values())
 
 
@@ -52,168 +56,188 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class HoldersAnswer:
-    """What PodResources.List says: (resource, id) to `namespace/pod`.
-
-    `containers` are the names of the containers that have them, `claimed` who has a device by a claim.
-    """
+    """The answer of PodResources.List."""
 
     holders: Mapping[Key, str]
+    """The pod of each device, as namespace/name."""
     containers: Mapping[Key, str] = field(default_factory=dict)
+    """The name of the container of each device."""
     claimed: tuple[Use, ...] = ()
+    """The devices that containers have by claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersReading:
-    """One question to the kubelet, asked at time `at`.
-
-    `answer` is None where there was none. `checkpoint` was read after the answer came; None where the file is not there
-    or not understood. `kubelet` is equal for readings of one kubelet process.
-    """
+    """One question to the kubelet."""
 
     at: float
+    """When the question was asked."""
     answer: HoldersAnswer | None
-    checkpoint: KubeletCheckpoint | None = None
+    """None: there was no answer."""
+    checkpoint: KubeletCheckpoint = KubeletCheckpoint()
+    """Read after the answer came."""
     kubelet: object = None
+    """Equal for readings of one kubelet process."""
+    is_served: bool = True
+    """Whether the kubelet has a stream of this agent open, so that it could have answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
-    """What the readings so far tell; `update` adds one.
-
-    `holders` are the pods by name: those of the last answer, and while the kubelet is young those known before.
-    `doubted` are devices that the last answer does not name and a pod may hold all the same. `answered_at` is when the
-    last answer was asked for. `silent_since` is None while the kubelet answers. `heard` tells whether it ever answered.
-    """
-
-    holders: Mapping[Key, str] = field(default_factory=dict)
-    doubted: frozenset[Key] = frozenset()
-    answered_at: float = _NEVER
-    silent_since: float | None = None
-    heard: bool = False
-    kubelet: object = None
-    trusted_from: float = _NEVER  # from when on what its answers leave out counts
-    named: Mapping[Key, float] = field(default_factory=dict)  # by this kubelet, at its last answer that named it
-    unnamed: Mapping[Key, float] = field(default_factory=dict)  # what only the checkpoint names, since when
-    containers: Mapping[Key, str] = field(default_factory=dict)  # of the last answer, which no decision rests on
-    claimed: tuple[Use, ...] = ()  # likewise
-
-    def is_young(self, now: float) -> bool:
-        """Whether the kubelet has only just started, for all we know."""
-        return now < self.trusted_from
-
-
-NOTHING = Knowledge()
-
-
-def update(
-    before: Knowledge, reading: HoldersReading, allocated: Mapping[Key, float], intervals: Intervals = PRODUCTION
-) -> Knowledge:
-    """What is known after one more reading. `allocated` are the times of our own Allocates that no answer settled."""
-    checkpoint = reading.checkpoint
-    if reading.answer is None:
-        # Nothing is released while nobody answers; what the checkpoint names is added.
-        silent_since = reading.at if before.silent_since is None else before.silent_since
-        held = before.doubted | before.holders.keys() | (checkpoint.keys if checkpoint else frozenset())
-        return replace(before, doubted=held, silent_since=silent_since)
-    if before.silent_since is not None or not before.heard or reading.kubelet != before.kubelet:
-        before = _of_another_kubelet(before, reading, intervals)
-    answer, at = reading.answer, reading.at
-    on_disk = checkpoint.keys if checkpoint else before.unnamed.keys()  # without a file the one before counts
-
-    # What was allocated anew after it was named may be with an init container, which no answer will ever name.
-    still = {key: moment for key, moment in before.named.items() if allocated.get(key, moment) <= moment}
-    named = {**still, **dict.fromkeys(answer.holders, at)}
-    beside = _beside_named(checkpoint, answer)
-    unnamed: dict[Key, float] = {}
-    doubted: set[Key] = set()
-    for key in (before.doubted | before.unnamed.keys() | on_disk) - named.keys():
-        since = max(before.unnamed.get(key, at), allocated.get(key, _NEVER))
-        in_time = key in on_disk and at - since < intervals.retire_blind
-        if before.is_young(at) or key in beside or in_time:
-            doubted.add(key)
-        if key in on_disk:  # also after its time has run out, which must not begin anew
-            unnamed[key] = since
-    known_before = {key: pod for key, pod in before.holders.items() if key in doubted and before.is_young(at)}
-    return replace(
-        before,
-        holders={**known_before, **answer.holders},
-        doubted=frozenset(doubted),
-        answered_at=at,
-        named={key: moment for key, moment in named.items() if key in answer.holders or key in on_disk},
-        unnamed=unnamed,
-        containers=answer.containers,
-        claimed=answer.claimed,
-    )
-
-
-def _of_another_kubelet(before: Knowledge, reading: HoldersReading, intervals: Intervals) -> Knowledge:
-    """A kubelet that has just begun to answer: all that was held before is missing until it is named again."""
-    return replace(
-        before,
-        silent_since=None,
-        heard=True,
-        kubelet=reading.kubelet,
-        trusted_from=reading.at + intervals.kubelet_grace,
-        doubted=before.doubted | before.holders.keys(),
-        named={},
-        unnamed={},
-    )
-
-
-def _beside_named(checkpoint: KubeletCheckpoint | None, answer: HoldersAnswer) -> frozenset[Key]:
-    """What the checkpoint has of pods that the answer names with another device: an init container's, for certain."""
-    pods = checkpoint.pods.values() if checkpoint else ()
-    return frozenset[Key]().union(*(keys for keys in pods if not keys.isdisjoint(answer.holders)))
-
-
-def settled(knowledge: Knowledge, allocated: Mapping[Key, float], intervals: Intervals = PRODUCTION) -> frozenset[Key]:
-    """Which of our Allocates the last answer decides: their pod is named, or had the time to appear and did not."""
-    if knowledge.silent_since is not None or not knowledge.heard:
-        return frozenset()
-    asked = knowledge.answered_at
-    patience = float("inf") if knowledge.is_young(asked) else intervals.unnamed_allocate
-    return frozenset(
-        key
-        for key, at in allocated.items()
-        if at <= asked and (knowledge.named.get(key, _NEVER) >= at or at + patience <= asked)
-    )
+# --- the rule ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
-    """Who may hold what at one moment, for decisions.
+class Holder:
+    """The pod that may hold a device."""
 
-    `holders` maps (resource, id) to the pod, as far as one is known by name; None where the kubelet never said.
-    `doubted` may be held as well. `read_at` is when the last answer was asked for. `in_flight` are ids that an
-    unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
-    it turned out that a kubelet which serves does not tell (infinite while it tells, and while there is none to ask).
-    `complete`: a pod that is not named here holds nothing, for certain. `silent`: the kubelet did not answer the last
-    question.
+    pod: str = ""
+    """As namespace/name; empty if it is not known."""
+    container: str = ""
+    """The name of its container, if that is known."""
+    unlisted_since: float | None = None
+    """When it was allocated, or first missing in an answer; None: the last answer names it."""
+    is_awaited: bool = False
+    """Whether it was allocated by us and may still appear in an answer."""
 
-    `containers` are the names of the containers that have what is named, `claimed` who has devices by claims: for those
-    who tell of it, and for no decision.
-    """
 
-    holders: Mapping[Key, str] | None = None
-    read_at: float = _NEVER
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """The devices that pods may hold, after the readings so far. `update` adds a reading."""
+
+    devices: Mapping[Key, Holder] = field(default_factory=dict)
+    """Every device that a pod may hold."""
     in_flight: frozenset[Key] = frozenset()
-    allocated: Mapping[Key, float] = field(default_factory=dict)
-    doubted: frozenset[Key] = frozenset()
-    blind_since: float = _NEVER
-    complete: bool = True
-    silent: bool = False
-    containers: Mapping[Key, str] = field(default_factory=dict)
-    claimed: tuple[Use, ...] = ()
+    """The devices that an unfinished request of the kubelet names."""
+    ended: frozenset[Key] = frozenset()
+    """The devices that the checkpoint names although no pod holds them any more."""
+    claims: tuple[Use, ...] = ()
+    """The devices that containers have by claims, in the last answer."""
+    is_complete: bool = True
+    """Whether every pod that holds a device is known: the answer is trusted, or time ran out without any answer."""
+    kubelet: object = None
+    """The kubelet that answered last."""
+    asked_at: float = _NEVER
+    """When the last question was asked."""
+    answered_at: float = _NEVER
+    """When the last question that has an answer was asked."""
+    answers_since: float | None = None
+    """Since when the kubelet answers; None: it did not answer the last question."""
+    silent_since: float | None = None
+    """Since when a kubelet that has a stream open does not answer."""
 
     def may_hold(self, key: Key) -> bool:
-        """Whether a pod may hold it, as far as is known now."""
-        return key in self.doubted or key in self.in_flight or key in self.allocated or key in (self.holders or ())
+        """Whether a pod may hold the device."""
+        return key in self.devices or key in self.in_flight
 
     def all(self) -> frozenset[Key]:
-        """Everything that a pod may hold."""
-        return frozenset((*(self.holders or ()), *self.doubted, *self.in_flight, *self.allocated))
+        return frozenset(self.devices) | self.in_flight
 
-    def by_whom(self, key: Key) -> str:
-        """The holder, in words."""
-        pod = (self.holders or {}).get(key)
-        return f"pod {pod}" if pod else "a pod"
+    @property
+    def pods(self) -> Mapping[Key, str]:
+        """The pods that are known by name: of the last answer, and while that is not trusted those known before."""
+        return {key: each.pod for key, each in self.devices.items() if each.pod}
+
+    @property
+    def unlisted(self) -> frozenset[Key]:
+        """The devices that may be in use although the last answer does not name them."""
+        return frozenset(key for key, each in self.devices.items() if each.unlisted_since is not None)
+
+    @property
+    def awaited(self) -> frozenset[Key]:
+        """The devices that were allocated and whose pod is not in an answer yet."""
+        return frozenset(key for key, each in self.devices.items() if each.is_awaited)
+
+    def has_heard_since(self, moment: float, intervals: Intervals) -> bool:
+        """Whether a trusted answer came so long after this moment that every admission of that time is over.
+
+        If a kubelet that serves does not answer, time runs out.
+        """
+        if self.answers_since is not None:
+            return self.is_complete and self.asked_at - moment >= intervals.retire_settle
+        return (
+            self.silent_since is not None and self.asked_at - max(moment, self.silent_since) >= intervals.retire_blind
+        )
+
+    def with_allocated(self, keys: Iterable[Key], now: float) -> "InUse":
+        """With devices that were just allocated: the pods that held them before have ended."""
+        fresh = dict.fromkeys(keys, Holder(unlisted_since=now, is_awaited=True))
+        return replace(self, devices={**self.devices, **fresh}, ended=self.ended - fresh.keys())
+
+    def with_recorded(self, keys: Iterable[Key], now: float) -> "InUse":
+        """With devices that were held when an earlier process ended."""
+        return replace(self, devices={**dict.fromkeys(keys, Holder(unlisted_since=now)), **self.devices})
+
+
+UNKNOWN = InUse(is_complete=False)
+"""Before the first reading."""
+
+
+def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUCTION) -> InUse:
+    """The devices in use after one more reading."""
+    answer, on_disk, at = reading.answer, reading.checkpoint.keys, reading.at
+    if answer is None:
+        return _unanswered(before, reading, intervals)
+    if before.answers_since is None or reading.kubelet != before.kubelet:
+        # Another kubelet, or one that may have restarted: what it has not listed yet is in use until it is trusted.
+        unlisted = {
+            key: each if each.is_awaited else replace(each, unlisted_since=at) for key, each in before.devices.items()
+        }
+        before = replace(before, devices=unlisted, ended=frozenset(), answers_since=at, kubelet=reading.kubelet)
+    assert before.answers_since is not None
+    is_trusted = at - before.answers_since >= intervals.kubelet_grace
+    # A pod that the answer names has its other devices for its init containers.
+    listed_pods = [keys for keys in reading.checkpoint.pods.values() if not keys.isdisjoint(answer.holders)]
+    of_listed_pods = frozenset[Key]().union(*listed_pods)
+    devices: dict[Key, Holder] = {}
+    for key in before.devices.keys() | answer.holders.keys() | (on_disk - before.ended):
+        known = before.devices.get(key, Holder(unlisted_since=at))
+        if known.is_awaited and known.unlisted_since is not None and known.unlisted_since >= at:
+            devices[key] = known  # allocated after the kubelet was asked: the answer is about the pod before
+        elif key in answer.holders:
+            devices[key] = Holder(answer.holders[key], answer.containers.get(key, ""))
+        elif known.unlisted_since is not None:
+            age = at - known.unlisted_since
+            is_awaited = known.is_awaited and (age < intervals.unnamed_allocate or not is_trusted)
+            is_on_disk = key in on_disk and (age < intervals.retire_blind or key in of_listed_pods)
+            if is_awaited or is_on_disk or not is_trusted:
+                pod = "" if is_trusted else known.pod
+                devices[key] = replace(known, pod=pod, is_awaited=is_awaited)
+        # else this kubelet has listed the device, and its pod has ended
+    return replace(
+        before,
+        devices=devices,
+        ended=on_disk - devices.keys(),
+        claims=answer.claimed,
+        is_complete=is_trusted,
+        asked_at=at,
+        answered_at=at,
+        silent_since=None,
+    )
+
+
+def _unanswered(before: InUse, reading: HoldersReading, intervals: Intervals) -> InUse:
+    """Silence releases nothing, and the checkpoint adds devices.
+
+    Only if PodResources never answered, because it is not mounted, time runs out while a kubelet serves.
+    """
+    at, on_disk = reading.at, reading.checkpoint.keys
+    silent_since = None
+    if reading.is_served:
+        silent_since = at if before.silent_since is None else before.silent_since
+    runs_out = False
+    if silent_since is not None and before.answered_at == _NEVER:
+        runs_out = at - silent_since >= intervals.retire_blind
+
+    def is_over(holder: Holder) -> bool:
+        return runs_out and holder.unlisted_since is not None and at - holder.unlisted_since >= intervals.retire_blind
+
+    fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
+    devices = {key: each for key, each in {**fresh, **before.devices}.items() if not is_over(each)}
+    return replace(
+        before,
+        devices=devices,
+        ended=on_disk - devices.keys(),
+        is_complete=runs_out,
+        asked_at=at,
+        answers_since=None,
+        silent_since=silent_since,
+    )

@@ -1,54 +1,36 @@
-"""`arrange` makes the inventory of a node from the devices that discovery found.
+"""Arranges the devices that discovery found into the inventory of a node.
 
-It decides which entry owns a host node, cuts devices into partitions, names resources, and adds the shares. An error
-leaves out only what it concerns.
+`arrange` decides which entry owns a host node, cuts devices into partitions, names resources, and adds replicas. An
+error leaves out only the devices that it concerns.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 
 from ..model import names
-from ..model.device import RawDevice, Slot
+from ..model.device import RawDevice, Slot, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
 from .list_size import LIST_LIMIT, list_size
 from .resources import Inventory, Resource
-from .sharing import Known
 from .virtual_devices import devices
 
 
-@dataclass(frozen=True, slots=True)
-class EntryDevices:
-    """The devices that each entry gets, the ids of those that it found but does not get, and why."""
-
-    devices: Mapping[str, Sequence[RawDevice]]
-    left_out: frozenset[str] = frozenset()
-    problems: tuple[Problem, ...] = ()
-
-
-def same(one: RawDevice, other: RawDevice) -> bool:
-    """Whether two devices are the same: one hands out what the other consists of."""
-    return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
-
-
-def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
-    return bool(some and others) and not set(some).isdisjoint(others)
-
-
-def settle(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> EntryDevices:
-    """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
+def _owned(
+    problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Sequence[RawDevice]]:
+    """The devices that each entry gets: a host node belongs to the first entry that found it, in the file's order."""
     owners: dict[str, RawDevice] = {}
     users: dict[str, RawDevice] = {}
     devices: dict[str, Sequence[RawDevice]] = {}
     twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)
     for entry in entries:
-        had = []
+        own = []
         for raw in found.get(entry.name, ()):
             others = (owners.get(key) or users.get(key) for key in raw.owns)
             others_used = (owners.get(key) for key in raw.uses)
@@ -56,21 +38,18 @@ def settle(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -
             if other is not None:
                 twins[entry.name, other.entry].append((raw, other))
                 continue
-            had.append(raw)
+            own.append(raw)
             for key in raw.owns:
                 owners.setdefault(key, raw)
             for key in raw.uses:
                 users.setdefault(key, raw)
-        devices[entry.name] = had
+        devices[entry.name] = own
     where = {entry.name: entry.where for entry in entries}
-    return EntryDevices(
-        devices=devices,
-        left_out=frozenset(raw.id for pairs in twins.values() for raw, _ in pairs),
-        problems=tuple(_problem(where[loser], pairs) for (loser, _), pairs in twins.items()),
-    )
+    problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
+    return devices
 
 
-def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
+def _twin_problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
     raw, other = pairs[0]
     more = f" (and {len(pairs) - 1} more like it)" if len(pairs) > 1 else ""
     subject = f"{_shown(raw)} is not advertised{more}: it is the same device as {_shown(other)}"
@@ -90,64 +69,76 @@ def _shown(raw: RawDevice) -> str:
 
 def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
     """The inventory of a node, as discovery sees it."""
-    here = spec.on_node(node)
-    claimed = settle(here, found)
-    judged = refusal.settle(here, claimed.devices)
-    named = naming.by_name(here, judged.devices)
-    advertised = naming.advertise(spec, named.parts)
-    offered = claimable.offer(spec, here, judged.devices)
-    only_claimed = (name for entry in here if entry.dra and not entry.listed for name in naming.names_of(spec, entry))
-    templates = (entry.resource for entry in here if entry.is_templated)
-    of_others = (name for entry in spec.entries if not entry.is_on(node) for name in naming.names_of(spec, entry))
-    elsewhere = frozenset((*only_claimed, *templates, *of_others)) if spec.sharing else frozenset[str]()
-    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere)
-    shared = sharing.share(advertised.devices, spec.sharing, known)
-    problems = [*claimed.problems, *judged.problems, *named.problems]
-    problems += [*advertised.problems, *shared.problems, *offered.problems]
-    entries = {entry.name: entry for entry in here if entry.listed}
+    problems: list[Problem] = []
+    entries = spec.on_node(node)
+
+    # 1. Which entry has each device, and whether its facts may be put into the entry's templates.
+    devices = refusal.checked(problems, entries, _owned(problems, entries, found))
+
+    # 2. Each device is cut into its partitions, and gets its name.
+    named = list(naming.split_by_name(problems, entries, devices))
+    by_resource, names_of_devices = naming.by_resource(problems, spec, named)
+
+    # 3. Shared devices have a slot for each replica.
+    shared = sharing.share(
+        problems,
+        by_resource,
+        spec.sharing,
+        entries=frozenset(entry.name for entry in spec.entries),
+        written={
+            name: set(words) for name, words in grouped((each.entry.resource, each.written) for each in named).items()
+        },
+        elsewhere=_names_elsewhere(spec, node) if spec.sharing else (),
+    )
+
+    # 4. Claims get the same devices, cut by other rules.
+    offers = claimable.by_driver(problems, spec, entries, devices)
+
+    # 5. The kubelet takes only some ids, names and sizes of lists.
+    listed = {entry.name: entry for entry in entries if entry.listed}
+    entry_of: dict[str, Entry] = {}  # by raw device
+    for each in named:
+        entry_of |= dict.fromkeys((raw.id for raw in each.raws), each.entry.without_node)
     resources: dict[str, Resource] = {}
-    for name, slots in _with_fine_ids(shared.slots, problems, entries).items():
+    for name, slots in _with_valid_ids(shared.slots, problems, listed).items():
+        of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in slots}
+        of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
             slots=slots,
-            entries={
-                key: entry.without_node for key, entry in _entries_of(name, slots, entries, named.of_device).items()
-            },
-            sharing=sharing.sharing_of(spec.sharing, shared.sharing.get(name)),
+            entries=of_slots or of_name,
+            sharing=sharing.sharing_of(spec.sharing, shared.replicas.get(name)),
             flags=spec.flags,
         )
-        where = _where(slots, entries, name)
-        complaint = names.resource_name_problem(name)
-        if complaint:
+        where = next((listed[key].where for key in resource.entries), "")
+        if complaint := names.resource_name_problem(name):
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
         elif (size := list_size(slots, healthy=False)) > LIST_LIMIT:
             problems.append(_too_large(resource, size, where))
         else:
             resources[name] = resource
-    left_out = claimed.left_out | judged.refused
-    return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
+
+    handed_out = {raw.id for raws in devices.values() for raw in raws if not raw.refused}
+    left_out = frozenset(raw.id for entry in entries for raw in found.get(entry.name, ()) if raw.id not in handed_out)
+    return Inventory(resources, tuple(dict.fromkeys(problems)), names_of_devices, left_out, offers)
 
 
-def _entries_of(
-    name: str, slots: Iterable[Slot], entries: Mapping[str, Entry], of_device: Mapping[str, Entry]
-) -> Mapping[str, Entry]:
-    """Those whose devices the resource has; without any device, those that would give it some."""
-    used = {slot.device.raw.entry: slot.device.raw.id for slot in slots}
-    if not used:
-        return {key: entry for key, entry in entries.items() if entry.resource == name}
-    return {entry: of_device.get(device) or entries[entry] for entry, device in used.items()}
+def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
+    """Resource names of the configuration that are not on this node, or that only claims get."""
+    here = spec.on_node(node)
+    templates = (entry.resource for entry in here if entry.is_templated)
+    others = (each for each in spec.entries if not each.is_on(node) or (each.dra and not each.listed))
+    return frozenset((*templates, *(name for entry in others for name in naming.names_of(spec, entry))))
 
 
-def _with_fine_ids(
+def _with_valid_ids(
     slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
 ) -> dict[str, tuple[Slot, ...]]:
-    """The slots without those whose id is too long, or taken: the kubelet looks health up by the bare id, over all
-    resources.
-    """
+    """The slots whose id is not too long and unique on the node: the kubelet looks health up by the id alone."""
     seen: dict[str, str] = {}
-    fine: dict[str, list[Slot]] = {}
+    valid: dict[str, list[Slot]] = {}
     for name, own in slots.items():
-        kept = fine[name] = []
+        kept = valid[name] = []
         for slot in own:
             if slot.id in seen:
                 wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
@@ -158,13 +149,7 @@ def _with_fine_ids(
                 kept.append(slot)
                 continue
             problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-    return {name: tuple(kept) for name, kept in fine.items()}
-
-
-def _where(slots: Sequence[Slot], entries: Mapping[str, Entry], name: str) -> str:
-    if slots:
-        return entries[slots[0].device.raw.entry].where
-    return next((entry.where for entry in entries.values() if entry.resource == name), "")
+    return {name: tuple(kept) for name, kept in valid.items()}
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:
@@ -177,11 +162,11 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
     )
 
 
-_OTHERS = ("node", "x", "other-node", "0")  # names to try for the node that no pattern means
+_OTHERS = ("node", "x", "other-node", "0")  # names for a node that no pattern matches
 
 
 def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The name of a node that no pattern matches, where there can be one, and a name for each pattern."""
+    """The name of a node that no pattern matches, if one of a few names is such, and a name for each pattern."""
     patterns = tuple(dict.fromkeys(patterns))
     free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
     examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
@@ -189,6 +174,6 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 def inventory(spec: Spec, node: str) -> Inventory:
-    """What the node of that name would advertise if it had no real devices."""
+    """The inventory of the node of that name without real devices."""
     found = {entry.name: tuple(devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual}
     return arrange(spec, node, found)

@@ -18,7 +18,7 @@ def _field(length: int) -> int:
 
 
 def numa_size(numa: tuple[int, ...]) -> int:
-    """Bytes of the topology field; node 0 is the default value and takes an empty message."""
+    """Bytes of the topology field. Node 0 is the default value, which is an empty message."""
     if not numa:
         return 0
     nodes = sum(_field(1 + varint_size(node) if node else 0) for node in numa)

@@ -1,7 +1,7 @@
-"""Where partitions sit on the slices of a device (`place`), and the counters that let claims do the same (`counters`).
+"""Places partitions on the slices of a device (`place`), and makes the counters that let claims do so (`counters`).
 
-Sets of slices are bit masks. The search is depth first in the order given, so the first solution is the preferred one.
-Dead ends are remembered by what is occupied. The grids of real hardware take a few dozen steps.
+Sets of slices are bit masks. The search is depth first in order of preference, so the first solution is the preferred
+one. Dead ends are remembered by the occupied slices. Real hardware takes a few dozen steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
 class TooManyStepsError(Exception):
-    """The search gave up after MAX_STEPS steps: neither found nor proved impossible."""
+    """The search gave up after MAX_STEPS steps."""
 
 
 def mask_of(size: int, start: int) -> int:
@@ -23,10 +23,10 @@ def mask_of(size: int, start: int) -> int:
 
 
 def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: int = 0) -> list[int] | None:
-    """A start for each item, given as (size, starts in order of preference), or None when they do not all fit.
+    """A start for each item, given as (size, starts in order of preference), or None if they do not all fit.
 
-    Earlier items choose first; equal items should stand next to each other. `occupied` masks slices that are taken
-    already. Raises TooManyStepsError.
+    Earlier items choose first; equal items must be next to each other. `occupied` is the mask of slices that are
+    already taken. Raises TooManyStepsError.
     """
     needed = [0]
     for size, _ in reversed(items):
@@ -36,7 +36,7 @@ def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: in
     steps = 0
 
     def fit(item: int, occupied: int, first: int) -> list[int] | None:
-        """Starts for the items from `item` on; equal items take ever later choices, so that no set is tried twice."""
+        """Starts for the items from `item` on. Equal items take later and later choices, so no set is tried twice."""
         nonlocal steps
         if item == len(items):
             return []
@@ -70,9 +70,9 @@ class _Want:
 
 
 def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
-    """Where each wanted partition sits, in the order of the list; the k-th of equal profiles keeps its place.
+    """The place of each wanted partition, in the order of the list.
 
-    An item is a profile's name, or `<profile>@<start>`. Finds an arrangement whenever one exists. Raises LayoutError.
+    An item is a profile's name, or `<profile>@<start>`. Finds an arrangement if there is one. Raises LayoutError.
     """
     wants = [_want(geometry, item, position) for position, item in enumerate(wanted)]
     if geometry.whole_device:
@@ -116,7 +116,7 @@ def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
 
 
 def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """Which limit the list breaks, or the empty string; the message names the last item."""
+    """The limit that the list exceeds, in words, or an empty text; it names the last item."""
     for limit in _limits(geometry):
         needed = sum(limit.takes.get(want.profile.name, 0) for want in wants)
         if needed > limit.most:
@@ -128,7 +128,7 @@ def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
 
 
 def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...] | None:
-    """The preferred arrangement on the slices alone, in the order of the list, or None."""
+    """The preferred arrangement on the slices, without regard to limits, in the order of the list, or None."""
     occupied = 0
     starts: dict[int, int] = {}
     for position, want in enumerate(wants):
@@ -159,12 +159,12 @@ def _placement(profile: Profile, start: int) -> Placement:
 
 
 def _rank(geometry: Geometry, profile: Profile) -> tuple[int, int, str]:
-    """Larger profiles choose first, of equal size those with fewer starts; the name decides ties, not the list."""
+    """The order of choice: larger profiles first, then profiles with fewer starts, then by name."""
     return (-profile.slices, len(geometry.starts(profile)), profile.name)
 
 
 def _preference(geometry: Geometry, profile: Profile) -> tuple[int, ...]:
-    """The profile's starts, best first: the smallest parts meet the larger ones in the middle."""
+    """The profile's starts, best first: small partitions from the left, larger ones from the right."""
     starts = geometry.starts(profile)
     return starts if profile.slices == min(each.slices for each in geometry.profiles.values()) else starts[::-1]
 
@@ -198,14 +198,16 @@ MAX_COUNTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """There is `most` of something, and each partition of a profile takes so much of it."""
+    """A limited part of the device, such as compute slices or engines."""
 
     name: str
     most: int
+    """How much of it the device has."""
     takes: Mapping[str, int]
+    """How much of it a partition takes, by profile."""
 
     def implies(self, other: "Limit") -> bool:
-        """Whether partitions that keep this limit cannot break the other one."""
+        """Whether partitions within this limit are always within the other one."""
         own = self.takes
         return self.most > 0 and all(
             each * self.most <= own.get(name, 0) * other.most for name, each in other.takes.items()
@@ -221,7 +223,7 @@ class Counters:
 
     @property
     def all(self) -> dict[str, int]:
-        """Everything that there is: what the whole device takes."""
+        """The whole device: all counters with their full values."""
         return {limit.name: limit.most for limit in self.limits} | dict.fromkeys(map(_slice, range(self.slices)), 1)
 
     def taken_by(self, placement: Placement) -> dict[str, int]:
@@ -231,7 +233,7 @@ class Counters:
 
 
 def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
-    """The counters of a device of this geometry: those that are `known`, and as many more as its rules need."""
+    """The counters of a device of this geometry: the `known` ones, and those that its rules need in addition."""
     limits = list(known)
     for limit in _limits(geometry):
         if not any(each.implies(limit) for each in limits):
@@ -242,7 +244,7 @@ def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
 
 
 def placements(geometry: Geometry) -> Iterator[Placement]:
-    """Every partition that the device can have, profile by profile."""
+    """Every partition that the device can have."""
     return (
         Placement(profile, start, profile.slices)
         for profile in geometry.profiles.values()

@@ -15,21 +15,22 @@ from ..dra.pools import Claimed, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
-from ..faults.targets import Afflictions
+from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Health, Key, RawDevice, base_id
+from ..model.device import Device, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
 from ..node.label_values import NO_LABELS, Labels, Machine
 from ..node.losses import NONE, Losses, losses
-from . import allocation, resources, retention
+from . import allocation, resources
 from .cdi import Document
-from .in_use import Holdings
+from .hardware import blocked, without_overlaps
+from .in_use import InUse
 from .repartition import Progresses, state_labels
 from .resources import EMPTY, Inventory
-from .retention import NOTHING_DROPPED, Dropped, Retired
+from .retired import NOTHING_DROPPED, Dropped, Retired, keep_in_use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +71,11 @@ class ObservedState:
     """The health of raw devices by id, from probes and from appliers that cannot deliver a device to containers."""
     without_tools: frozenset[str] = frozenset()
     """The ids of raw devices whose containers cannot get the maker's tools."""
-    faults: Afflictions = targets.NONE
+    faults: ActiveFaults = targets.NONE
     """What fault rules do to devices now."""
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
     """What fault rules do to CDI files now, by file name."""
-    in_use: Holdings = Holdings()
+    in_use: InUse = InUse()
     """The devices that pods may hold."""
     claimed: Claimed = field(default_factory=dict)
     """The published names of the devices that prepared claims have, by driver."""
@@ -143,23 +144,19 @@ class DesiredState:
         return frozenset(base_id(slot) for _, slot in (*self.observed.in_use.all(), *self.retired))
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
+    def to_list_again(self) -> frozenset[str]:
+        """The resources with a device that is to become free, and that the kubelet's last answer does not name."""
         in_use = self.observed.in_use
-        if in_use.silent or not in_use.doubted:
+        if in_use.answers_since is None:
             return frozenset()
-        return frozenset(name for name, _ in self.awaited & in_use.doubted)
-
-    @property
-    def awaited(self) -> frozenset[Key]:
-        """What is to become free: retired devices, and what a layout that a label chose takes away."""
-        return frozenset(self.retired).union(*(each.doubted for each in self.observed.layouts.values()))
+        waiting = frozenset(self.retired).union(*(each.awaited for each in self.observed.layouts.values()))
+        return frozenset(name for name, _ in waiting & in_use.unlisted)
 
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
-        return self.observed.in_use.complete and device not in self.held
+        return self.observed.in_use.is_complete and device not in self.held
 
-    def is_overtaken(self, in_use: Holdings) -> bool:
+    def is_overtaken(self, in_use: InUse) -> bool:
         """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
         lists = self.advertised.resources
         return any(
@@ -188,20 +185,20 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     devices = resources.with_health(devices, observed.health)
 
     # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
-    devices = targets.afflict(devices, faults)
+    devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
     claimed = _claimed(observed)
-    devices = retention.without_claimed(devices, claimed)
+    devices = _without_claimed(devices, claimed)
 
     # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.
-    kept = retention.retain(
-        previous.advertised,
+    kept = keep_in_use(
         devices,
-        previous.retired,
         observed.in_use,
         observed.now,
-        lately=previous.dropped,
+        listed=previous.advertised,
+        retired=previous.retired,
+        lately_dropped=previous.dropped,
         intervals=intervals,
     )
 
@@ -210,7 +207,8 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     devices = targets.drop(devices, faults.dropped)
 
     # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
-    offered = retention.without_retired(devices, kept.retired, claimed)
+    retired = (each.slot for each in kept.retired.values())
+    offered = without_overlaps(devices, retired, claimed)
     pools = published_pools(
         observed.inventory.claimable,
         offered.claimable,
@@ -251,6 +249,20 @@ def _claimed(observed: ObservedState) -> Mapping[Key, Device]:
     """The devices that prepared claims have, by driver and device id."""
     named = claimed_by_name(observed.previous.pools, observed.claimed)
     return {(driver, device.id): device for (driver, _), device in named.items()}
+
+
+def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inventory:
+    """The devices, with every slot Unhealthy that overlaps what claims have.
+
+    What is offered to claims as well is left as it is: the configuration says that it is given out both ways.
+    """
+    offers = devices.claimable
+    taken = [
+        (Slot(device.id, device, None, device.health), f"a claim still has {device.id}")
+        for (driver, _), device in claimed.items()
+        if driver not in offers or device.id not in offers[driver].by_id
+    ]
+    return blocked(devices, taken)
 
 
 def _labels(observed: ObservedState) -> Labels:

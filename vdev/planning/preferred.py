@@ -1,18 +1,16 @@
-"""Which devices a container should get, out of those that the kubelet offers: GetPreferredAllocation's decision.
+"""GetPreferredAllocation: which of the devices that the kubelet offers a container should get.
 
-Two roads, chosen by what the resource is, not by what is offered:
+    whole devices                        the devices that are nearest to each other
+    several slots per physical device    replicas and partitions: spread over the devices, or packed onto few; among
+                                         equally good devices, the nearest
 
-    whole devices                        those that are nearest to each other
-    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few; of devices
-                                         that are as good as each other, those that are nearest
+An answer has exactly `size` ids, with all that must be included. If that is impossible, it is empty, and the kubelet
+chooses. It depends on the sets given, not on their order.
 
-An answer has exactly `size` ids and holds all that must be included; where that cannot be, it is empty and the kubelet
-chooses alone. It depends on the sets given, never on their order. What the devices alone decide is prepared once, in
-`Allocator`.
-
-Compared with NVIDIA's plugin: replicas are counted alike (gone = total - available; fewest or most first, then least
-picked in this call), and partitions likewise, for their physical device. With links, the best set for this request
-wins, where NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
+Compared with NVIDIA's plugin: replicas are counted in the same way (gone = total - available; fewest or most first,
+then least picked in this call), and so are partitions, for their physical device. With links, the best set for this
+request wins, and the links of the remaining devices decide between equals; NVIDIA divides all free devices into sets
+of this size.
 """
 
 from collections import Counter, defaultdict
@@ -22,18 +20,17 @@ from itertools import accumulate
 
 from ..model.entry import AllocationPolicy
 from .heaviest import Weights, heaviest
-from .resources import Resource
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
 
 
 class Nearness:
-    """The links and NUMA nodes of some devices. Immutable after it is made."""
+    """The links and NUMA nodes of some devices. Immutable."""
 
     def __init__(
         self, ids: Sequence[str], numa: Sequence[tuple[int, ...]], links: Mapping[tuple[str, str], int]
     ) -> None:
-        """`links` scores pairs of ids, in either order; pairs that are absent, or of others, score 0."""
+        """`links` has the score of pairs of ids, in either order; other pairs score 0."""
         number = {each: position for position, each in enumerate(ids)}
         scores = {
             (number[one], number[other]): score
@@ -59,7 +56,7 @@ class Nearness:
 
 
 def _from_fewest(group_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-    """From as few groups as possible: first those in use, then the largest, last the smallest that holds the rest."""
+    """Devices from as few groups as possible: groups in use, then the largest, last the smallest with enough."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for each in free:
         groups[group_of[each]].append(each)
@@ -97,7 +94,7 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
 def spread(
     nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
 ) -> dict[int, int]:
-    """One slot at a time from the device with the fewest slots gone, and of these from the one picked least."""
+    """Take one slot at a time from the device with the fewest slots gone; among equals, from the least picked."""
     counts: dict[int, int] = {}
     ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
     for device in sorted(room):
@@ -118,7 +115,7 @@ def spread(
 def packed(
     nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
 ) -> dict[int, int]:
-    """One device after the other, most slots gone first; of those with equally many, as few as possible."""
+    """Take one device after the other, most slots gone first; among equals, as few devices as possible."""
     counts: dict[int, int] = {}
     while needed:
         left = room.keys() - counts.keys()
@@ -134,37 +131,21 @@ def packed(
 
 @dataclass(frozen=True, slots=True)
 class AllocatableSlot:
-    """A slot that can be chosen.
-
-    `parent` is the physical device's id. `unit` is the device within it that this is a replica of (a partition's id);
-    "" means that the slot is a unit of its own. `numa` holds its NUMA nodes, empty when unknown. `index` orders slots.
-    """
+    """A slot that can be chosen."""
 
     id: str
     parent: str
+    """The id of the physical device."""
     numa: tuple[int, ...] = ()
+    """The NUMA nodes; empty if they are unknown."""
     index: int = 0
+    """The position among all slots."""
     unit: str = ""
-
-
-def allocator_for(resource: Resource) -> "Allocator":
-    """The allocator of a resource of the inventory, with its links and policy."""
-    candidates, devices = [], {}
-    for index, slot in enumerate(resource.slots):
-        raw = slot.device.raw
-        candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
-        devices[raw.entry, raw.index] = raw.id
-    links: dict[tuple[str, str], int] = {}
-    for name, entry in resource.entries.items():
-        if entry.virtual:
-            for (one, other), score in entry.virtual.links.items():
-                if (name, one) in devices and (name, other) in devices:
-                    links[devices[name, one], devices[name, other]] = score
-    return Allocator(candidates, links=links, policy=resource.flags.plugin.shared_devices_allocation_policy)
+    """The id of the device or partition of which this is a replica; empty for a slot that is not a replica."""
 
 
 class Allocator:
-    """The preferences of one resource. Immutable after it is made; `prefer` keeps no state."""
+    """Chooses devices of one resource. It is made once, because that takes long for many devices. Immutable."""
 
     def __init__(
         self,
@@ -173,7 +154,7 @@ class Allocator:
         links: Mapping[tuple[str, str], int] | None = None,
         policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
     ) -> None:
-        """`links` scores pairs of parents (NVIDIA's scale: 100 per NVLink), in either order; absent pairs score 0."""
+        """`links` has the score of pairs of parents (NVIDIA's scale: 100 per NVLink); other pairs score 0."""
         self._candidates = sorted(candidates, key=lambda each: (each.index, each.id))
         self._number = {each.id: number for number, each in enumerate(self._candidates)}
         self._policy = policy
@@ -189,9 +170,9 @@ class Allocator:
         self._nearness = Nearness(list(numbers), [first_of[parent].numa for parent in numbers], links or {})
 
     def prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
-        """The preferred ids: exactly `size`, with all of `must_include`; or none where that cannot be.
+        """The preferred ids: exactly `size`, with all of `must_include`, or an empty list if that is impossible.
 
-        Ids that the resource does not have are passed over.
+        Ids that the resource does not have are ignored.
         """
         number = self._number
         usable = {number[each] for each in available if each in number}
@@ -208,7 +189,7 @@ class Allocator:
         return [self._candidates[each].id for each in chosen]
 
     def _over_parents(self, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
-        """So many slots of each parent as the policy says, and of its units likewise."""
+        """Slots of each parent, and of its units, as the policy says."""
         slots: dict[int, list[int]] = defaultdict(list)
         for each in free:
             slots[self._parents[each]].append(each)

@@ -1,4 +1,4 @@
-"""Problems that the configuration has on any node, found by deciding for nodes that could exist."""
+"""Finds problems of a configuration by planning for nodes that could exist."""
 
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
@@ -8,16 +8,15 @@ from .plan import ObservedState, desired_state
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
-    """What is wrong on the node of that name; without a name, errors that some node must have, and warnings that every
-    node has.
+    """The problems on the node of that name. Without a name, the errors of any node, and the warnings of every node.
 
-    A resource with real devices is left out, because nobody knows how many there are. Without a name, so is what
-    depends on the name.
+    Resources with real devices are left out, because their number is not known. Without a name, ids that depend on it
+    are left out too.
     """
-    known = _virtual_alone(spec)
+    known = _virtual_only(spec)
     if node:
         return _on_node(known, node)
-    known, unknown = _nameless(known)
+    known, unknown = _without_named_ids(known)
     trials = [
         _on_node(known, each)
         for each in inventory.node_names(pattern for entry in spec.entries for pattern in entry.on_nodes)
@@ -28,23 +27,23 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
 
 
 def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
-    """Those of the devices, and of what is told of them elsewhere: labels and ResourceSlices."""
+    """The problems of the devices, and of their labels and ResourceSlices."""
     base = inventory.inventory(spec, node)
     if not spec.node.labels and not base.claimable:
         return base.problems
     return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, inventory=base)).problems)
 
 
-def _virtual_alone(spec: Spec) -> Spec:
-    """The resources of which every device is known."""
+def _virtual_only(spec: Spec) -> Spec:
+    """The configuration with those resources that have virtual devices only."""
     real = {entry.resource for entry in spec.entries if entry.virtual is None}
     entries = tuple(entry for entry in spec.entries if entry.resource not in real)
     rules = [rule for rule in spec.sharing.resources if rule.name not in real] if spec.sharing else []
     return spec.sharing_only(rules).model_copy(update={"entries": entries})
 
 
-def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
-    """The configuration without the ids that depend on the node's name, and what cannot be known of them."""
+def _without_named_ids(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
+    """The configuration without the ids that depend on the node's name, and a warning for each rule that has some."""
     if spec.sharing is None or not any(entry.is_nvidia for entry in spec.entries):
         return spec, ()
     rules, problems = [], []

@@ -1,9 +1,9 @@
-"""Devices whose own facts would turn a template into something unintended: they are listed but not handed out.
+"""Refuses devices whose facts would turn a template into something unintended: they are listed, but not handed out.
 
-A serial number or a product's name is text that the maker of the device has chosen. In a path, `../../etc` climbs out
-of the directory, a '/' leads into another one, and an empty text names the directory itself. In a variable, a comma
-makes two devices of one, and a line break makes two lines. What people wrote into the configuration is trusted more:
-only what no path and no variable can hold is refused.
+The maker of a device chooses its serial number and its product name. In a path, `../../etc` climbs out of the
+directory, a '/' leads into another one, and an empty text is the directory itself. In a variable, a comma makes two
+devices of one, and a line break makes two lines. Text from the configuration is trusted more: it is refused only if it
+cannot be part of a path or variable at all.
 """
 
 import posixpath
@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import assert_never
 
 from ..model import template
@@ -23,13 +22,13 @@ from ..model.template import Template
 from ..model.virtual import VirtualDevices
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
-_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these
+_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # not possible in a variable, nor in a message to the kubelet
 _ATTRIBUTE = "attributes."
 _MAX_SHOWN = 60  # characters of a value
 
 
 class _Use(StrEnum):
-    """What a rendered text is for."""
+    """The use of a rendered text."""
 
     PATH = "a path"
     VARIABLE = "a variable"
@@ -39,35 +38,29 @@ class _Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A template of an entry: where it stands, what it is for. With `in_directory` a final '/' asks for a base name."""
+    """A template of an entry."""
 
     where: str
+    """Its key in the configuration."""
     use: _Use
     template: Template
     in_directory: bool = False
+    """Whether a final '/' stands for a directory that takes the base name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """All devices by entry, the refused ones Unhealthy; the ids of the refused ones, and what to report."""
-
-    devices: Mapping[str, Sequence[RawDevice]]
-    refused: frozenset[str] = frozenset()
-    problems: tuple[Problem, ...] = ()
-
-
-def settle(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
-    """Check every device that was found, by entry."""
-    devices, refused, problems = dict(found), set[str](), []
+def checked(
+    problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Sequence[RawDevice]]:
+    """All devices by entry; those with facts that must not be put into the entry's templates are refused."""
+    devices = dict(found)
     for entry in entries:
         places = tuple(place for place in _places(entry) if not place.template.is_constant)
         raws = found.get(entry.name, ())
         why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
         if why:
             devices[entry.name] = tuple(_refused(raw, why[raw.id]) if raw.id in why else raw for raw in raws)
-            refused |= why.keys()
             problems.append(_problem(entry, why))
-    return Refusals(devices, frozenset(refused), tuple(problems))
+    return devices
 
 
 def _refused(raw: RawDevice, why: str) -> RawDevice:
@@ -80,11 +73,11 @@ def _problem(entry: Entry, why: Mapping[str, str]) -> Problem:
     return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
 
 
-# --- what an entry renders --------------------------------------------------------------------------------------------
+# --- the templates of an entry ----------------------------------------------------------------------------------------
 
 
 def _places(entry: Entry) -> Iterator[_Place]:
-    """Every template of the entry whose text goes to a container, to a command or names a file."""
+    """Every template of the entry whose text goes to a container or a command, or is a path."""
     container = entry.container
     yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env.items())
     yield from (
@@ -111,13 +104,13 @@ def _places(entry: Entry) -> Iterator[_Place]:
 
 
 def _inside(entry: Entry) -> Iterator[_Place]:
-    """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
+    """The container paths of the source's nodes. Those of a glob consist of names of real files."""
     match entry.source:
         case Sysfs(container_path=path):
             yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
-        case UsbGroup(sticks=sticks):
-            for stick in sticks:
-                yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
+        case UsbGroup(selectors=selectors):
+            for selector in selectors:
+                yield _Place("containerPath", _Use.PATH, template.parse(selector.container_path), in_directory=True)
         case VirtualDevices(node=node):
             if node is not None:
                 yield _Place("node.containerPath", _Use.PATH, node.inside)
@@ -131,7 +124,7 @@ def _inside(entry: Entry) -> Iterator[_Place]:
 
 
 def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
-    """Why the device must not be handed out, or the empty string."""
+    """Why the device must not be handed out, or an empty text."""
     base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
     values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
     for place in places:
@@ -155,7 +148,7 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
 
 
 def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
-    """What goes wrong when a fact is put into the template, or the empty string."""
+    """Why a fact must not be put into the template, or an empty text."""
     foreign = entry.virtual is None and (name == "path" or name.startswith(_ATTRIBUTE))
     if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
         return f"{place.use} must not have control characters"
@@ -173,14 +166,14 @@ def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
 
 
 def _is_list(entry: Entry, attribute: str) -> bool:
-    """Whether discovery joined the names of several children in it."""
+    """Whether the attribute is a list of names of children that discovery joined."""
     if isinstance(entry.source, UsbGroup):
-        return any(attribute in stick.children for stick in entry.source.sticks)
+        return any(attribute in selector.children for selector in entry.source.selectors)
     return isinstance(entry.source, Sysfs) and attribute in entry.source.children
 
 
 def _is_chosen(entry: Entry, name: str) -> bool:
-    """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
+    """Whether the maker of the device chose the text; a match of a path pattern is part of a real path."""
     match entry.source:
         case Sysfs() | UsbGroup():
             return name != "path"
@@ -191,13 +184,12 @@ def _is_chosen(entry: Entry, name: str) -> bool:
 
 
 def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str, str]:
-    """The values for a path; some text stands for what only a partition has."""
+    """The values for a path; a text stands for the facts that only partitions have."""
     partial = {"profile"} if entry.virtual else set[str]()
     unknown = {name for name in text.names if name in partial or (partial and name not in values)}
     return {**values, **dict.fromkeys(unknown, "x")}
 
 
-@lru_cache(maxsize=2**16)
 def _path_problem(path: str) -> str:
     if not path.startswith("/"):
         return "is not absolute"
@@ -207,7 +199,7 @@ def _path_problem(path: str) -> str:
 
 
 def _emptied(source: str, path: str) -> str:
-    """What is wrong where an empty placeholder removed a whole component, so that the path names its directory."""
+    """The problem if an empty placeholder removed a whole component, so that the path is that of its directory."""
     lost = path.count("//") > source.count("//") or path.endswith("/") > source.endswith("/")
     return "lacks a part, because its placeholder has no value" if lost else ""
 

@@ -1,18 +1,18 @@
-"""What becomes of a layout that a label of the node chooses: pure functions of what is seen.
+"""The partition layouts that labels of the node choose: pure functions from a label to the layout in force.
 
     the label's value ─┬─ unknown name, or a layout that does not fit ─────────────► failed    ┐ the layout in force
-                       ├─ would take away what a pod may hold ─────────────────────► failed    ┘ stays, until the value
-                       ├─ in force already ────────────────────────────────────────► success     is another one
+                       ├─ would take away what a pod may hold ─────────────────────► failed    ┘ stays until the value
+                       ├─ in force already ────────────────────────────────────────► success     changes
                        └─ else ► pending ─ written, or nobody writes it; still free ► in force ► success
 
-That is the protocol of NVIDIA's mig-manager, but for one thing: devices that a pod holds are never cut. All entries
-that one label speaks of change together or not at all. A new value triggers, and so does another meaning of it.
+This is the protocol of NVIDIA's mig-manager, except that devices that a pod holds are never cut. All entries with the
+same label change together or not at all. The configuration can also change what a value means, which counts as a new
+value.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, grouped
@@ -31,7 +31,7 @@ _WHOLE: Part = ("", 0)
 
 
 class RepartitionState(Enum):
-    """How far it is. UNSEEN: the label's value is not known, or was not acted on."""
+    """The state of a label's value. UNSEEN: the value is not known, or was not acted on yet."""
 
     UNSEEN = "unseen"
     PENDING = "pending"
@@ -41,28 +41,29 @@ class RepartitionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What became of one label's value; None is a node without the label.
-
-    `parts` is what is in force, by entry and device index. `sentence` says why it failed, or what is waited for.
-    `asked` is what the value meant to each entry (None: that is forgotten). `since` is when it became pending,
-    and `again_at` when to look again though nothing happens; both are monotonic. `doubted` is what some pod may hold,
-    for all that is known, so that the kubelet is waited for.
-    """
+    """The state of one label. Times are monotonic seconds."""
 
     label: str
     value: str | None = None
+    """None: the node does not have the label."""
     state: RepartitionState = RepartitionState.UNSEEN
     sentence: str = ""
+    """Why it failed, or what it waits for."""
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=dict)
+    """The partitions in force, by entry and device index."""
     asked: tuple[NamedLayout | None, ...] | None = None
+    """The layout that the value meant to each entry; None after a restart."""
     since: float = 0.0
+    """When it became pending."""
     again_at: float | None = None
-    doubted: frozenset[Key] = frozenset()
+    """When to look again even if nothing happens, or None."""
+    awaited: frozenset[Key] = frozenset()
+    """The devices that a pod may hold, and that must be free before the layout comes into force."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDevice:
-    """A device or partition that a claim has, of this driver; the pod is empty where it is not known."""
+    """A device or partition of a driver that a claim has; the pod is empty if it is not known."""
 
     driver: str
     device: Device
@@ -71,40 +72,41 @@ class ClaimedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionView:
-    """What is known at one moment.
-
-    `labels` are those of the Node; None: not known. `hardware` has the id of each device, by entry and index. `listed`
-    is what the kubelet was told last, `held` what pods may hold of it, and by `namespace/name` which pod, where that is
-    known; `complete`: nobody else holds anything. `read_at` is when the kubelet was asked for that. `claimed` is what
-    claims have, for certain.
-    """
+    """What is known at one moment."""
 
     labels: Mapping[str, str] | None = None
+    """The labels of the Node; None: they are not known."""
     hardware: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """The id of each device, by entry and index."""
     listed: Inventory = field(default_factory=lambda: Inventory({}))
+    """The device lists that the kubelet has."""
     held: Mapping[Key, str] = field(default_factory=dict)
+    """The devices that pods may hold, each with its pod as namespace/name, or an empty text."""
     complete: bool = True
+    """Whether pods hold nothing else."""
     read_at: float = float("inf")
+    """When the kubelet was asked for that."""
     claimed: Sequence[ClaimedDevice] = ()
+    """The devices that claims have."""
     now: float = 0.0
     intervals: Intervals = PRODUCTION
 
 
 Progresses = Mapping[str, Progress]
-"""How far each label is."""
+"""The state of each label."""
 
 
-def look(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
-    """How far each label of these entries is, with what was known `before`."""
+def advance(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
+    """The state of each label of these entries, after its state `before`."""
     groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
     return {
-        label: _Look(before.get(label) or Progress(label=label), group, seen, strategy).result()
+        label: _Step(before.get(label) or Progress(label=label), group, seen, strategy).result()
         for label, group in groups.items()
     }
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
-    """The specification with the devices cut as is in force."""
+    """The configuration with the partitions that are in force."""
     parts = {name: each for progress in progresses.values() for name, each in progress.parts.items()}
     if not any(entry.choice and entry.name in parts for entry in spec.entries):
         return spec
@@ -112,7 +114,7 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
 
 
 def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
-    """What is found, where it turned out that no node can be like that: what is in force stays."""
+    """The states `found`, but a layout that turned out to be impossible on this node fails, and the old one stays."""
     result = dict(found)
     for label, progress in found.items():
         was = before.get(label) or Progress(label=label)
@@ -123,21 +125,21 @@ def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
                 sentence=why,
                 parts=was.parts,
                 again_at=None,
-                doubted=frozenset(),
+                awaited=frozenset(),
             )
     return result
 
 
 def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
-    """What these labels would make of the node of that name, which has nothing yet, and what would become of each."""
+    """The configuration of a node with these labels, if it had no devices before, and the state of each label."""
     entries = spec.on_node(node)
     hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in entries}
-    found = look({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, hardware=hardware))
+    found = advance({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, hardware=hardware))
     return in_force(spec, found), found
 
 
 def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, str]:
-    """The labels that tell what became of the chosen layouts; none where nothing is chosen."""
+    """The labels that report the state of the chosen layouts."""
     protocols = {entry.choice.label: entry.choice.protocol for entry in entries if entry.choice}
     words = {
         label: {
@@ -147,12 +149,11 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
         }
         for label, it in protocols.items()
     }
-    told = {
-        protocols[label].label: words[label].get(progress.state, "")
+    return {
+        protocols[label].label: words[label][progress.state]
         for label, progress in progresses.items()
-        if label in protocols and progress.value is not None
+        if label in protocols and progress.value is not None and words[label].get(progress.state)
     }
-    return {label: word for label, word in told.items() if word}
 
 
 # --- one label --------------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Something that would be taken away of a pod, in a sentence; the pod's name is empty where it is not known."""
+    """A device that would be taken away from a pod, in a sentence; the pod is empty if it is not known."""
 
     key: Key
     pod: str
@@ -168,8 +169,8 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """One label at one moment."""
+class _Step:
+    """The next state of one label."""
 
     before: Progress
     entries: Sequence[Entry]
@@ -185,12 +186,12 @@ class _Look:
             return self.before
         parts = {entry.name: dict(self._in_force(entry)) for entry in self.entries}
         now = replace(
-            self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None, doubted=frozenset()
+            self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None, awaited=frozenset()
         )
         return self._judged(now, asked)
 
     def _unseen(self) -> Progress:
-        """Nobody tells the label: what an earlier process had in force stays, else the entry says how it is cut."""
+        """The labels are not known: the layout that an earlier process had in force stays, else that of the entry."""
         if self.before.state is RepartitionState.UNSEEN:
             return self.before
         return replace(self.before, parts={entry.name: dict(self._in_force(entry)) for entry in self.entries})
@@ -220,37 +221,38 @@ class _Look:
         return self._ready(now, target, list(self._held(changed, target)))
 
     def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]], held: Sequence[_Held]) -> Progress:
-        """Put it in force once `pending` was seen, and it is known for certain that no pod has what goes away."""
+        """Put it in force once `pending` was seen, and no pod can have what goes away."""
         was, protocol, clock = self.before, _choice(self.entries[0]).protocol, self.seen.now
         intervals = self.seen.intervals
         is_new = was.state is not RepartitionState.PENDING or (was.value, was.asked) != (now.value, now.asked)
         since = clock if is_new else was.since
-        told = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
-        unwritten = (
+        is_written = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
+        # Others wait for `pending` before they stop pods. If nobody writes the label, it does not wait forever.
+        is_unwritten = (
             bool(protocol.pending)
             and now.value is not None
-            and not told
+            and not is_written
             and clock < since + intervals.repartition_pending
         )
         named = [each for each in held if each.pod] if self.seen.read_at >= since else []
         if named or (held and clock >= since + intervals.repartition_holder):
             return self._stays(now, RepartitionState.FAILED, (named or held)[0].sentence)
-        if self.seen.complete and not unwritten and not held:
+        if self.seen.complete and not is_unwritten and not held:
             return replace(now, state=RepartitionState.SUCCESS, parts=target)
         asks = held or not self.seen.complete
         what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
         again_at = since + intervals.repartition_pending
         if asks:
             again_at = clock + (intervals.repartition_ask if is_new else intervals.repartition_recheck)
-        later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
+        later = replace(now, since=since, again_at=again_at, awaited=frozenset(each.key for each in held))
         return self._stays(later, RepartitionState.PENDING, f"waiting for {what}")
 
     def _stays(self, now: Progress, state: RepartitionState, why: str) -> Progress:
-        """What is in force stays."""
+        """The layout in force stays."""
         return replace(now, state=state, sentence=why, parts=self._filled(now.parts))
 
     def _filled(self, parts: Mapping[str, Mapping[int, Parts]]) -> dict[str, dict[int, Parts]]:
-        """With what devices have without the label, for those of which it is not known what they have."""
+        """These partitions, and for devices whose partitions are not known, those without the label."""
         return {
             entry.name: {index: entry.partitions.get(index) for index in self._hardware(entry)} | {**parts[entry.name]}
             for entry in self.entries
@@ -266,14 +268,14 @@ class _Look:
         return ""
 
     def _in_force(self, entry: Entry) -> Iterator[tuple[int, Parts]]:
-        """What each device is cut into, as far as it is known and still fits."""
+        """The partitions of each device, if they are known and still fit."""
         known = self.before.parts.get(entry.name, {})
         for index in self._hardware(entry):
             if index in known and _fits(entry.geometry, known[index]):
                 yield index, known[index]
 
     def _cuts(self, entry: Entry) -> bool:
-        """Whether layouts change what the entry offers: strategies are for device plugins alone."""
+        """Whether layouts change what the entry offers: MIG strategies are for the device plugin only."""
         claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
         return self.strategy is not MigStrategy.NONE or claimed
 
@@ -281,7 +283,7 @@ class _Look:
         return self.seen.hardware.get(entry.name, {})
 
     def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[Entry, int]]:
-        """The devices that are cut otherwise; nothing is taken away of one that was not there."""
+        """The devices whose partitions change; nothing is taken away from one that did not exist before."""
         for entry in self.entries:
             current = dict(self._in_force(entry))
             for index in current.keys() & target[entry.name].keys() if self._cuts(entry) else ():
@@ -289,7 +291,7 @@ class _Look:
                     yield entry, index
 
     def _held(self, changed: Iterable[tuple[Entry, int]], target: Mapping[str, Mapping[int, Parts]]) -> Iterator[_Held]:
-        """What would be taken away of pods."""
+        """The devices that would be taken away from pods."""
         held = _held_parts(self.seen)
         for entry, index in changed:
             stays = _cut(entry.geometry, target[entry.name][index])
@@ -310,7 +312,7 @@ def _indices(entry: Entry) -> Iterable[int]:
 
 
 def _meaning(entry: Entry, value: str | None) -> NamedLayout | None:
-    """What the value means to an entry; None: nothing."""
+    """The layout that the value means to an entry; None: none."""
     choice = _choice(entry)
     if value is not None:
         return choice.layouts.get(value)
@@ -318,7 +320,7 @@ def _meaning(entry: Entry, value: str | None) -> NamedLayout | None:
 
 
 def _with(entry: Entry, known: Mapping[int, Parts]) -> Entry:
-    """The entry cut as is in force; what its devices could not be cut into any more is as without the label."""
+    """The entry with these partitions in force. A device that they do not fit any more has those without the label."""
     if entry.choice is None:
         return entry
     in_force = {index: parts for index, parts in known.items() if _fits(entry.geometry, parts)}
@@ -329,9 +331,8 @@ def _with(entry: Entry, known: Mapping[int, Parts]) -> Entry:
 # --- parts of devices -------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[Part]:
-    """The partitions that a device then has; a device that the hardware keeps in a mode is never without."""
+    """The partitions that a device then has; a device that always has a mode is never without."""
     assert geometry is not None, "an entry with a choice has one"
     wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts
     if wanted is None:
@@ -352,7 +353,7 @@ def _part(device: Device) -> Part:
 
 
 def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
-    """What is held of each hardware device, with the pod's name or the empty string."""
+    """The held parts of each hardware device, each with the pod's name or an empty text."""
     found: dict[str, list[tuple[Part, Key, str]]] = {}
     for key, pod in sorted(seen.held.items()):
         resource = seen.listed.resources.get(key[0])

@@ -1,10 +1,9 @@
-"""What a node advertises at one moment: its resources, their slots, and the verdicts on them.
+"""The inventory of a node: its resources, their slots, and the health of each.
 
-    inventory.arrange() configuration + raw devices  -> Inventory, as discovery sees it
-    with_health()       Inventory + probes' verdicts -> Inventory
-    diff()              old, new                     -> changes; none for a resource that stayed the same
-
-What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
+inventory.arrange()    configuration + raw devices -> Inventory, as discovery sees it
+with_health()          Inventory + health          -> Inventory
+retired.keep_in_use()  Inventory + devices in use  -> the lists
+diff()                 old and new lists           -> changes; none for a resource that stayed the same
 """
 
 from collections.abc import Callable, KeysView, Mapping
@@ -17,39 +16,35 @@ from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import DEFAULT_FLAGS, Flags
 from .list_size import list_size
+from .preferred import AllocatableSlot, Allocator
 from .sharing import Sharing
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One extended resource: its slots in order, and what answers for its devices need.
-
-    `entries` maps an entry's name to its specification; several entries may feed one resource. `draining`: the
-    configuration no longer has it, and it lives on only for what pods may hold. `pre_start_asked`: a fault rule is
-    about PreStartContainer, which the kubelet must then call.
-    """
+    """One extended resource. A slot is one id in its device list: a device, a partition, or a replica of one."""
 
     name: str
     slots: tuple[Slot, ...]
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    """The entries that have its devices, by name."""
     sharing: Sharing | None = None
     flags: Flags = DEFAULT_FLAGS
     draining: bool = False
+    """Whether the configuration no longer has it, and it is listed only for devices that pods may hold."""
     pre_start_asked: bool = False
+    """Whether a fault rule is about PreStartContainer, so that the kubelet must call it."""
 
     @cached_property
     def by_id(self) -> Mapping[str, Slot]:
-        """Slots by id."""
         return {slot.id: slot for slot in self.slots}
 
     @cached_property
     def by_device(self) -> Mapping[str, Device]:
-        """Devices by id."""
         return {slot.device.id: slot.device for slot in self.slots}
 
     @cached_property
     def ids(self) -> KeysView[str]:
-        """The ids of all slots."""
         return self.by_id.keys()
 
     @cached_property
@@ -64,17 +59,33 @@ class Resource:
 
     @cached_property
     def drilled(self) -> int:
-        """How many slots are Unhealthy because a fault rule says so."""
+        """How many slots a fault rule made Unhealthy."""
         return sum(slot.health.drilled for slot in self.slots)
 
     def is_drilled(self, slot: str) -> bool:
-        """Whether it lists that slot, as Unhealthy because a fault rule says so."""
+        """Whether it lists that slot, and a fault rule made it Unhealthy."""
         return slot in self.by_id and self.by_id[slot].health.drilled
 
     @cached_property
     def rendered(self) -> dict[str, Any]:
-        """Room for what answers need of each device, by its id; filled by `allocation.of_devices`."""
+        """What each device adds to a container, by its id; filled by `allocation.of_devices`."""
         return {}
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """Chooses the devices that a container should get, by links, NUMA nodes and the policy."""
+        candidates, devices = [], {}
+        for index, slot in enumerate(self.slots):
+            raw = slot.device.raw
+            candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
+            devices[raw.entry, raw.index] = raw.id
+        links: dict[tuple[str, str], int] = {}
+        for name, entry in self.entries.items():
+            if entry.virtual:
+                for (one, other), score in entry.virtual.links.items():
+                    if (name, one) in devices and (name, other) in devices:
+                        links[devices[name, one], devices[name, other]] = score
+        return Allocator(candidates, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
 
     @cached_property
     def acts_on_handovers(self) -> bool:
@@ -88,7 +99,7 @@ class Resource:
 
     @cached_property
     def only_claimed(self) -> "Resource":
-        """Of what a driver offers, the devices that no resource lists; of one that claims may cut, only the whole."""
+        """The devices of this offer that no resource lists; a device that claims may cut is there as a whole."""
         entries = {name: entry.without_node for name, entry in self.entries.items() if not entry.listed}
         slots = [slot for slot in self.slots if slot.device.raw.entry in entries]
         uncut = {slot.device.raw.id for slot in slots if not slot.device.is_partition}
@@ -103,21 +114,18 @@ class Resource:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All resources of the node by name, and what a person should know about them.
-
-    `claimable` is what Dynamic Resource Allocation offers, by driver; the same device may be in a resource, too.
-    """
+    """All resources of the node."""
 
     resources: Mapping[str, Resource] = field(default_factory=dict)
+    """The resources by name."""
     problems: tuple[Problem, ...] = ()
-    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # device id -> its resource's name, and why
-    left_out: frozenset[str] = frozenset()  # raw devices that were found and are not handed out; they are not probed
+    """What is wrong with devices, names, partitions and sharing."""
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The name of each device's resource and the reason for that name, by device id."""
+    left_out: frozenset[str] = frozenset()
+    """The raw devices that were found and are not handed out. They are not probed."""
     claimable: Mapping[str, Resource] = field(default_factory=dict)
-
-    @cached_property
-    def size(self) -> int:
-        """How many slots the resources have."""
-        return sum(len(resource.slots) for resource in self.resources.values())
+    """The devices that claims can get, by driver. A device may also be in a resource."""
 
     @property
     def raws(self) -> frozenset[str]:
@@ -126,20 +134,20 @@ class Inventory:
 
     @property
     def everything(self) -> Mapping[str, Resource]:
-        """All that a pod can get, under the name of a resource or of a driver."""
+        """All devices that pods can get, by resource or driver."""
         return {**self.resources, **self.claimable} if self.claimable else self.resources
 
     @cached_property
     def each_once(self) -> Mapping[str, Resource]:
-        """All devices, each under one name: those that only claims get under that of their driver.
+        """All devices, each under one name: devices that only claims can get under the name of their driver.
 
-        Of a device that claims may cut, only the whole is there.
+        A device that claims may cut is there as a whole.
         """
         only_claimed = {name: offered.only_claimed for name, offered in self.claimable.items()}
         return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
 
     def changed(self, change: Callable[[Resource], Resource]) -> "Inventory":
-        """With what `change` makes of each resource, and of what each driver offers."""
+        """The inventory with `change` applied to each resource and to each driver's offer."""
         return replace(
             self,
             resources={name: change(each) for name, each in self.resources.items()},
@@ -151,8 +159,7 @@ EMPTY = Inventory()
 
 
 def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
-    """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and
-    partitions.
+    """The inventory with the health of raw devices, by id. It counts for all partitions and replicas of a device.
 
     A device that discovery found broken stays broken, with discovery's reason.
     """
@@ -168,7 +175,7 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
-    """The inventory where the containers of these raw devices do without the tools of their maker."""
+    """The inventory in which containers do not get the maker's tools with these raw devices."""
 
     def bare(slot: Slot) -> Slot:
         raw = slot.device.raw
@@ -180,24 +187,24 @@ def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
 
 
 def counts(inventory: Inventory) -> dict[str, int]:
-    """The devices that are listed, by resource."""
+    """The number of slots of each resource."""
     return {name: len(resource.slots) for name, resource in inventory.resources.items()}
 
 
 def for_claims(inventory: Inventory) -> dict[str, int]:
-    """The devices that claims can get whole or in parts, by driver."""
+    """The number of devices that claims can get, whole or in parts, by driver."""
     return {driver: len(resource.raws) for driver, resource in inventory.claimable.items()}
 
 
 def summary(inventory: Inventory) -> str:
     """The counts in a line, as in `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
     parts = {"": counts(inventory), "for claims ": for_claims(inventory)}
-    told = (what + ", ".join(f"{name} {count}" for name, count in of.items()) for what, of in parts.items() if of)
-    return "; ".join(told) or "no devices"
+    texts = (what + ", ".join(f"{name} {count}" for name, count in of.items()) for what, of in parts.items() if of)
+    return "; ".join(texts) or "no devices"
 
 
 def numbers(inventory: Inventory) -> dict[str, int]:
-    """The number of each device among those of its maker on the node, as a driver counts them, by raw device id.
+    """The number of each device among those of its maker, as the maker's driver counts them, by raw device id.
 
     Entry after entry, in the order of their indices.
     """
@@ -232,24 +239,22 @@ class RemovedResource:
 
 @dataclass(frozen=True, slots=True)
 class ChangedResource:
-    """A resource whose devices, or what they give to containers, changed; its open stream carries the news."""
+    """A resource whose devices, or what containers get with them, changed. The new list is sent on its open stream."""
 
     old: Resource
     new: Resource
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Ids that are new."""
         return tuple(each for each in self.new.ids if each not in self.old.ids)
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Ids that are gone."""
         return tuple(each for each in self.old.ids if each not in self.new.ids)
 
     @property
     def health(self) -> tuple[tuple[str, Health], ...]:
-        """Ids whose health or its reason changed, with the new one."""
+        """The ids whose health or its reason changed, with the new health."""
         old = self.old.by_id
         return tuple(
             (slot.id, slot.health)
@@ -262,7 +267,7 @@ Change = Added | RemovedResource | ChangedResource
 
 
 def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
-    """What must be done to get from `old` to `new`; empty for equal inventories."""
+    """The changes from `old` to `new`."""
     changes: list[Change] = [
         RemovedResource(resource) for name, resource in old.resources.items() if name not in new.resources
     ]

@@ -23,55 +23,50 @@ class Sharing:
 
 
 def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int] | None) -> Sharing | None:
-    """How a resource with these numbers of replicas is shared; None where it has none."""
+    """How a resource with these numbers of replicas is shared; None if it is not shared."""
     return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
 
 
 @dataclass(slots=True)
 class Shared:
-    """Slots by resource name after sharing, numbers of replicas by name and device, and what went wrong."""
+    """The slots by resource name after sharing, and what goes wrong."""
 
+    problems: list[Problem]
     slots: dict[str, list[Slot]] = field(default_factory=dict)
-    sharing: dict[str, dict[str, int]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    replicas: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The number of replicas of each shared device, by resource name and device id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the names in a sharing block may refer to beside the resources that are there.
+def share(
+    problems: list[Problem],
+    devices: Mapping[str, Sequence[Device]],
+    spec: TimeSlicing | None,
+    *,
+    entries: frozenset[str],
+    written: Mapping[str, Collection[str]],
+    elsewhere: Collection[str],
+) -> Shared:
+    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
 
-    `entries` are all of the configuration; `written` maps a resource to what the configuration wrote for it, where that
-    has placeholders; the resources `elsewhere` are none of this node's, such as those of entries for other nodes, and
-    no mistake either.
+    The block may name `entries`, and a resource as it is `written` with placeholders. The resources `elsewhere` are not
+    on this node, and naming them is no mistake.
     """
-
-    entries: frozenset[str] = frozenset()
-    written: Mapping[str, Collection[str]] = field(default_factory=dict)
-    elsewhere: frozenset[str] = frozenset()
-
-
-NOTHING_ELSE = Known()
-
-
-def share(devices: Mapping[str, Sequence[Device]], spec: TimeSlicing | None, known: Known = NOTHING_ELSE) -> Shared:
-    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
-    result = Shared()
+    result = Shared(problems)
     rules = spec.resources if spec else ()
     for each in rules:
-        if each.name not in devices and each.name not in known.elsewhere:
+        if each.name not in devices and each.name not in elsewhere:
             text = f"sharing names {each.name!r}, which no entry has"
-            result.problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
+            problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
     for resource, members in devices.items():
-        own = tuple(rule for rule in rules if rule.name in (resource, *known.written.get(resource, ())))
+        own = tuple(rule for rule in rules if rule.name in (resource, *written.get(resource, ())))
         if spec is None or not own:
             result.slots.setdefault(resource, []).extend(Slot(each.id, each, None, each.health) for each in members)
         else:
             if not members:
                 result.slots.setdefault(resource, [])
             collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
-            shared = chosen(result.problems, resource, members, own, known.entries)
+            shared = chosen(problems, resource, members, own, entries)
             _replicate(result, resource, members, spec, shared, collides)
-    result.problems = list(dict.fromkeys(result.problems))
     return result
 
 
@@ -83,14 +78,14 @@ def _replicate(
     shared: Mapping[str, SharedItem],
     collides: frozenset[str],
 ) -> None:
-    """Slots for the devices of one resource, of which those in `shared` have replicas."""
+    """Add slots for the devices of one resource. The devices in `shared` have replicas."""
     for device in members:
         rule = shared.get(device.id)
         if rule is None:
             result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
             continue
         most = mps_clients(device) if spec.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which the file's warning says
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # that has a warning already
             result.problems.append(_too_many_clients(resource, device, rule, most))
             if not rule.for_nvidia:
                 continue
@@ -102,7 +97,7 @@ def _replicate(
         result.slots.setdefault(target, []).extend(
             Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas)
         )
-        result.sharing.setdefault(target, {})[device.id] = rule.replicas
+        result.replicas.setdefault(target, {})[device.id] = rule.replicas
 
 
 def _target(spec: TimeSlicing, rule: SharedItem, resource: str) -> str:
@@ -116,12 +111,12 @@ def chosen(
     resource: str,
     members: Sequence[Device],
     rules: Sequence[SharedItem],
-    entries: frozenset[str] = NOTHING_ELSE.entries,
+    entries: frozenset[str],
 ) -> dict[str, SharedItem]:
-    """The rule that shares each device; a device that two rules claim is an error and stays with the first.
+    """The rule that shares each device. If two rules name a device, that is an error and the first one counts.
 
-    For NVIDIA's plugin it is none, and the rule with more replicas counts. Rules may name `entries`, which need not
-    have a device here.
+    In a file for NVIDIA's plugin it is not an error, and the rule with more replicas counts. Rules may name `entries`
+    that have no device here.
     """
     rule_of: dict[str, SharedItem] = {}
     for rule in rules:
@@ -186,7 +181,7 @@ _CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
 
 def mps_clients(device: Device) -> int:
-    """How many clients NVIDIA's MPS daemon lets a device have; a device that says no compute capability is new."""
+    """How many clients NVIDIA's MPS daemon allows for a device; one without a compute capability counts as new."""
     capability = _CAPABILITY.fullmatch(device.attributes.get("computeCapability", ""))
     if capability is None or (int(capability[1]), int(capability[2] or 0)) >= _NEWER:
         return MPS_CLIENTS
@@ -203,6 +198,6 @@ def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int
 
 
 def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
-    """What one MPS replica of the device gets: memory in MiB, and per cent of the threads."""
+    """The share of one MPS replica of the device: memory in MiB, and per cent of the threads."""
     replicas = sharing.replicas[device.id]
     return device.memory // replicas // 2**20, 100 // replicas

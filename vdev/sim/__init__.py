@@ -5,7 +5,7 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
-from .api.server_objects import ApiObjectError, ServerObjects
+from .api.api_objects import ApiObjectError, ApiObjects
 from .device_manager.device_table import KubeletPanic
 from .device_manager.registration_server import Compat
 from .dra.driver_registry import DriverStatus
@@ -20,6 +20,7 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",
+    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
@@ -39,7 +40,6 @@ __all__ = [
     "Mount",
     "Phase",
     "PodStatus",
-    "ServerObjects",
     "Severity",
     "SystemClock",
     "Timings",

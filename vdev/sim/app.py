@@ -15,8 +15,8 @@ from typing import TextIO
 from ..aio.tasks import acting_on
 from ..errors import HostError
 from ..hostfs import write_atomic
+from .api.api_objects import ApiObjects
 from .api.server import ApiServer
-from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
@@ -65,7 +65,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
-        objects=ServerObjects(None if api is None else api.objects),
+        objects=ApiObjects(None if api is None else api.objects),
     )
     nodes = NodeObjects(kubelet, kubelet.objects.store)
     nodes.register()  # before a client can connect

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
-from .api.store import Objects, timestamp
+from .api.store import ObjectStore, timestamp
 from .device_manager.device_table import KubeletPanic
 from .kubelet.kubelet import Kubelet
 from .kubelet.pod_workers import CLAIMS_REASON
@@ -41,7 +41,7 @@ _NODE_INFO = {  # all of these fields are required in the API
 class NodeObjects:
     """Reconciles a kubelet's Node and Pods with the API server's."""
 
-    def __init__(self, kubelet: Kubelet, objects: Objects) -> None:
+    def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
         self._changed = asyncio.Event()

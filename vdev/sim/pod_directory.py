@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from ..errors import UsageError
+from .api.api_objects import ApiObjectError, ApiObjects
 from .api.kinds import KINDS, Refused
-from .api.server_objects import ApiObjectError, ServerObjects
 from .journal import Journal
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
@@ -59,7 +59,7 @@ class _FileError(UsageError):
 class PodDirectory:
     """Creates and deletes objects as the files of a directory say. It is read every `interval` seconds."""
 
-    def __init__(self, objects: ServerObjects, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
+    def __init__(self, objects: ApiObjects, journal: Journal, path: Path | str, *, interval: float = 0.25) -> None:
         self._objects = objects
         self._journal = journal
         self._path = Path(path)

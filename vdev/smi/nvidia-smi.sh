@@ -134,40 +134,22 @@ denied() {
 }
 
 help() {
-    say "NVIDIA System Management Interface -- v${driver:-580}
+    say "NVIDIA System Management Interface -- v${driver:-580}, for simulated GPUs of vdev
 
-This one is vdev's: it shows simulated GPUs, as the files below $Directory describe them.
+nvidia-smi                      Show a summary of the GPUs.
+nvidia-smi -L                   List the GPUs and MIG devices.
+nvidia-smi -q -x                Show all values as XML.
+nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits]
+                                Show these fields; see --help-query-gpu. In the same way: --query-compute-apps,
+                                --query-remapped-rows, --query-accounted-apps, --query-retired-pages.
+nvidia-smi topo -m              Show how the GPUs are connected.
+nvidia-smi nvlink -s            Show the NVLinks.
+nvidia-smi --version            Show the versions.
 
-nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
-
-    <no arguments>              Show a summary of GPUs connected to the system.
-    -h,   --help                Print usage information and exit.
-          --version             Print version information and exit.
-    -L,   --list-gpus           Display a list of GPUs connected to the system.
-    -B,   --list-excluded-gpus  Display a list of excluded GPUs in the system.
-    -q -x                       Display GPU info as XML.
-    topo -m                     Displays how GPUs are connected.
-    nvlink -s                   Displays the state of the NVLinks.
-
-    --query-gpu=                Information about GPU (see --help-query-gpu).
-    --query-compute-apps=       List of currently active compute processes (see --help-query-compute-apps).
-    --query-accounted-apps=     List of accounted compute processes.
-    --query-retired-pages=      List of device memory pages that have been retired.
-    --query-remapped-rows=      Information about remapped rows.
-
-    [mandatory with --query-...]
-
-    --format=                   Comma separated list of format options:
-                                  csv - comma separated values (MANDATORY)
-                                  noheader - skip the first line with column headers
-                                  nounits - don't print units for numerical values
-
-    [plus any of]
-
-    -i,   --id=                 Target a specific GPU.
-    -f,   --filename=           Log to a specified file, rather than to stdout.
-    -l,   --loop=               Probe until Ctrl+C at specified second interval.
-    -lms, --loop-ms=            Probe until Ctrl+C at specified millisecond interval."
+-i, --id=ID[,ID...]             Only these GPUs, by number, UUID, serial number or PCI address.
+-f, --filename=FILE             Write to this file.
+-l, --loop=SECONDS, -lms, --loop-ms=MILLISECONDS
+                                Repeat until Ctrl+C."
 }
 
 # The summary in the form of driver 550 and later.

@@ -10,7 +10,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 
-from ..dra.attributes import DRIVER_VERSION
+from ..dra.amd_devices import DRIVER_VERSION
 from ..model.geometry import PIN
 from .exporters import Exporter, Labels, Metric, Values, table
 from .sensors import DeviceInfo, MeasuredDevice, User

@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from .. import smi
-from ..dra.attributes import DRIVER_VERSION, FIRST_RENDER, card
+from ..dra.amd_devices import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import bus_id
 from ..model.geometry import PIN
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number

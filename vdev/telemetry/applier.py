@@ -48,11 +48,13 @@ def _users(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[s
     """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.observed.in_use.holders or {}).items()):
-        namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.observed.in_use.containers.get(key, ""))
+    for key, holder in sorted(plan.observed.in_use.devices.items()):
+        if not holder.pod:
+            continue
+        namespace, _, name = holder.pod.partition("/")
+        user = User(namespace, name, holder.container)
         found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.observed.in_use.claimed:
+    for use in plan.observed.in_use.claims:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
@@ -118,15 +120,24 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
 class Telemetry(Applier):
     """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
 
-    `api` is None if no API server is configured. `on_change` is called when `problems` change.
+    `api` is None if no API server is configured. `on_change` is called when `problems` change,
+    and `on_plan` when the sensors follow another plan.
     """
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, api: Api | None, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        api: Api | None,
+        *,
+        on_change: Callable[[], None],
+        on_plan: Callable[[DesiredState], None] = lambda _plan: None,
+    ) -> None:
         self._options = options
         self._clock: Clock = options.clock
         self._on_change = on_change
+        self._on_plan = on_plan
         self._api = api
         self._sensors = Sensors()
         self._lock = threading.Lock()  # held while the sensors are updated or read, which threads do
@@ -147,6 +158,7 @@ class Telemetry(Applier):
         self._plan = plan
         self._is_stale = True
         self._work_due.set()
+        self._on_plan(plan)
 
     @property
     def _is_on(self) -> bool:

@@ -239,6 +239,7 @@ class SimulatedDevice:
         self.uncorrected += now.errors.uncorrected_ecc * minutes
         self.replays += now.errors.pcie_replays * minutes
         self.remapped += now.errors.remapped_rows * minutes
+        # The temperature approaches that of the load exponentially. A fault heats linearly, and wins if it is hotter.
         approached = 1 - math.exp(-seconds / now.physics.thermal_time)  # as a fraction of the difference
         temperature = self.temperature + (now.steady_temperature(percent) - self.temperature) * approached
         if now.heat is not None:

@@ -102,8 +102,8 @@ def loads_of(plan: DesiredState) -> dict[str, Measured]:
 
 
 def held(plan: DesiredState) -> frozenset[str]:
-    """The ids of devices that pods have, from device plugins and by claims."""
-    uses = [each for each in plan.observed.in_use.claimed if each.driver in plan.pools]
+    """The devices that pods have, by id: of device plugins, and by claims."""
+    uses = [each for each in plan.observed.in_use.claims if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,13 +48,12 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         self.root = root
         self._read_sensors = read_sensors
         self._plan: DesiredState | None = None  # whose lists the kubelet has
-        self._logged = ""  # the last logged reason why containers get no tools
         self._trouble = ""  # why `run` could not write
         self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
         self._plan_changed = asyncio.Event()
 
     @property
-    def toolless(self) -> frozenset[str]:
+    def without_tools(self) -> frozenset[str]:
         """The devices, by raw id, whose directory or tool is missing."""
         return frozenset(self._wanted[each].device.raw.id for each in self.failed)
 
@@ -70,10 +69,6 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         if self._trouble:
             found.append(warning(str(self.root), f"what smi shows in containers stays as it is: {self._trouble}", hint))
         return tuple(found)
-
-    def unprepared(self, plan: DesiredState) -> frozenset[str]:
-        wanted = self.wanted(plan).items()
-        return frozenset(each.device.raw.id for name, each in wanted if name not in self._ready)
 
     def wanted(self, plan: DesiredState) -> Mapping[str, ToolDevice]:
         return devices_with_tool(plan)
@@ -100,6 +95,11 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         claimable = published(plan)
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
+    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
+        """None: without its tools a device is given out all the same, see `without_tools`."""
+        del plan
+        return ()
+
     def make(
         self, plan: DesiredState, wanted: Mapping[str, ToolDevice], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
@@ -112,14 +112,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             shutil.rmtree(self.root, ignore_errors=True)
         return {name: reason for name, reason in reasons.items() if reason}
 
-    async def made(self, plan: DesiredState) -> None:
-        del plan
-        reason = next(iter(self.failed.values()), "")
-        if reason and reason != self._logged:
-            log.warning("containers get no smi", problem=reason)
-        self._logged = reason
-
-    async def show(self, plan: DesiredState) -> None:
+    def show(self, plan: DesiredState) -> None:
         """Rewrite the data soon, as this plan says."""
         self._plan = plan
         self._plan_changed.set()

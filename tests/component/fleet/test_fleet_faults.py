@@ -49,7 +49,7 @@ async def test_rules_that_mean_nothing_are_said_once(start, until, vdev):
     with structlog.testing.capture_logs() as logs:
         fleet = await start(GPUS.replace("RULE", rules), run=True)
         await until(lambda: fleet.is_settled and 4 == len(fleet.members))
-    said = [each["reason"] for each in logs if each["event"] == "means nothing in a fleet"]
+    said = [each["reason"] for each in logs if each["event"] == "a setting has no effect in a fleet"]
     warnings = str(FleetView(fleet).status()["configuration"]["warnings"])
     for number, (rule, reason) in enumerate(VOID.items()):
         sentence = f"the fault rule 'void-{number}' does nothing in a fleet: {'it ' * ('File' in rule)}{reason}"
@@ -106,10 +106,10 @@ async def test_the_server_fails_for_some_nodes(start, api_server, until):
     fleet = await start(GPUS.replace("RULE", f"{away}, {sick}"), clock=clock)
     await until(lambda: all_there(api_server) and fleet.is_settled)
     clock.advance(305)
-    await until(lambda: "away" in str(fleet.members["h1"].engine.afflictions) or active(fleet, "h1", "away"))
+    await until(lambda: "away" in str(fleet.members["h1"].engine.active_faults) or active(fleet, "h1", "away"))
     clock.advance(10)
     await until(lambda: all(["2", "1"] == capacity(api_server, each) for each in ("h2", "p1", "p2")))
-    await until(lambda: "the fault rule 'away' says so" in str(FleetView(fleet).status()["behind"]))
+    await until(lambda: "injected by the fault rule 'away'" in str(FleetView(fleet).status()["behind"]))
     assert ["2", "2"] == capacity(api_server, "h1")
     clock.advance(60)
     await until(lambda: ["2", "1"] == capacity(api_server, "h1"))

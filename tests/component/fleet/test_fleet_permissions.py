@@ -53,9 +53,8 @@ class Policy:
     def __init__(self, server):
         self.spec, _ = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
         self.server, self.refused, self.asked = server, [], 0
-        self._admit, self._updating = server.admit, None
-        server.admit = self.admit
-        server.objects.listen(self._changed)
+        self._admit = server.admit
+        server.admit, server.look_at = self.admit, self.look_at
 
     async def admit(self, request):
         """What is made or deleted."""
@@ -65,15 +64,11 @@ class Policy:
             self.judge(request, "DELETE", self.server.objects.get(request.kind, request.namespace, request.name), None)
         elif request.verb == "create" or (request.verb == "patch" and not is_there):
             self.judge(request, "CREATE", None, request.body)
-        self._updating = request if is_there and request.verb in ("patch", "update") else None
 
-    def _changed(self):
-        """Judge the update that was admitted last; the server makes it before it admits anything else."""
-        request, self._updating = self._updating, None
-        if request is not None:
-            objects = self.server.objects
-            (change,) = objects.since(request.kind, objects.version - 1)
-            self.judge(request, "UPDATE", change.old, change.new)
+    def look_at(self, request, old, new):
+        """What is changed."""
+        if old:
+            self.judge(request, "UPDATE", old, new)
 
     def judge(self, request, operation, before, after):
         """Ask the policy."""

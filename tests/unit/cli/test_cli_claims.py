@@ -1,4 +1,4 @@
-"""`vdev allocate --claim`: claims in, devices and injection out, without a kubelet and without an API server."""
+"""`vdev allocate --claim`: the devices of claims and what is injected, without a kubelet or an API server."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ status:
 
 @pytest.fixture
 def allocate(tmp_path, capsys):
-    """Run it with the text of a claim file: the exit code, what is printed, what is said beside."""
+    """Run it with the text of a claim file. Returns exit code, stdout and stderr."""
     (tmp_path / "vdev.yaml").write_text(CONFIG)
 
     def run(text, *arguments):
@@ -55,17 +55,14 @@ def allocate(tmp_path, capsys):
 
 
 def claim(name="one", count=1):
-    """A claim for NPUs."""
     return CLAIM.replace("NAME", name).replace("COUNT", str(count))
 
 
 def results(document):
-    """The devices of each claim."""
     return [[each["device"] for each in row["allocation"]["devices"]["results"]] for row in document["claims"]]
 
 
 def test_a_claim_gets_the_first_devices_that_fit(allocate):
-    """And what the driver would have injected, in words."""
     code, out, _ = allocate(claim(count=2))
     assert 0 == code
     assert "claim default/one" in out
@@ -75,7 +72,7 @@ def test_a_claim_gets_the_first_devices_that_fit(allocate):
 
 
 def test_the_classes_of_the_file_need_no_cel(allocate, monkeypatch):
-    """Partitions and whole devices are told apart by their type."""
+    """The selectors of classes distinguish partitions and whole devices by their type."""
 
     def none(*_):
         raise cel_selectors.SelectorError("no CEL")
@@ -94,15 +91,22 @@ def test_the_classes_of_the_file_need_no_cel(allocate, monkeypatch):
 
 
 def test_selectors(allocate):
-    """Of the claim, with CEL."""
     pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
     wanted = "selectors: [{cel: {expression: \"device.attributes['acme.dev'].id == 'npu-1'\"}}]"
     code, out, err = allocate(claim().replace("count: 1", wanted), "-o", "json")
     assert (0, [["npu-1"]]) == (code, results(json.loads(out))), err
 
 
+def test_a_selector_that_is_not_cel(allocate):
+    """It is a mistake in the file, not a claim that gets nothing."""
+    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    code, _, err = allocate(claim().replace("count: 1", "selectors: [{cel: {expression: 'device.driver =='}}]"))
+    assert 2 == code
+    assert "would not take the selector 'device.driver ==': CEL compile error: " in err
+
+
 def test_selectors_without_cel(allocate, monkeypatch):
-    """The claim is not refused: something is missing here, and it is said what to install."""
+    """The error says what to install."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     cel_selectors._library.cache_clear()
     wanted = "selectors: [{cel: {expression: \"device.driver == 'seen here alone'\"}}]"
@@ -114,7 +118,7 @@ def test_selectors_without_cel(allocate, monkeypatch):
 
 
 def test_claims_of_one_file_do_not_get_the_same_device(allocate):
-    """Those that are allocated already come first; templates and lists count as well."""
+    """Allocated claims count first. Templates and lists are read too."""
     listed = "kind: List\nitems:\n- kind: ResourceClaimTemplate\n  metadata: {name: t}\n  spec:\n    spec: "
     listed += "{devices: {requests: [{name: main, exactly: {deviceClassName: npu.acme.dev}}]}}\n"
     code, out, _ = allocate(f"{ALLOCATED}---\n{listed}", "-o", "json")
@@ -123,7 +127,7 @@ def test_claims_of_one_file_do_not_get_the_same_device(allocate):
 
 
 def test_an_allocation_is_taken_as_it_is(allocate):
-    """What another driver prepares is named, and not more."""
+    """Devices of other drivers are only named."""
     code, out, _ = allocate(ALLOCATED, "-o", "json")
     assert 0 == code
     (document,) = json.loads(out)["claims"]
@@ -147,7 +151,6 @@ def test_an_allocation_is_taken_as_it_is(allocate):
     ],
 )
 def test_what_is_refused(allocate, text, why):
-    """With exit code 1."""
     code, out, err = allocate(text)
     assert (1, "") == (code, out)
     assert err.startswith("refused: ")
@@ -178,14 +181,12 @@ def test_what_is_refused(allocate, text, why):
     ],
 )
 def test_what_is_wrong(allocate, text, why):
-    """With exit code 2, and the file's name."""
     code, out, err = allocate(text)
     assert (2, "") == (code, out)
     assert why in err
 
 
 def test_ids_go_with_a_resource(allocate, tmp_path):
-    """And a claim says what it wants itself; a file that is not there is named."""
     code, _, err = allocate(claim(), "--size", "2")
     assert 2 == code
     assert "go with --resource" in err

@@ -21,7 +21,6 @@ SHARED = "sharing: {timeSlicing: {resources: [{name: %s}]}}"
 
 @pytest.fixture
 def good(tmp_path: Path) -> str:
-    """A valid file."""
     path = tmp_path / "good.yaml"
     path.write_text(GOOD)
     return str(path)
@@ -36,14 +35,12 @@ def bad(tmp_path: Path) -> str:
 
 
 def test_vdev_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """With every command and its line."""
     assert 0 == main([])
     text = capsys.readouterr().out
     assert all(name in text and summary in text for name, summary in COMMANDS.items())
 
 
 def test_every_command_has_help_with_an_example(subtests, capsys):
-    """It teaches how to use it."""
     for name in COMMANDS:
         with subtests.test(name=name):
             assert 0 == main([name, "--help"])
@@ -61,7 +58,6 @@ def test_a_path_that_cannot_be_read_is_exit_code_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With one line that names it."""
     monkeypatch.setenv("VDEV_STATE_DIR", str(tmp_path))  # an agent of this machine may have left a last good one
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     assert 2 == main([*command.split(), str(tmp_path / name)])
@@ -70,7 +66,6 @@ def test_a_path_that_cannot_be_read_is_exit_code_2(
 
 
 def test_wrong_usage_is_exit_code_2_on_stderr(subtests, capsys):
-    """With a sentence and no traceback."""
     cases = [
         (["validat"], "unknown command 'validat'; did you mean 'validate'?"),
         (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
@@ -91,13 +86,11 @@ def test_wrong_usage_is_exit_code_2_on_stderr(subtests, capsys):
 
 
 def test_validate_says_that_a_file_is_valid(good: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 0."""
     assert 0 == main(["validate", good])
     assert f"{good}: valid\n" == capsys.readouterr().out
 
 
 def test_validate_shows_every_error_one_per_line(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2."""
     assert 2 == main(["validate", bad])
     lines = capsys.readouterr().err.splitlines()
     assert [f"{bad}:2:23: devices[0].resource", f"{bad}:2:42: devices[0].virtual.cont"] == [
@@ -106,7 +99,7 @@ def test_validate_shows_every_error_one_per_line(bad: str, capsys: pytest.Captur
 
 
 def test_validate_says_what_is_wrong_with_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What plan warns of and every node has: once for each, however many devices it is about."""
+    """Warnings of plan that hold on every node appear once each."""
     file = tmp_path / "v.yaml"
     file.write_text(
         """version: v1
@@ -124,7 +117,6 @@ devices:
 
 
 def test_validate_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The documented shape, with numbers for programs."""
     assert 2 == main(["validate", "--output", "json", bad])
     answer = json.loads(capsys.readouterr().out)
     assert answer["valid"] is False
@@ -161,7 +153,6 @@ def test_validate_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_validate_proves_what_the_files_alone_prove(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Strategies, sharing and sizes are tried on the devices that are in the file."""
     path = tmp_path / "f.yaml"
     path.write_text(text)
     assert 2 == main(["validate", str(path)])
@@ -172,7 +163,7 @@ GPUS = f"devices: [{{{A30}}}]\n"
 
 
 def gpu_ids(node: str) -> list[str]:
-    """The ids of these devices on a node, as the plugin makes them."""
+    """The ids of these devices on a node."""
     spec = config.load_text(GPUS).spec
     return [slot.id for slot in inventory.inventory(spec, node).resources["nvidia.com/gpu"].slots]
 
@@ -181,7 +172,7 @@ def gpu_ids(node: str) -> list[str]:
 def test_ids_that_depend_on_the_nodes_name_are_judged_where_it_is_known(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a name they are a warning that says so; with one, by flag or environment, they are right or wrong."""
+    """Without a node name they are a warning; with one, by flag or environment, they are checked."""
     path = tmp_path / "f.yaml"
     path.write_text(GPUS + SHARED % f"gpu, replicas: 2, devices: [{gpu_ids('gpu-7')[1]}]")
     assert 0 == main([command, str(path)])
@@ -199,7 +190,6 @@ def test_ids_that_depend_on_the_nodes_name_are_judged_where_it_is_known(
 def test_config_shows_where_values_come_from(
     good: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As comments."""
     monkeypatch.setenv("MIG_STRATEGY", "mixed")
     assert 0 == main(["config", good, "--pass-device-specs"])
     text = capsys.readouterr().out
@@ -210,7 +200,6 @@ def test_config_shows_where_values_come_from(
 
 
 def test_config_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A list of values with their sources."""
     assert 0 == main(["config", good, "-o", "json"])
     values = {each["path"]: each for each in json.loads(capsys.readouterr().out)["values"]}
     assert (2, f"{good}:3:55") == (
@@ -220,13 +209,11 @@ def test_config_as_json(good: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_config_error_prints_every_problem(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One per line, exit code 2."""
     assert 2 == main(["config", bad])
     assert 2 == len(capsys.readouterr().err.splitlines())
 
 
 def test_schema_prints_the_published_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same text on every run."""
     assert 0 == main(["schema"])
     assert (Path(__file__).parents[3] / "configs" / "vdev.schema.json").read_text() == capsys.readouterr().out
 
@@ -256,7 +243,7 @@ SETTINGS = ("pydantic_settings", "asyncio")  # which it imports
 
 
 def test_offline_commands_import_no_part_of_the_running_plugin(good: str) -> None:
-    """They start fast, and where these packages do not exist, such as on macOS.
+    """They start fast, and work without these packages, for example on macOS.
 
     One process does what each would do by itself, first what must import the least: what one may not import, none
     before it may.
@@ -277,7 +264,6 @@ def test_offline_commands_import_no_part_of_the_running_plugin(good: str) -> Non
 
 
 def test_wrong_options_of_the_plugin_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each says which program complains."""
     assert 2 == main(["run", "--config-file", "f", "--log-level=loud", "--no-state=perhaps"])
     assert [
         "vdev: flag --no-state: 'perhaps' is not a boolean; expected true or false",
@@ -286,7 +272,6 @@ def test_wrong_options_of_the_plugin_are_a_line_each(capsys: pytest.CaptureFixtu
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    """As with `vdev schema | head -1`."""
     command = f"{sys.executable} -m vdev schema | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode in (0, 141)
@@ -299,7 +284,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 def test_an_output_that_is_full_is_no_traceback(
     arguments: list[str], buffering: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: str
 ) -> None:
-    """A reader of the rest must not take it for the whole."""
+    """A truncated output must not look complete."""
     with open("/dev/full", "w", buffering=buffering) as full:
         monkeypatch.setattr(sys, "stdout", full)
         code = main([good if each == "FILE" else each for each in arguments])
@@ -310,8 +295,6 @@ def test_an_output_that_is_full_is_no_traceback(
 
 
 def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:
-    """Without a traceback."""
-
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -322,7 +305,7 @@ def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: st
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
 @pytest.mark.parametrize("command", ["validate", "config", "plan"])
 def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command: str, encoding: str) -> None:
-    """A file's name may be any bytes, and a terminal may know few letters."""
+    """A file's name may be any bytes, and a terminal may lack characters."""
     path = tmp_path / "b\udcff\u00fc.yaml"
     path.write_text("devices: [{name: a, resource: a.b/c, virtual: {count: 50}}]")
     done = subprocess.run(
@@ -349,7 +332,6 @@ devices:
     [(None, "nvidia.com/gpu", 1), ("all-1g.5gb", "nvidia.com/mig-1g.5gb", 7), ("odd", "nvidia.com/gpu", 1)],
 )
 def test_plan_shows_the_layout_that_a_label_chooses(tmp_path, capsys, label, resource, count):
-    """With what would be told of it; a value that would fail is warned of."""
     (tmp_path / "vdev.yaml").write_text(CHOSEN)
     given = [] if label is None else ["--label", f"nvidia.com/mig.config={label}"]
     assert 0 == main(["plan", str(tmp_path / "vdev.yaml"), "-o", "json", *given])
@@ -366,7 +348,7 @@ def test_plan_shows_the_layout_that_a_label_chooses(tmp_path, capsys, label, res
 
 
 def of_nodes(directory, **contents):
-    """A directory as a ConfigMap is mounted: files, and entries of its own that begin with a dot."""
+    """A directory like a mounted ConfigMap: files, and other entries that begin with a dot."""
     for name, text in contents.items():
         (directory / f"{name}.yaml").write_text(text)
     (directory / "..data").mkdir()
@@ -375,7 +357,7 @@ def of_nodes(directory, **contents):
 
 
 def test_every_configuration_of_a_directory_is_validated(tmp_path, capsys):
-    """Each stands alone, as each node takes one of them; a schema for editors is none."""
+    """Each file is checked alone, because each node takes one; a schema for editors is not a configuration."""
     directory = of_nodes(tmp_path, good=GOOD, bad=BAD, default=GOOD)
     assert 2 == main(["validate", directory])
     said = capsys.readouterr()
@@ -385,7 +367,7 @@ def test_every_configuration_of_a_directory_is_validated(tmp_path, capsys):
 
 
 def test_every_key_of_a_configmap_is_validated(tmp_path, capsys):
-    """Keys need no suffix, and those of NVIDIA's plugin have none; elsewhere such a file is a README or the like."""
+    """Keys of a ConfigMap need no suffix. In other directories, a file without one is not a configuration."""
     directory = of_nodes(tmp_path, good=GOOD)
     (Path(directory) / "a100").write_text(BAD)
     assert 2 == main(["validate", directory])
@@ -395,7 +377,6 @@ def test_every_key_of_a_configmap_is_validated(tmp_path, capsys):
 
 
 def test_plan_takes_the_file_that_a_label_names(tmp_path, capsys):
-    """The label that agents follow."""
     directory = of_nodes(tmp_path, good=GOOD, bad=BAD)
     asked = ["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"]
     assert 0 == main(asked)
@@ -408,7 +389,6 @@ def test_plan_takes_the_file_that_a_label_names(tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ["plan", "validate --node-name n"])
 def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, capsys):
-    """With what there is."""
     name, *node = command.split()
     assert 2 == main([name, of_nodes(tmp_path, a=GOOD), *(node or ["--node-name", "n"])])
     assert (
@@ -419,7 +399,6 @@ def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, caps
 
 @pytest.mark.parametrize("command", ["plan", "validate", "config"])
 def test_a_dash_is_the_standard_input(command):
-    """For pipes, such as from kubectl."""
     done = subprocess.run(
         [prepared.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
     )
@@ -435,12 +414,12 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: mig-1g.10gb
 
 
 def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
-    """With what each entry is for; the sharing of another node's devices is no mistake."""
+    """Sharing of devices that are for other nodes is not an error."""
     file = tmp_path / "vdev.yaml"
     file.write_text(OF_OTHERS)
     assert 0 == main(["plan", str(file), "--node", "vm"])
     assert [
-        f"{file}:{place}: notice: entry {said}, this is vm; --node NAME plans for another"
+        f"{file}:{place}: notice: entry {said}, this is vm; --node NAME plans for another node"
         for place, said in (
             ("2:5: devices[0]", "h100 is for nodes gpu-worker*"),
             ("3:5: devices[1]", "tty is for nodes edge-*, lab"),
@@ -469,13 +448,12 @@ def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
     ],
 )
 def test_every_boolean_has_all_forms(flag, explained, good, capsys):
-    """Those of commands as those of the plugin."""
     assert 0 == main(["plan", *flag.split(), good])
     assert explained is ("candidates of" in capsys.readouterr().out)
 
 
 def test_sharing_of_what_no_node_has_is_warned_about_on_every_node(tmp_path, capsys):
-    """A slip of the pen is one wherever the entry is."""
+    """A misspelled name is reported for every node."""
     file = tmp_path / "vdev.yaml"
     file.write_text(OF_OTHERS.replace("name: gpu,", "name: gqu,"))
     for node in ("vm", "lab", "gpu-worker1"):

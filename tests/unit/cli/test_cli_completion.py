@@ -1,4 +1,4 @@
-"""`vdev completion`: what a real shell completes."""
+"""`vdev completion`: completions in real shells."""
 
 import shutil
 import subprocess
@@ -44,7 +44,7 @@ def script(tmp_path, capsys):
     ],
 )
 def test_what_bash_offers(words, offered, script, tmp_path):
-    """Commands, actions, options, their words, the presets, and files."""
+    """Completed are commands, actions, options and their values, presets and files."""
     (tmp_path / "vdev.yaml").touch()
     asked = ["bash", "-c", ASK, "bash", script("bash"), *words]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -54,7 +54,6 @@ def test_what_bash_offers(words, offered, script, tmp_path):
 
 @pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
 def test_the_script_is_one_for_that_shell(shell, check, script):
-    """It has no error that the shell itself sees."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run([shell, check, script(shell)], capture_output=True, text=True, check=False)
@@ -62,7 +61,6 @@ def test_the_script_is_one_for_that_shell(shell, check, script):
 
 
 def test_another_shell_is_refused(capsys):
-    """With those that there are."""
     assert 2 == main(["completion", "tcl"])
     assert "'tcl'" in (said := capsys.readouterr().err)
     assert "bash" in said

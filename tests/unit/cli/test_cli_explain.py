@@ -1,4 +1,4 @@
-"""What `plan` and `allocate` explain: names, refusals, and the answer under each strategy."""
+"""`plan` and `allocate` explain names, refusals, and the answer of each strategy."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ def vdev(capsys):
 
 
 def test_each_strategy_has_its_answer(vdev):
-    """`--all-strategies` shows what a container gets under each, whichever are on."""
+    """`--all-strategies` shows all strategies, configured or not."""
     request = ("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "0", "--all-strategies")
     code, out, _ = vdev(*request, "-o", "json")
     answers = json.loads(out)["strategies"]
@@ -43,7 +43,7 @@ def test_each_strategy_has_its_answer(vdev):
 
 
 def test_what_a_cdi_name_stands_for_is_shown(vdev):
-    """With CDI the answer is a name; what the runtime finds behind it is shown as well."""
+    """With CDI, the answer is a name; the contents of its specification are shown too."""
     _, out, _ = vdev("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "1", "-o", "json")
     edits = json.loads(out)["cdi"]["k8s.device-plugin.acme.dev/npu=1"]
     assert ["ACME_DEV_NPU_DEVICE_1=acme-1"] == edits["env"]
@@ -52,7 +52,7 @@ def test_what_a_cdi_name_stands_for_is_shown(vdev):
 
 
 def test_a_refused_request_says_why(vdev):
-    """Two replicas of a resource that gives one are refused, as the kubelet would be told."""
+    """Two replicas of a resource that allows one are refused with the message for the kubelet."""
     files = (CONFIGS / "sharing-per-device.yaml", "--resource", "nvidia.com/gpu.half", "--size", "2")
     code, _, err = vdev("allocate", *files)
     assert 1 == code
@@ -60,14 +60,13 @@ def test_a_refused_request_says_why(vdev):
 
 
 def test_the_plan_says_which_pattern_named_a_resource(vdev):
-    """Each name has its reason."""
     _, out, _ = vdev("plan", CONFIGS / "resource-names.yaml")
     assert "  named so because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
     assert "  named so because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
 
 
 def test_the_plan_says_what_sharing_renamed(vdev, tmp_path):
-    """Such a resource has its name from there, and not from the pattern that named the devices at first."""
+    """A renamed resource has its name from `sharing`, not from the pattern."""
     file = tmp_path / "v.yaml"
     file.write_text(
         """version: v1
@@ -94,7 +93,7 @@ sharing:
 
 
 def test_the_plan_says_why_a_profile_was_refused(vdev, tmp_path):
-    """The clash is named with its slices and its place in the file; what is right beside it is planned."""
+    """The error has the slices and the place in the file; other devices are planned."""
     file = tmp_path / "v.yaml"
     file.write_text(
         """flags: {migStrategy: mixed}
@@ -117,7 +116,6 @@ devices:
 
 @pytest.fixture
 def good(tmp_path):
-    """A file without errors."""
     file = tmp_path / "good.yaml"
     file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n")
     return file
@@ -125,7 +123,6 @@ def good(tmp_path):
 
 @pytest.fixture
 def bad(tmp_path):
-    """A file with an error in its only entry."""
     file = tmp_path / "bad.yaml"
     file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {cuont: 1}}]\n")
     return file
@@ -133,28 +130,25 @@ def bad(tmp_path):
 
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
-LABELLED = """
+LABELED = """
 node: {labels: %s}
 devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}, labels: {acme.dev/b: %s, acme.dev/%s: "1"}}]
 """
 
 
 @pytest.fixture
-def labelled(tmp_path):
-    """Writes a configuration with labels."""
-
+def labeled(tmp_path):
     def written(name, *values):
         file = tmp_path / name
-        file.write_text(LABELLED % values)
+        file.write_text(LABELED % values)
         return file
 
     return written
 
 
-def test_a_plan_shows_labels(vdev, labelled):
-    """Sorted and in columns, wherever they go; in JSON there is always such a key."""
+def test_a_plan_shows_labels(vdev, labeled):
     for where in ("true", "nfd"):
-        file = labelled("a.yaml", where, "two", "long-name")
+        file = labeled("a.yaml", where, "two", "long-name")
         code, out, _ = vdev("plan", file)
         assert 0 == code
         assert (
@@ -163,6 +157,6 @@ def test_a_plan_shows_labels(vdev, labelled):
         )
         document = json.loads(vdev("plan", file, "-o", "json")[1])
         assert {"acme.dev/b": "two", "acme.dev/long-name": "1"} == document["nodeLabels"]
-    file = labelled("off.yaml", "false", "two", "a")
+    file = labeled("off.yaml", "false", "two", "a")
     assert "labels of the node" not in vdev("plan", file)[1]
     assert {} == json.loads(vdev("plan", file, "-o", "json")[1])["nodeLabels"]

@@ -1,4 +1,4 @@
-"""The command line of `vdev fleet`: what it prints without an API server, and what it refuses."""
+"""The command line of `vdev fleet`: dry runs and errors."""
 
 import pytest
 import yaml
@@ -14,7 +14,7 @@ fleet: {nodes: [{name: "r{1..2}", labels: {rack: "r{1}"}}]}
 
 @pytest.fixture
 def fleet(tmp_path, capsys):
-    """Run the command on a file; its exit code and what it printed."""
+    """Run the command on a file. Returns exit code, stdout and stderr."""
 
     def run(*arguments, text=CONFIG):
         file = tmp_path / "fleet.yaml"
@@ -35,19 +35,17 @@ def fleet(tmp_path, capsys):
     ],
 )
 def test_what_is_refused(arguments, said, fleet):
-    """With a sentence, and the exit code of a wrong command line."""
     code, _, printed = fleet(*arguments, "--dry-run")
     assert (2, True) == (code, said in printed), printed
 
 
 def test_a_kubeconfig_that_is_not_there(fleet, tmp_path):
-    """It is a slip of the command line, and no reason to wait for it."""
+    """A missing file is an error; the controller does not wait for it."""
     missing = tmp_path / "nope"
     assert (2, "", f"vdev: the kubeconfig file {missing} does not exist\n") == fleet("--kubeconfig", str(missing))
 
 
 def test_a_kubeconfig_that_is_none(fleet, tmp_path):
-    """It will not become one by waiting."""
     garbage = tmp_path / "garbage"
     garbage.write_text("no: [kubeconfig\n")
     code, out, err = fleet("--kubeconfig", str(garbage))
@@ -55,14 +53,13 @@ def test_a_kubeconfig_that_is_none(fleet, tmp_path):
 
 
 def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
-    """It is no error of the file, which an agent may run."""
     code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
-    said = "FILE: there is no section fleet that says which nodes there are; give fleet.nodes, see docs/fleet.md; "
+    said = "FILE: there is no section fleet, which lists the nodes; give fleet.nodes, see docs/fleet.md; "
     assert (2, f"{said}[] for none\n") == (code, printed)
 
 
 def test_what_means_nothing_there_is_said(fleet):
-    """Beside the objects: real devices, and failures of what such nodes do not have."""
+    """Warnings are about real devices, and about faults of parts that such nodes lack."""
     text = CONFIG.replace("devices: [", "devices: [{name: uart, resource: acme.dev/uart, glob: /dev/ttyUSB*}, ")
     text += "faults: {rules: [{name: dies, at: 1m, process: {exit: 1}}]}\n"
     _, printed, said = fleet("--dry-run", text=text)
@@ -72,7 +69,7 @@ def test_what_means_nothing_there_is_said(fleet):
 
 
 def test_the_objects_of_a_named_fleet(fleet):
-    """The made Nodes have its name, and only those that the selector leaves."""
+    """The Nodes have the name of the fleet, and match the selector."""
     code, printed, _ = fleet("--dry-run", "--name", "lab", "--selector", "rack=r2")
     (node,) = yaml.safe_load_all(printed)
     assert (0, "r2", "lab") == (code, node["metadata"]["name"], node["metadata"]["labels"]["vdev.dev/made-by"])

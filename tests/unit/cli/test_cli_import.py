@@ -1,4 +1,4 @@
-"""`vdev import`: what is printed, written and warned of, and the exit codes."""
+"""`vdev import`: output, files, warnings and exit codes."""
 
 import subprocess
 from pathlib import Path
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_file_is_printed_and_what_is_lost_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The text on stdout is a configuration; warnings are on stderr, and fail with --strict alone."""
+    """The text on stdout is a configuration. Warnings are on stderr, and an error only with --strict."""
     assert 0 == main(["import", str(file)])
     out, err = capsys.readouterr()
     assert ["squat.ai/fuse"] == [entry.resource for entry in config.load_text(out).spec.entries]
@@ -37,17 +37,16 @@ def test_the_file_is_printed_and_what_is_lost_is_told(file: Path, capsys: pytest
 
 
 def test_flags_of_the_other_plugin(capsys: pytest.CaptureFixture[str]) -> None:
-    """In place of a file."""
     assert 0 == main(["import", "--device", FUSE, "--domain", "example.com"])
     assert ["example.com/fuse"] == [entry.resource for entry in config.load_text(capsys.readouterr().out).spec.entries]
 
 
 def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One is printed by its name, or all are written; nothing is written under a name that is none."""
+    """One result is printed by name, or all are written. A name that cannot be a file's is refused."""
     source = tmp_path / "mig.yaml"
     source.write_text(MIG)
     assert 2 == main(["import", str(source)])
-    assert "2 files come of it: a, b/c; --to DIR writes them, --only NAME prints one" in capsys.readouterr().err
+    assert "there are 2 results: a, b/c; --to DIR writes all, --only NAME prints one" in capsys.readouterr().err
     assert 0 == main(["import", str(source), "--only", "a", "--preset", "a30", "--count", "1"])
     assert "a30" in capsys.readouterr().out
     assert 2 == main(["import", str(source), "--only", "d"])
@@ -65,7 +64,7 @@ def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixtu
     [("configs/", "configs/small.yaml"), ("configs", "configs/small.yaml"), ("new.yaml", "new.yaml")],
 )
 def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: str) -> None:
-    """It is made, and the file in it has the name by which a label chooses it; a name with a suffix is a file's."""
+    """A path without a suffix is a new directory; the file in it has the name that a label chooses."""
     source = tmp_path / "topology.yaml"
     source.write_text("nodePools: {small: {gpuProduct: Tesla-T4, gpuCount: 1, gpuMemory: 15360}}")
     assert 0 == main(["import", str(source), "--to", f"{tmp_path}/{to}"])
@@ -80,15 +79,14 @@ def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: st
         (["/nowhere"], "cannot be read"),
         (["FILE", "--from", "sriov"], "this is no configuration of the SR-IOV network device plugin"),
         (["FILE", "--from", "sriof"], "invalid choice: 'sriof'"),
-        (["--device", "{name: x, groups: []}"], "of which nothing is declared"),
-        (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "of which nothing can be taken over:"),
+        (["--device", "{name: x, groups: []}"], "but it declares nothing"),
+        (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "but nothing in it can be converted:"),
         (["configs/quickstart.yaml"], "this is a configuration of vdev already"),
         (["FILE", "--to", "/proc/x/y/"], "cannot be written"),
         (["FILE", "--to", "/proc/x/y.yaml"], "cannot be written"),
     ],
 )
 def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
-    """Exit code 2, and a sentence."""
     places = {"FILE": str(file), "configs/quickstart.yaml": str(ROOT / "configs/quickstart.yaml")}
     assert 2 == main(["import", *(places.get(each, each) for each in arguments)])
     assert text in capsys.readouterr().err
@@ -99,11 +97,10 @@ def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], argum
     ["validate FILE", "plan FILE", "config FILE", "run FILE --kubelet-dir /nowhere", "allocate FILE --resource a.b/c"],
 )
 def test_other_commands_know_the_form(file: Path, command: str) -> None:
-    """And say in one sentence what it is and what to do."""
     words = [str(file) if word == "FILE" else word for word in command.split()]
     done = subprocess.run(
         [prepared.python(), "-m", "vdev", *words], capture_output=True, text=True, check=False, timeout=60
     )
 
     assert 2 == done.returncode
-    assert f"this is a configuration of generic-device-plugin; `vdev import {file}` makes one" in done.stderr
+    assert f"this is a configuration of generic-device-plugin; `vdev import {file}` converts it" in done.stderr

@@ -1,4 +1,4 @@
-"""`vdev init`: each starter is a configuration without errors, and nothing is overwritten."""
+"""`vdev init`: all starters are valid, and nothing is overwritten."""
 
 import pytest
 
@@ -8,7 +8,6 @@ from vdev.cli.init import KINDS
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_starter_is_valid(kind, tmp_path, capsys):
-    """The file says how to go on, and its schema is beside it."""
     path = tmp_path / "mine.yaml"
     assert 0 == main(["init", kind, str(path)])
     assert f"vdev plan {path}" in capsys.readouterr().out
@@ -19,7 +18,7 @@ def test_a_starter_is_valid(kind, tmp_path, capsys):
 
 
 def test_what_is_commented_out_is_valid_too(tmp_path, capsys):
-    """If a reader takes a comment into the file, it works."""
+    """The commented parts are valid too."""
     assert 0 == main(["init", "virtual", "-"])
     text = capsys.readouterr().out
     text = text.replace("# sharing:", "sharing:").replace("#   timeSlicing:", "  timeSlicing:")
@@ -29,7 +28,6 @@ def test_what_is_commented_out_is_valid_too(tmp_path, capsys):
 
 
 def test_a_file_is_not_overwritten(tmp_path, capsys):
-    """Exit code 2, and the file is as it was."""
     path = tmp_path / "vdev.yaml"
     path.write_text("mine")
     assert 2 == main(["init", "gpu", str(path)])
@@ -38,6 +36,5 @@ def test_a_file_is_not_overwritten(tmp_path, capsys):
 
 
 def test_a_directory_that_is_missing(tmp_path, capsys):
-    """It is named, without a traceback."""
     assert 2 == main(["init", "gpu", str(tmp_path / "none" / "vdev.yaml")])
     assert "cannot be written: No such file or directory" in capsys.readouterr().err

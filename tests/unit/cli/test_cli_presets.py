@@ -1,4 +1,4 @@
-"""`vdev presets`: what it shows can be used as it stands."""
+"""`vdev presets`: a list, one preset, and JSON."""
 
 import json
 
@@ -9,14 +9,13 @@ NAMES = config.preset_names()
 
 
 def test_the_list_has_every_preset(capsys):
-    """A row each, with what it is and its resource."""
     assert 0 == main(["presets"])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert set(NAMES) <= {row[0] for row in rows if row}
 
 
 def test_profiles_and_layouts_are_shown_with_where_they_fit(capsys):
-    """As NVIDIA's table of placements has them."""
+    """The starts are those in NVIDIA's table of placements."""
     assert 0 == main(["presets", "a100-sxm4-40gb"])
     shown = capsys.readouterr().out
     assert all(
@@ -25,7 +24,6 @@ def test_profiles_and_layouts_are_shown_with_where_they_fit(capsys):
 
 
 def test_json_has_the_same_for_programs(capsys):
-    """One preset is an object, all are a list of them."""
     assert 0 == main(["presets", "--output", "json"])
     every = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert 0 == main(["presets", "mi300x-8", "--output", "json"])
@@ -36,7 +34,6 @@ def test_json_has_the_same_for_programs(capsys):
 
 
 def test_presets_of_ones_own_are_among_them(tmp_path, capsys):
-    """And an unknown name is an error that leads to the list."""
     (tmp_path / "npu-9.yaml").write_text("{description: Acme NPU 9, resource: acme.dev/npu, memory: 8Gi}")
     assert 0 == main(["presets", "--presets-dir", str(tmp_path)])
     assert "npu-9           Acme NPU 9" in capsys.readouterr().out

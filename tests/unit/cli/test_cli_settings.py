@@ -1,4 +1,4 @@
-"""Flags and environment: NVIDIA's names, their precedence, and what is said about wrong values."""
+"""Flags and environment: NVIDIA's names, precedence, and errors."""
 
 import argparse
 from pathlib import Path
@@ -17,7 +17,7 @@ def chosen(*arguments: str, **environ: str) -> Settings:
 
 
 def given(*arguments: str, **environ: str) -> dict[str, tuple[object, str]]:
-    """What stands over the file, with where it came from."""
+    """The values that override the file, with their sources."""
     return {key: (each.value, each.source) for key, each in chosen(*arguments, **environ).overrides.items()}
 
 
@@ -53,7 +53,7 @@ KEYS = [
 def test_an_option_of_the_file_is_a_flag_and_a_variable(
     flag: str, variable: str, text: str, key: str, value: object
 ) -> None:
-    """Each stands over the file, and the loader takes it; the flag stands over the variable."""
+    """Each option overrides the file, and the flag overrides the variable."""
     assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
     assert {key: (value, f"env {variable}")} == given(**{variable: text})
     assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
@@ -85,7 +85,6 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
     ],
 )
 def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: object) -> None:
-    """As NVIDIA's command line takes them."""
     assert value == chosen(*arguments).overrides[key].value
 
 
@@ -111,14 +110,13 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
 def test_a_wrong_value_names_the_flag_or_the_variable(
     arguments: list[str], environ: dict[str, str], words: str
 ) -> None:
-    """And what is allowed."""
     with pytest.raises(UsageError) as caught:
         chosen(*arguments, **environ)
     assert words in str(caught.value)
 
 
 def test_a_boolean_takes_no_argument_but_true_and_false() -> None:
-    """What follows it may be a file or a device's index."""
+    """The next argument may be a file or the index of a device."""
     found = cli.parsed(["allocate", "f.yaml", "--resource", "a/b", "--pass-device-specs", "0", "1"])
     assert (["0", "1"], "true") == (found.ids, found.pass_device_specs)
     assert [Path("false.yaml")] == cli.parsed(["plan", "--pass-device-specs", "false.yaml"]).files
@@ -126,7 +124,6 @@ def test_a_boolean_takes_no_argument_but_true_and_false() -> None:
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    """A line each, with the word that was probably meant."""
     with pytest.raises(UsageError) as caught:
         chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
     assert [
@@ -137,14 +134,13 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_files_with_faults_need_permission() -> None:
-    """Everybody who may write them could break devices."""
     with pytest.raises(UsageError, match="--fault-dir needs --enable-fault-injection"):
         chosen("--fault-dir=/f")
     assert Path("/f") == chosen("--fault-dir=/f", "--enable-fault-injection").fault_dir
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
-    """DaemonSets set such. So does an empty flag of the process."""
+    """DaemonSets set empty variables. An empty flag is the same."""
     assert {} == chosen(MIG_STRATEGY="", PASS_DEVICE_SPECS="").overrides
     assert (Path("a"),) == chosen(CONFIG_FILE="", VDEV_CONFIG_FILE="a").config_files
     assert chosen() == chosen(
@@ -153,25 +149,21 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 
 
 def test_a_command_ignores_the_variables_of_options_that_it_does_not_have() -> None:
-    """A bad one is no matter of its own."""
     assert not options.read(cli.parsed(["validate", "f"]), {"VDEV_HTTP_ADDRESS": "x", "KUBELET_SOCKET": "y"}).sources
 
 
 def test_the_node_is_named_after_the_host_unless_it_is_named() -> None:
-    """What is checked for any node asks for this."""
     assert ("", True) == (chosen().named_node, bool(chosen().node_name))
     assert ("n", "n") == (chosen("--node=n").named_node, chosen(NODE_NAME="n").named_node)
 
 
 def test_config_files_are_repeated_or_listed() -> None:
-    """Flags are repeated, the variable is a list."""
     assert (Path("a"), Path("b")) == chosen("--config-file", "a", "--config-file=b").config_files
     assert (Path("a"), Path("b"), Path("c")) == chosen(CONFIG_FILE="a,b:c").config_files
     assert (Path("a"),) == chosen(VDEV_CONFIG_FILE="a").config_files
 
 
 def test_names_that_the_http_side_answers_to() -> None:
-    """With commas or repeated; what is no name is refused."""
     names = ("a.example", "*.b.example", "c")
     assert names == chosen("--http-hosts=a.example,*.b.example", "--http-hosts", "c").http_hosts
     assert ("a.example",) == chosen(VDEV_HTTP_HOSTS="a.example").http_hosts
@@ -181,20 +173,18 @@ def test_names_that_the_http_side_answers_to() -> None:
 
 
 def test_seconds_may_have_their_unit() -> None:
-    """As durations in the file do."""
     assert [0.0, 2.5, 90.0] == [chosen(f"--boot-wait={text}").boot_wait for text in ("0", "2.5", "90s")]
     assert 30.0 == chosen().boot_wait
 
 
 def test_the_kubelets_socket_is_below_its_directory() -> None:
-    """Unless it is given; empty means that nothing is registered."""
+    """It is below --kubelet-dir unless it is given. An empty value means no registration."""
     assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").registration_socket
     assert Path("/s") == chosen(KUBELET_SOCKET="/s").registration_socket
     assert chosen(KUBELET_SOCKET="").registration_socket is None
 
 
 def test_defaults() -> None:
-    """What the documentation promises."""
     default = chosen()
     assert (Path("/"), Path("/var/run/cdi"), Path("/var/lib/kubelet")) == (
         default.host_root,
@@ -206,7 +196,6 @@ def test_defaults() -> None:
 
 
 def test_every_option_says_its_default_and_variable() -> None:
-    """One line of help each, in groups."""
     parser = argparse.ArgumentParser(prog="vdev run")
     options.add_all(parser)
     text = " ".join(parser.format_help().split())
@@ -216,7 +205,7 @@ def test_every_option_says_its_default_and_variable() -> None:
 
 
 def test_what_the_kubelet_is_told_is_absolute(tmp_path, monkeypatch):
-    """Directories below which mounts for containers are may be given as any path."""
+    """Relative directories for mounts become absolute."""
     monkeypatch.chdir(tmp_path)
     used = run.agent_options(chosen("--device-dir", "nodes", "--state-dir", "state"))
     assert tmp_path / "nodes" == used.device_dir

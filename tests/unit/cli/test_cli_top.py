@@ -1,4 +1,4 @@
-"""`vdev top`: what is wrong first, short where there is much, and words for who chooses."""
+"""`vdev top`: devices with faults first, at most as many as fit, and only chosen ones."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ GPU = "nvidia.com/gpu"
 
 
 def device(number, **changes):
-    """A device as the plugin tells of it."""
+    """A device in the document of the plugin."""
     return {
         "id": f"GPU-{number}",
         "entry": "a100",
@@ -42,12 +42,11 @@ def device(number, **changes):
 
 
 def shown(*devices, sort="load", rows=None):
-    """The lines."""
     return list(top.lines({"node": "n", "devices": list(devices)}, sort, rows))
 
 
 def test_what_is_wrong_comes_first():
-    """A lost card before an unhealthy one before a hot one before the busiest."""
+    """A lost device comes first, then unhealthy ones, hot ones, and the busiest."""
     lost = device(1, lost=True, xid=79, health="Unhealthy", injected="drill")
     sick = device(2, health="Unhealthy", reason="probe failed")
     hot = device(3, throttled=True, temperature=95.0)
@@ -60,14 +59,12 @@ def test_what_is_wrong_comes_first():
 
 
 def test_two_thousand_devices_are_told_in_short():
-    """So many rows as asked for."""
     lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
     assert len(lines) == 2 + 1 + 10 + 1
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
 
 
 def test_the_order_can_be_chosen(subtests):
-    """The highest first."""
     for sort, first in [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]:
         with subtests.test(sort=sort):
             devices = [
@@ -81,7 +78,7 @@ def test_the_order_can_be_chosen(subtests):
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """A plugin that tells of two devices."""
+    """A plugin with two devices."""
     holder = {"namespace": "ml", "pod": "train", "container": "main"}
     told = {"on": True, "node": "n", "at": 0, "devices": [device(0), device(1, holders=[holder])]}
 
@@ -95,7 +92,6 @@ def plugin(monkeypatch):
 
 
 def test_once_where_the_output_is_no_terminal(plugin, capsys):
-    """As text, or as JSON with everything."""
     assert 0 == main(["top"])
     assert "a100/1" in capsys.readouterr().out
     assert 0 == main(["top", "--output", "json"])
@@ -105,20 +101,18 @@ def test_once_where_the_output_is_no_terminal(plugin, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nothing"], 1, "no device, resource, entry or pod is called nothing; see vdev top --once"),
+        (["nothing"], 1, "no such device, resource, entry or pod: nothing; see vdev top --once"),
         (["--every", "x"], 2, "--every: expected seconds from 0.1 to 3600, got 'x'"),
         (["--rows", "-1"], 2, "--rows: expected a number from 0 on, got -1"),
         (["--sort", "colour"], 2, "invalid choice: 'colour'"),
     ],
 )
 def test_what_it_refuses(plugin, capsys, arguments, code, message):
-    """With a sentence, and the exit code of its kind."""
     assert code == main(["top", *arguments])
     assert message in capsys.readouterr().err
 
 
 def test_where_nothing_is_measured_it_says_what_to_do(plugin, capsys):
-    """And ends with 1."""
     plugin["on"] = False
     assert 1 == main(["top"])
     assert "give telemetry in the configuration, such as telemetry: {}" in capsys.readouterr().err

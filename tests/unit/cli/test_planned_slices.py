@@ -1,4 +1,4 @@
-"""What `vdev plan` says of devices for claims."""
+"""The output of `vdev plan` about devices for claims."""
 
 import json
 

@@ -33,12 +33,12 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
-            "containerPath: '/c/*' has a '*', which would be part of the name here; end a containerPath in '/'",
+            "containerPath: '/c/*' has a '*', which is no wildcard here but part of the name",
         ),
         ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
         (
             '    glob: [{path: /dev/a?, containerPath: "/c/a?"}]',
-            "containerPath: '/c/a?' has a '?', which would be part of",
+            "containerPath: '/c/a?' has a '?', which is no wildcard here but",
         ),
         (
             "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",
@@ -151,7 +151,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
             '    virtual: {preset: a30}\n    partitions: {"all": [], "*": all-1g.6gb}',
             "devices[0].partitions[\"*\"]: 'all' and '*' are the same: the devices that no other key names",
         ),
-        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a string, got nothing"),
+        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: 'A' has no value"),
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
             "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",

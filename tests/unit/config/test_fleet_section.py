@@ -39,13 +39,16 @@ def test_nodes_that_exist_are_chosen():
 def test_what_is_wrong_is_said(subtests):
     """With its place, and what is allowed."""
     cases = [
-        (["{}"], "fleet.nodes[0]: which nodes is not said"),
+        (["{}"], "fleet.nodes[0]: no nodes are given"),
         (["{name: a, selector: {a: b}}"], "fleet.nodes[0]"),
         (['{name: "gpu-{0..999999}"}'], "fleet.nodes[0].name: gpu-{0..999999} makes 1000000 nodes; a file makes 20000"),
         (['{name: "a{0..14999}"}', '{name: "b{0..14999}"}'], "fleet.nodes[1].name: b{0..14999} makes 15000 nodes"),
-        (["{name: GPU-1}"], "fleet.nodes[0].name: 'GPU-1' is no name of a node"),
+        (["{name: GPU-1}"], "fleet.nodes[0].name: 'GPU-1' is not a valid name of a node"),
         (['{name: "a{0..3}"}', "{name: a2}"], "fleet.nodes[1].name: the node a2 is made twice; it is among those at f"),
-        (['{name: "a{0..1}", labels: {x: "{2}"}}'], "fleet.nodes[0].labels.x: '{2}' names {2}; there are {name}, {1}"),
+        (
+            ['{name: "a{0..1}", labels: {x: "{2}"}}'],
+            "labels.x: '{2}' has the unknown placeholder {2}; known: {name}, {1}",
+        ),
         (['{name: a, labels: {x: "a b"}}'], "fleet.nodes[0].labels.x: 'a b' is not a valid label value"),
         (["{selector: {a: b}, taints: []}"], "fleet.nodes[0].taints: taints is for nodes that vdev makes"),
         (["{name: a, taints: [{key: x, effect: No}]}"], "expected NoSchedule, PreferNoSchedule or NoExecute"),
@@ -63,9 +66,9 @@ def test_what_is_wrong_is_said(subtests):
             ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, value: y, effect: NoSchedule}]}"],
             "fleet.nodes[0].taints[1]: the taint x with NoSchedule is there twice",
         ),
-        (["{name: a, labels: {vdev.dev/made-by: me}}"], "vdev.dev/made-by is vdev's own"),
-        (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is vdev's own"),
-        (["{name: a, annotations: {vdev.dev/fleet: x}}"], "vdev.dev/fleet is vdev's own"),
+        (["{name: a, labels: {vdev.dev/made-by: me}}"], "vdev.dev/made-by is reserved"),
+        (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is reserved"),
+        (["{name: a, annotations: {vdev.dev/fleet: x}}"], "vdev.dev/fleet is reserved"),
         (['{name: "n{1..2}.' + "a." * 31 + 'b"}'], "fleet.nodes[0].name: the label kubernetes.io/hostname of n1.a.a."),
     ]
     for items, said in cases:
@@ -112,4 +115,4 @@ def test_a_fleet_needs_nodes(tmp_path, capsys):
     file = tmp_path / "f.yaml"
     file.write_text(HEAD.partition("fleet")[0])
     assert 2 == main(["fleet", str(file), "--dry-run"])
-    assert "there is no section fleet that says which nodes there are" in capsys.readouterr().err
+    assert "there is no section fleet, which lists the nodes" in capsys.readouterr().err

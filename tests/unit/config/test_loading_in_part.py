@@ -30,7 +30,7 @@ def test_broken_items_are_left_out_alone() -> None:
     assert ["good", "last"] == [entry.name for entry in loaded.spec.entries]
     assert loaded.spec.sharing is not None
     assert ["a.b/last"] == [item.name for item in loaded.spec.sharing.resources]
-    assert ["*"] == [pattern.pattern for pattern in loaded.spec.gpu_patterns]
+    assert ["*"] == [pattern.pattern for pattern in loaded.spec.resources.gpus]
     places = [str(problem).partition(": ")[0] for problem in loaded.errors]
     assert ["f:3:57", "f:4:88", "f:5:10", "f:10:34", "f:12:20"] == places
 

@@ -79,7 +79,7 @@ def test_labels_and_conditions_of_an_entry():
         ("labels: {a: '{nope}'}", "unknown placeholder {nope}"),
         ("labels: {a: '{id'}", "stray '{'"),
         ("labels: {a: 1}", "write it in quotes"),
-        ("labels: {a: }", "labels.a: expected a string, got nothing"),
+        ("labels: {a: }", "labels.a: 'a' has no value"),
         ("conditions: [{}]", "'type' is missing"),
         ("conditions: [{type: Ready}]", "conditions[0].type: the condition Ready belongs to the kubelet"),
         ("conditions: [{type: a b}]", "'a b' is not a valid type of a condition"),
@@ -139,6 +139,6 @@ devices:
 """
     state, chooser = refusals(text)
     assert (
-        "the label nvidia.com/mig.config.state tells what became of nvidia.com/mig.config, which chooses how a" in state
+        "the label nvidia.com/mig.config.state reports the state of nvidia.com/mig.config, which selects the" in state
     )
-    assert "the label nvidia.com/mig.config chooses how a is cut; leave it to those who cut the node" in chooser
+    assert "the label nvidia.com/mig.config selects the partitions of a; set it by other means than vdev" in chooser

@@ -83,7 +83,7 @@ def test_a_complete_file_loads_unchanged(load):
     assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.plugin.device_list_strategy
     assert (True, DeviceIdStrategy.INDEX) == (flags.plugin.gives_nodes, flags.plugin.device_id_strategy)
     assert AllocationPolicy.PACKED is flags.plugin.shared_devices_allocation_policy
-    assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.mig_patterns]
+    assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.resources.mig]
     assert [("nvidia.com/gpu", ("0",), 4), ("nvidia.com/mig-small", None, 2)] == [
         (each.name, each.devices, each.replicas) for each in loaded.spec.sharing.resources
     ]

@@ -87,7 +87,7 @@ def test_a_complete_file_loads_unchanged() -> None:
         mig.for_nvidia,
     )
     assert 2 == mig.devices
-    patterns = [(pattern.pattern, pattern.name) for pattern in (*spec.gpu_patterns, *spec.mig_patterns)]
+    patterns = [(pattern.pattern, pattern.name) for pattern in (*spec.resources.gpus, *spec.resources.mig)]
     assert [
         ("*-SXM4-*", "nvidia.com/gpu-sxm4"),
         ("*", "nvidia.com/gpu"),

@@ -15,10 +15,16 @@ from vdev.errors import ConfigError
 from vdev.model.device import IdStyle
 from vdev.model.geometry import LayoutError, layout, repeated
 from vdev.model.problem import did_you_mean
+from vdev.model.virtual import VirtualDevices
 from vdev.planning.partitions import place
 
 GIB = 2**30
 OURS = PresetTexts().names()
+
+
+def links(preset):
+    """The links of the preset's devices."""
+    return VirtualDevices().resolved(preset, count=preset.count).links
 
 
 def path_of(node, index):
@@ -256,7 +262,7 @@ def test_pairs_of_modes_that_amd_lacks(mode):
 def test_nodes(name, numa, score):
     """Whole nodes have eight devices, all linked to each other, on the NUMA nodes of the real board."""
     preset = load_preset(name)
-    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, preset.pairs)
+    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, links(preset))
 
 
 def test_a_node_is_made_of_its_model():
@@ -394,7 +400,7 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
         preset.count,
         preset.memory,
         preset.numa,
-        preset.pairs,
+        links(preset),
         preset.attributes,
     )
     assert (["/dev/acme1"], (), "1x.4gb") == (
@@ -423,7 +429,7 @@ def test_a_base_may_be_ours(own):
     assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
         preset.memory,
         preset.count,
-        preset.pairs[0, 1],
+        links(preset)[0, 1],
         preset.attributes["rack"],
         preset.attributes["model"],
         preset.attributes["architecture"],
@@ -433,7 +439,7 @@ def test_a_base_may_be_ours(own):
 def test_links_as_scores(own):
     """As many lists of as many numbers as there are devices are scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
-    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", PresetTexts(own(a=text))).pairs
+    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == links(load_preset("a", PresetTexts(own(a=text))))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def usb(value: str, key: str = "vendor") -> Usb:
     text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
     source = config.load_text(text, "f").spec.entries[0].source
     assert isinstance(source, UsbGroup)
-    return source.sticks[0]
+    return source.selectors[0]
 
 
 def virtual(fields: str) -> VirtualDevices:

@@ -20,7 +20,7 @@ def desk(tmp_path: Path) -> FakeHost:
 
 
 def find(fake: FakeHost, source: Usb | UsbGroup, numbering: Numbering | None = None) -> Found:
-    source = UsbGroup(sticks=(source,)) if isinstance(source, Usb) else source
+    source = UsbGroup(selectors=(source,)) if isinstance(source, Usb) else source
     entry = made_entry("e", "example.com/e", source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
@@ -163,7 +163,7 @@ def bus(*numbers: int) -> list[str]:
 
 
 def group(*sticks: Usb, group_by: GroupBy = GroupBy.POSITION) -> UsbGroup:
-    return UsbGroup(sticks=sticks, group_by=group_by)
+    return UsbGroup(selectors=sticks, group_by=group_by)
 
 
 DONGLE = Usb(vendor="0bda", product="4711")

@@ -236,12 +236,12 @@ CLAIM = "the configuration of the claim"
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        ("x", f"{CLAIM} is no object"),
+        ("x", f"{CLAIM} is not an object"),
         ({}, f"{CLAIM} is of an unknown kind, None None; known are vdev.dev/v1alpha1 DeviceConfig"),
         (GPU | {"kind": "VfioDeviceConfig"}, "unknown kind, resource.nvidia.com/v1beta1 VfioDeviceConfig"),
         (GPU | {"env": {}}, f"{CLAIM}: unknown key 'env'"),
         (OURS | {"enf": {}}, f"{CLAIM}: unknown key 'enf'; did you mean 'env'?"),
-        (OURS | {"env": []}, f"{CLAIM}: env: [] is no object"),
+        (OURS | {"env": []}, f"{CLAIM}: env: [] is not an object"),
         (OURS | {"env": {"1X": "a"}}, "'1X'"),
         (
             OURS | {"env": {"X": 1}},
@@ -251,7 +251,7 @@ CLAIM = "the configuration of the claim"
             OURS | {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}},
             "NVIDIA_VISIBLE_DEVICES, which the driver sets itself",
         ),
-        (GPU | {"sharing": "MPS"}, "sharing: 'MPS' is no object"),
+        (GPU | {"sharing": "MPS"}, "sharing: 'MPS' is not an object"),
         (GPU | {"sharing": {}}, "sharing.strategy is missing"),
         (
             GPU | {"sharing": {"strategy": "Timeslicing"}},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.kit.geometry import made_geometry, made_profile
 from vdev.config.presets import PresetTexts, load_preset
-from vdev.dra import attributes
+from vdev.dra import nvidia_devices
 from vdev.model.geometry import LayoutError
 from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
 
@@ -71,7 +71,7 @@ def test_the_presets_with_nvidias_own_counters(name, data):
     geometry = load_preset(name).partitioning
     every = list(placements(geometry))
     chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
-    known = counters(geometry, attributes.limits(geometry))
+    known = counters(geometry, nvidia_devices.limits(geometry))
     assert can_be(geometry, chosen) == fits(known, chosen)
     assert len(known.all) <= MAX_COUNTERS
 
@@ -83,7 +83,7 @@ def test_as_many_of_a_profile_as_the_device_has(subtests):
             geometry = load_preset(name).partitioning
             for profile in geometry.profiles.values():
                 placed = place(geometry, [profile.name] * profile.max)
-                assert fits(counters(geometry, attributes.limits(geometry)), placed)
+                assert fits(counters(geometry, nvidia_devices.limits(geometry)), placed)
 
 
 def test_the_counters_of_an_a100_are_nvidias_alone():
@@ -97,7 +97,7 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
         "multiprocessors": 98,
         "ofa-engines": 1,
         **{f"memory-slice-{number}": 1 for number in range(8)},
-    } == counters(geometry, attributes.limits(geometry)).all
+    } == counters(geometry, nvidia_devices.limits(geometry)).all
 
 
 def test_the_whole_device_leaves_nothing():

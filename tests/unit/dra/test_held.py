@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.kit.slice_rules import check_pool
 from vdev import config
 from vdev.dra import slices as cutting
-from vdev.faults.targets import Afflictions
+from vdev.faults.targets import ActiveFaults
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import ObservedState, Previous, desired_state
 
@@ -71,7 +71,7 @@ def test_what_claims_have_stays(data, files):
             inventory=base,
             previous=Previous(pools=pools),
             claimed={"x.dev": claimed},
-            faults=Afflictions(removed=frozenset(gone)),
+            faults=ActiveFaults(removed=frozenset(gone)),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")

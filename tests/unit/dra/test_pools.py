@@ -13,7 +13,7 @@ from vdev.dra import slices as cutting
 from vdev.dra.published_devices import record
 from vdev.errors import ConfigError
 from vdev.faults.effects import XidError
-from vdev.faults.targets import Afflictions
+from vdev.faults.targets import ActiveFaults
 from vdev.model.device import Health
 from vdev.model.geometry import LayoutError
 from vdev.planning.inventory import inventory
@@ -349,7 +349,7 @@ def test_nvidias_taints(reason, taint):
 def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
     xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
-    plan = desired_state(world(spec, faults=Afflictions(xids=xids)))
+    plan = desired_state(world(spec, faults=ActiveFaults(xids=xids)))
     assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
         [(taint.key, taint.value, taint.effect) for taint in each.taints]
         for each in plan.pools["gpu.nvidia.com"].devices
@@ -418,7 +418,7 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
     gpus = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 2}}
     spec = file({**gpus, "dra": {"partitions": "dynamic"}})
     before = pools(spec)
-    gone = Afflictions(removed=frozenset({("gpu.nvidia.com", before["gpu.nvidia.com"].devices[1].device.id)}))
+    gone = ActiveFaults(removed=frozenset({("gpu.nvidia.com", before["gpu.nvidia.com"].devices[1].device.id)}))
     held = before["gpu.nvidia.com"].devices[1].name
     made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, faults=gone)["gpu.nvidia.com"]
     assert made.by_name[held].lost
@@ -519,12 +519,12 @@ def test_any_file_makes_valid_slices(data, tree):
     base = inventory(spec, NODE)
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
-    afflictions = Afflictions(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
+    active_faults = ActiveFaults(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
     before = desired_state(ObservedState(spec=spec, node=NODE, inventory=base))
     plan = desired_state(
-        ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=afflictions)
+        ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=active_faults)
     )
-    fresh = desired_state(ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE), faults=afflictions))
+    fresh = desired_state(ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE), faults=active_faults))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
         documents = cutting.objects(each, NODE)

@@ -1,4 +1,4 @@
-"""The engine's memory: rules come, go on, change and go, and the same steps lead to the same state."""
+"""The engine over time: rules are added, changed and removed, and the same steps give the same state."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,6 @@ NPU = "acme.dev/npu"
 
 
 def stock(count=4):
-    """A node with so many devices."""
     raws = [RawDevice(id=f"acme-{index}", entry="acme", index=index) for index in range(count)]
     slots = tuple(Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws)
     return resources.Inventory({NPU: resources.Resource(name=NPU, slots=slots)})
@@ -26,19 +25,18 @@ STOCK = stock()
 
 
 def engine(*rules, clock=None):
-    """An engine with these rules of the configuration."""
     made = Engine("node-a", clock or ManualClock(100.0), Metrics(), on_change=lambda: None)
     made.load({"configuration": rules})
     return made
 
 
 def sick(name, index, **fields):
-    """A rule that makes one device sick."""
+    """A rule that makes one device Unhealthy."""
     return rule(**{"name": name, "health": "Unhealthy", "reason": name, "devices": f"acme/{index}", **fields})
 
 
 def seen(made):
-    """The ids that are sick or away now."""
+    """The ids that are Unhealthy or removed now."""
     found = made.look(STOCK)
     return {each for _, each in (*found.verdicts, *found.removed, *found.dropped)}
 
@@ -64,7 +62,7 @@ steps = st.lists(st.floats(0.01, 40).map(lambda value: round(value, 2)), max_siz
 
 @given(rules, steps)
 def test_the_way_does_not_matter(made, walk):
-    """However often one looks on the way, at the same time the same devices fail."""
+    """The number of looks does not change which devices fail at a time."""
     often, once = (engine(*made, clock=(ManualClock(100.0))) for _ in range(2))
     for step in walk:
         often.clock.advance(step)
@@ -76,7 +74,7 @@ def test_the_way_does_not_matter(made, walk):
 
 @given(rules, steps)
 def test_removed_rules_heal(made, walk):
-    """Whatever was broken, without rules nothing is."""
+    """Without rules, nothing fails any more."""
     one = engine(*made)
     for step in walk:
         one.clock.advance(step)
@@ -88,7 +86,6 @@ def test_removed_rules_heal(made, walk):
 
 @given(rules, st.floats(0.01, 60))
 def test_nothing_changes_before_the_next_change(made, step):
-    """Between looks that are due, devices stay as they are."""
     one = engine(*made)
     before = seen(one)
     due = one.next_change
@@ -99,7 +96,6 @@ def test_nothing_changes_before_the_next_change(made, step):
 
 
 def test_untouched_goes_on_and_changed_starts_anew():
-    """A reload restarts a rule only when the rule itself changed."""
     one = engine(sick("a", 0, at=60.0), sick("b", 1, at=60.0))
     one.clock.advance(50)
     one.load({"configuration": (sick("a", 0, at=60.0), sick("b", 1, at=61.0))})
@@ -110,7 +106,7 @@ def test_untouched_goes_on_and_changed_starts_anew():
 
 
 def test_another_seed_is_another_run_of_what_draws_lots():
-    """With another seed a rule with chance starts anew; the others go on."""
+    """Another seed restarts rules that depend on chance, and no others."""
     one = engine(sick("a", 0, at=60.0, probability=0.999))
     one.clock.advance(60)
     one.load({"configuration": [sick("a", 0, at=60.0, probability=0.999, seed=8)]})
@@ -118,7 +114,7 @@ def test_another_seed_is_another_run_of_what_draws_lots():
 
 
 def test_since_start_does_not_begin_again():
-    """A rule that counts from the start of the plugin is where it would be, also when it is read later."""
+    """The times of a rule with `since: start` count from the plugin's start, even if it is read later."""
     one = engine()
     one.clock.advance(90)
     one.load({"configuration": [sick("a", 0, since="start", at=60.0, lasts=60.0)]})
@@ -128,7 +124,7 @@ def test_since_start_does_not_begin_again():
 
 
 def test_what_is_past_is_not_done_late():
-    """A process is not ended for an event before its rule was read."""
+    """A process does not exit because of an event before its rule was read."""
     one = engine()
     one.clock.advance(90)
     one.load({"configuration": [rule(process={"exit": 1}, since="start", at=60.0)]})
@@ -137,7 +133,7 @@ def test_what_is_past_is_not_done_late():
 
 
 def test_a_moment_happens_once():
-    """A momentary fault is taken once, however often one looks."""
+    """A momentary fault happens once, independent of the number of looks."""
     one = engine(rule(process={"exit": 137}, at=10.0))
     taken = []
     for _ in range(5):
@@ -157,7 +153,7 @@ def test_a_trigger_at_this_moment_is_not_missed():
 
 
 def test_cleared_rules_sleep_until_they_are_triggered():
-    """A cleared rule does nothing, over reloads that leave it as it is, until somebody triggers it."""
+    """A cleared rule does nothing until it is triggered, even after reloads that do not change it."""
     often = sick("a", 0, lasts=10.0, every=20.0)
     one = engine(often)
     assert {"acme-0"} == seen(one)
@@ -200,7 +196,7 @@ def test_new_devices_are_selected():
 
 
 def test_of_two_rules_with_one_name_the_first_counts():
-    """That of the configuration, whatever people typed."""
+    """Of two rules with one name, that of the configuration counts."""
     one = engine(sick("a", 0))
     one.load({"configuration": [sick("a", 0)], "live": [sick("a", 1), sick("b", 2)]})
     assert {"acme-0", "acme-2"} == seen(one)
@@ -218,7 +214,7 @@ def test_states_of_the_whole_node():
 
 
 def test_without_rules_a_reload_wakes_nobody():
-    """A configuration without rules in the place of another one changes nothing; the end of the last rule does."""
+    """Loading no rules asks for a look only if there were rules."""
     woken = []
     made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
     made.load({"configuration": ()})

@@ -1,4 +1,4 @@
-"""When rules are in force: the same on every run, and constant between the moments that it names."""
+"""When rules are active: the same on every run, and constant until `changes_at`."""
 
 import math
 
@@ -16,7 +16,7 @@ seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
 
 @st.composite
 def rules(draw):
-    """Rules as the configuration lets them through: repetitions never overlap."""
+    """Valid rules: repetitions never overlap."""
     effect = draw(
         st.sampled_from([SICK, {"remove": True}, {"flap": {"up": 20, "down": 5}}, {"flap": {"up": 0.5, "down": 3}}])
     )
@@ -45,7 +45,7 @@ firings = st.builds(Firing, seconds)
 
 @given(rules(), dice, firings, seconds, st.floats(0, 1, exclude_max=True))
 def test_constant_until_the_next_change(rule, luck, firing, now, part):
-    """Between now and `changes_at` the state stays what it is."""
+    """The state does not change before `changes_at`."""
     here = phase(rule, luck, firing, now)
     horizon = here.changes_at if here.changes_at is not None else now + 1e6
     between = now + part * (horizon - now)
@@ -55,7 +55,7 @@ def test_constant_until_the_next_change(rule, luck, firing, now, part):
 
 @given(rules(), dice, firings, seconds)
 def test_the_next_change_lies_ahead(rule, luck, firing, now):
-    """Waking at each `changes_at` gets on: none of them is now or past."""
+    """`changes_at` is always in the future."""
     for _ in range(20):
         after = phase(rule, luck, firing, now).changes_at
         if after is None:
@@ -66,7 +66,7 @@ def test_the_next_change_lies_ahead(rule, luck, firing, now):
 
 @given(rules(), dice, firings, seconds)
 def test_spans_are_in_order_and_apart(rule, luck, firing, now):
-    """Spans come in order, and none begins before the last one's end."""
+    """Spans are in order and do not overlap."""
     end = -math.inf
     for _, span in zip(range(20), spans(rule, luck, firing, now), strict=False):
         assert span.start >= end or math.isclose(span.start, end)
@@ -74,26 +74,24 @@ def test_spans_are_in_order_and_apart(rule, luck, firing, now):
 
 
 def test_window_repeats():
-    """`at`, `for` and `every` make windows that hold their start and not their end."""
+    """`at`, `for` and `every` make spans that include their start and exclude their end."""
     rule = made(at=60, lasts=30, every=300, **SICK)
     state = [phase(rule, Dice(0, "n"), Firing(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)]
     assert [False, False, True, True, False, False, True, False] == state
 
 
 def test_flap():
-    """A flapping device is up first, then down, and so on."""
     rule = made(flap={"up": 20, "down": 5})
     assert [False, True, False, True] == [phase(rule, Dice(0, "n"), Firing(0.0), t).active for t in (19, 20, 25, 47)]
 
 
 def test_times_bounds_repetition():
-    """After `times` repetitions nothing changes any more."""
     rule = made(at=0, lasts=1, every=10, times=2, **SICK)
     assert phase(rule, Dice(0, "n"), Firing(0.0), 11.0).changes_at is None
 
 
 def test_jitter_stays_within_its_part():
-    """Each start is moved by at most the jitter's part of the period."""
+    """Jitter moves each start by at most this fraction of the period."""
     rule = made(at=100, lasts=10, every=100, jitter=0.2, **SICK)
     starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Firing(0.0), 0.0), strict=False)]
     moved = [start - 100 * number for number, start in enumerate(starts, 1)]
@@ -111,17 +109,15 @@ def test_nth_repetition():
 
 
 def test_nth_call():
-    """The third call is hit, and no other."""
     assert [3] == [n for n in range(1, 9) if hits(made(nth=3), Dice(0, "n"), n)]
 
 
 def test_every_nth_call():
-    """Every second call is hit."""
     assert [2, 4, 6, 8] == [n for n in range(1, 9) if hits(made(every_nth=2), Dice(0, "n"), n)]
 
 
 def test_probability_is_about_right():
-    """A tenth of many calls is hit, more or less, and the same ones again."""
+    """About a tenth of many calls is hit, and the same ones on each run."""
     rare = made(probability=0.1)
     lot = [hits(rare, Dice(7, "n"), n) for n in range(5000)]
     assert 400 < sum(lot) < 600
@@ -129,7 +125,6 @@ def test_probability_is_about_right():
 
 
 def test_delays_have_their_median_and_bound():
-    """Half of the delays are below p50, none above max."""
     delay = DelayTimes(p50=0.2, max=8.0)
     waits = [seconds_of(delay, Dice(7, "n"), "slow", n) for n in range(2000)]
     assert 900 < sum(each < 0.2 for each in waits) < 1100
@@ -137,7 +132,7 @@ def test_delays_have_their_median_and_bound():
 
 
 def test_share_of_nodes():
-    """About the share of many nodes is chosen, each for itself and forever."""
+    """About this share of many nodes is chosen, the same ones on each run."""
     nodes = [f"node-{n}" for n in range(2000)]
     chosen = [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(7, node))]
     assert 150 < len(chosen) < 250
@@ -145,7 +140,6 @@ def test_share_of_nodes():
 
 
 def test_another_seed_is_another_run():
-    """The seed changes what chance chooses."""
     nodes = [f"node-{n}" for n in range(500)]
     one, other = ({n for n in nodes if on_node(OnNodes(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
     assert one != other

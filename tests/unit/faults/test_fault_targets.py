@@ -1,4 +1,4 @@
-"""Which slots a rule means: whole hardware, what a resource offers, or a lot of them."""
+"""Which slots a rule selects."""
 
 import pytest
 from hypothesis import given
@@ -14,12 +14,12 @@ DICE = Dice(7, "node-a")
 
 
 def sick(devices=None, **fields):
-    """A rule that makes these devices sick."""
+    """A rule that makes these devices Unhealthy."""
     return rule(name="r", health="Unhealthy", devices=devices, **fields)
 
 
 def meant(stock, made):
-    """The ids that a rule means, by resource."""
+    """The ids that a rule selects, by resource."""
     found = {}
     for name, each in sorted(targets.select(made, stock, DICE)):
         found.setdefault(name, []).append(each)
@@ -28,7 +28,7 @@ def meant(stock, made):
 
 @pytest.fixture
 def cards(build):
-    """Two cards, the first cut in three, of which the small partitions are shared by two; and four NPUs."""
+    """Two GPUs, the first with three partitions, of which the small ones have two replicas each; and four NPUs."""
     gpu = build.entry(count=2, partitions={0: ("1g.5gb", "1g.5gb", "2g.10gb")})
     npu = build.entry("npu", "acme.dev/npu", nvidia=False, count=4, geometry=None)
     sharing = build.sharing({"name": "nvidia.com/mig-1g.5gb", "replicas": 2})
@@ -36,18 +36,16 @@ def cards(build):
 
 
 def test_a_profile_means_the_partitions(cards):
-    """The neighbours on the same card are spared."""
+    """Other partitions of the device are not selected."""
     assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, sick({"profile": "2g.*"})))
 
 
 def test_a_partition_by_its_number(cards):
-    """`gpu/0:0` is one partition, with its replicas."""
     found = meant(cards, sick("gpu/0:0"))
     assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
 
 
 def test_a_replica_by_its_id(cards):
-    """A replica's own id means that replica alone."""
     one = cards.resources["nvidia.com/mig-1g.5gb"].slots[1].id
     assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, sick({"id": one}))
 
@@ -59,7 +57,7 @@ def test_count_takes_the_first(cards):
 
 @given(st.integers(0, 50), st.integers(1, 4))
 def test_pick_is_a_lot_that_can_be_repeated(seed, number):
-    """So many units are picked, the same ones again, whatever else is on the node."""
+    """`pick` chooses this number of units, the same ones with other devices on the node."""
     units = [("raw", f"npu-{index}") for index in range(4)]
     chosen = targets._chosen(units, Select(pick=number), Dice(seed, "n"), "r")
     assert number == len(chosen)
@@ -68,5 +66,5 @@ def test_pick_is_a_lot_that_can_be_repeated(seed, number):
 
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
 def test_share_is_at_least_one(cards, share, number):
-    """A share of few devices is rounded, and never nothing."""
+    """A share of few devices is rounded, and is at least one."""
     assert number == len(meant(cards, sick({"entry": "npu", "share": share}))["acme.dev/npu"])

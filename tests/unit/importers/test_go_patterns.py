@@ -1,4 +1,4 @@
-"""Go's patterns and expressions in vdev's: the same paths, or the result says that it is only near."""
+"""Go's patterns and expressions as vdev's: they match the same paths, or the result is not called exact."""
 
 import re
 from itertools import product
@@ -20,7 +20,7 @@ BODIES = st.lists(PIECES, min_size=1, max_size=2).map("|".join).map(lambda text:
 
 
 def found(text: str, path: str) -> bool:
-    """Whether the patterns find the path."""
+    """Whether the patterns match the path."""
     full = f"/dev/{path}"
     patterns = regex(text, "/dev").patterns
     return any(matches_any(full, [pattern]) and not matches_any(full, exclude) for pattern, exclude in patterns)
@@ -31,7 +31,7 @@ SHORT = ["".join(letters) for size in range(1, 4) for letters in product("ab01",
 
 @given(BODIES, NAMES)
 def test_a_whole_expression_finds_the_same_paths(body: str, path: str) -> None:
-    """Bound to both ends, wherever the result calls itself exact; otherwise it finds at least these."""
+    """An exact result matches the same paths; another one matches at least these."""
     text = f"^{body}$"
     try:
         made = regex(text, "/dev")
@@ -44,7 +44,7 @@ def test_a_whole_expression_finds_the_same_paths(body: str, path: str) -> None:
 
 @given(PIECES, NAMES, st.sampled_from(["^", ""]), st.sampled_from(["$", ""]))
 def test_an_open_expression_finds_at_least_what_it_should(body: str, path: str, head: str, tail: str) -> None:
-    """What is not bound to an end may find more, and says so, but never less; only if exact is it the same."""
+    """The result never matches less; it matches more only if it is not exact."""
     text = f"{head}{body}{tail}"
     try:
         made = regex(text, "/dev")
@@ -58,7 +58,7 @@ def test_an_open_expression_finds_at_least_what_it_should(body: str, path: str, 
 
 @given(st.text(alphabet="^$|()[]{}*+?.\\ab01-/!", max_size=12))
 def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
-    """And the patterns are such that vdev takes."""
+    """The patterns are valid in vdev."""
     try:
         made = regex(text, "/dev")
     except NotAPatternError:
@@ -68,7 +68,6 @@ def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
 
 
 def test_expressions_that_people_have(subtests):
-    """Each exactly."""
     cases = [
         ("^video[0-9]*$", ("/dev/video*",), ("/dev/video*[!0-9]*",)),
         ("^vchiq$", ("/dev/vchiq",), ()),
@@ -89,14 +88,12 @@ def test_expressions_that_people_have(subtests):
 
 
 def test_what_no_pattern_says(subtests):
-    """Is refused with a reason."""
     for text in [r"^\bx$", "(?i)x", "a{99}", "(ab)*", "^a$b", "[[:alpha:]]", "x{2,1}", "(", ")"]:
         with subtests.test(text=text), pytest.raises(NotAPatternError):
             regex(text, "/dev")
 
 
 def test_globs(subtests):
-    """Where the two are written differently."""
     cases = [
         ("/dev/ttyUSB*", "/dev/ttyUSB*"),
         ("/dev/tty[^0]", "/dev/tty[!0]"),
@@ -110,7 +107,6 @@ def test_globs(subtests):
 
 
 def test_globs_that_go_refuses(subtests):
-    """They match nothing there, and are refused here."""
     for text in ["[", "a[b", "\\", "[]"]:
         with subtests.test(text=text), pytest.raises(NotAPatternError):
             glob(text)

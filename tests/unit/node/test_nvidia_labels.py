@@ -223,8 +223,9 @@ def test_the_last_of_several_models_wins(labels):
     assert NODE | MIG | T4 == dict(found.values)
     (problem,) = found.problems
     assert not problem.is_error
-    assert "several models are on this node: NVIDIA A100-SXM4-40GB, Tesla T4; the labels tell of 'Tesla T4'" in str(
-        problem
+    assert (
+        "several models are on this node: NVIDIA A100-SXM4-40GB, Tesla T4; the labels are those of 'Tesla T4'"
+        in str(problem)
     )
     found = labels(two("none", ("t4", 3, ""), ("a100-sxm4-40gb", 2, "")))
     assert NODE | MIG | AMPERE | whole() == dict(found.values)
@@ -236,7 +237,7 @@ def test_a_model_that_is_not_cut_wins_over_one_that_is(labels):
     for entries in (("a100-sxm4-40gb", 2, cut), ("t4", 3, "")), (("t4", 3, ""), ("a100-sxm4-40gb", 2, cut)):
         found = labels(two("mixed", *entries))
         assert NODE | MIG | T4 | mig("1g.5gb", 2) | strategy("mixed") == dict(found.values)
-        assert ["Tesla T4"] == [str(each).partition("tell of '")[2].partition("'")[0] for each in found.problems]
+        assert ["Tesla T4"] == [str(each).partition("those of '")[2].partition("'")[0] for each in found.problems]
 
 
 def test_single_with_two_models(labels):

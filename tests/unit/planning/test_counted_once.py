@@ -7,12 +7,11 @@ import pytest
 
 from vdev import config
 from vdev.dra.published_devices import record
-from vdev.planning.in_use import Holdings
+from vdev.planning.in_use import Holder, InUse
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import ObservedState, desired_state
 
 NODE = "n1"
-FREE = Holdings(holders={}, read_at=0.0)
 
 
 class Node:
@@ -29,13 +28,13 @@ class Node:
         tree = {"devices": [{"name": "npu", "resource": "x.dev/npu", "advertise": way, "virtual": virtual}]}
         spec = config.load_text(json.dumps(tree)).spec
         self.now += 60
-        held = {("x.dev/npu", each): "default/pod" for each in holders}
+        held = {("x.dev/npu", each): Holder("default/pod") for each in holders}
         self.world = replace(
             self.world,
             spec=spec,
             node=NODE,
             inventory=inventory(spec, NODE),
-            in_use=replace(FREE, holders=held, read_at=self.now),
+            in_use=InUse(devices=held, asked_at=self.now, answers_since=0.0),
             claimed={"x.dev": claimed or {}},
             now=self.now,
         )

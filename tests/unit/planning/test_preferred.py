@@ -16,7 +16,7 @@ from vdev.model.entry import AllocationPolicy
 from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
-from vdev.planning.preferred import AllocatableSlot, Allocator, allocator_for
+from vdev.planning.preferred import AllocatableSlot, Allocator
 from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
@@ -321,8 +321,8 @@ def test_the_allocator_of_a_resource_knows_its_links():
     """Links between indices of an entry become links between its devices."""
     raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
     slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = made_virtual(4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
-    allocator = allocator_for(resource_of(slots, source))
+    source = made_virtual(4, links=[[1, 3]])
+    allocator = resource_of(slots, source).allocator
     assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
@@ -337,7 +337,7 @@ def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
         for raw in raws
         for part in range(2)
     ]
-    allocator = allocator_for(resource_of(slots, made_virtual(2), policy))
+    allocator = resource_of(slots, made_virtual(2), policy).allocator
     assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
@@ -353,7 +353,7 @@ def test_the_allocator_of_a_preset_knows_its_board(tmp_path):
     resource = arrange(spec, "n", found).resources["amd.com/cpx_nps4"]
     ordinals = {slot.id: slot.device.ordinal for slot in resource.slots}
     available = [each for each, ordinal in ordinals.items() if ordinal in {f"{device}:0" for device in range(2, 8)}]
-    chosen = allocator_for(resource).prefer(available, [], 3)
+    chosen = resource.allocator.prefer(available, [], 3)
     assert ["4:0", "5:0", "6:0"] == [ordinals[each] for each in chosen]
 
 

@@ -21,7 +21,7 @@ CRI = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
 
 
 def usb(**keys):
-    return UsbGroup(sticks=(Usb(vendor="1050", children=("hidraw",), **keys),))
+    return UsbGroup(selectors=(Usb(vendor="1050", children=("hidraw",), **keys),))
 
 
 USB = usb()

@@ -22,7 +22,7 @@ def told(box: Container, *arguments: str) -> object:
 
 
 def test_the_list(box: Container) -> None:
-    """A bare list with these keys; the enumeration only where it is asked for."""
+    """`list` is a list without the enumeration; -e adds it."""
     box.give(mi300x(0), mi300x(1), of="amd")
     listed = told(box, "list")
     assert isinstance(listed, list)
@@ -38,7 +38,7 @@ def test_the_list(box: Container) -> None:
 
 
 def test_metrics(box: Container) -> None:
-    """Values with units, N/A as a text, under gpu_data."""
+    """The values have units, and are in the list gpu_data."""
     box.give(mi300x(0), of="amd")
     (gpu,) = told(box, "metric")["gpu_data"]  # type: ignore[index]
     assert {"value": 100, "unit": "%"} == gpu["usage"]["gfx_activity"]
@@ -57,7 +57,7 @@ def test_metrics(box: Container) -> None:
 
 
 def test_chosen_metrics(box: Container) -> None:
-    """Flags choose sections, as in the text."""
+    """Flags choose sections, in text and JSON."""
     box.give(mi300x(0), of="amd")
     (gpu,) = told(box, "metric", "-u", "--power")["gpu_data"]  # type: ignore[index]
     assert ["gpu", "usage", "power"] == list(gpu)
@@ -66,7 +66,6 @@ def test_chosen_metrics(box: Container) -> None:
 
 
 def test_static_facts(box: Container) -> None:
-    """What does not change."""
     box.give(mi300x(0), of="amd")
     (gpu,) = told(box, "static")["gpu_data"]  # type: ignore[index]
     assert ("AMD Instinct MI300X", "0x1002", "0x74a1") == tuple(
@@ -80,7 +79,7 @@ def test_static_facts(box: Container) -> None:
 
 
 def test_a_partition(box: Container) -> None:
-    """Is a device of its own, with its modes, its memory and its function on the bus."""
+    """A partition is a device with its own modes, memory and PCI function."""
     whole = mi300x(1)
     part = replace(whole.whole, memory_total_mib=24576, memory_used_mib=100, memory_free_mib=24476, gpu_percent=12)
     device = Device(
@@ -120,7 +119,6 @@ TABLE = """\
 
 
 def test_the_table(box: Container) -> None:
-    """Eighty columns."""
     box.give(mi300x(0), of="amd")
     shown = box.run("amd-smi").stdout
     assert shown == TABLE
@@ -136,7 +134,7 @@ def test_the_table(box: Container) -> None:
     ],
 )
 def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
-    """A wrong argument is an error with a code of the tool."""
+    """A wrong argument has the message and the exit code of the real tool."""
     box.give(mi300x(0), of="amd")
     shown = box.run("amd-smi", *asked)
     assert (code, "") == (shown.returncode, shown.stdout)

@@ -1,4 +1,4 @@
-"""Names, types, labels and their order, as makers' exporters write them; and that Prometheus reads it."""
+"""Metrics have the names, types, labels and order of the makers' exporters, and Prometheus reads them."""
 
 import re
 import shutil
@@ -36,28 +36,12 @@ devices:
 - {name: npu, resource: acme.dev/npu, virtual: {count: 2, memory: 16Gi}}
 """
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
-DEFAULT = (
-    "SM_CLOCK",
-    "MEM_CLOCK",
-    "MEMORY_TEMP",
-    "GPU_TEMP",
-    "POWER_USAGE",
-    "PCIE_REPLAY_COUNTER",
-    "GPU_UTIL",
-    "MEM_COPY_UTIL",
-    "ENC_UTIL",
-    "DEC_UTIL",
-    "XID_ERRORS",
-    "FB_FREE",
-    "FB_USED",
-    "FB_RESERVED",
-    "UNCORRECTABLE_REMAPPED_ROWS",
-    "CORRECTABLE_REMAPPED_ROWS",
-    "ROW_REMAP_FAILURE",
-    "NVLINK_BANDWIDTH_TOTAL",
-    "VGPU_LICENSE_STATUS",
-    "TOTAL_ENERGY_CONSUMPTION",
-)
+DEFAULT = [
+    *("SM_CLOCK", "MEM_CLOCK", "MEMORY_TEMP", "GPU_TEMP", "POWER_USAGE", "PCIE_REPLAY_COUNTER", "GPU_UTIL"),
+    *("MEM_COPY_UTIL", "ENC_UTIL", "DEC_UTIL", "XID_ERRORS", "FB_FREE", "FB_USED", "FB_RESERVED"),
+    *("UNCORRECTABLE_REMAPPED_ROWS", "CORRECTABLE_REMAPPED_ROWS", "ROW_REMAP_FAILURE", "NVLINK_BANDWIDTH_TOTAL"),
+    *("VGPU_LICENSE_STATUS", "TOTAL_ENERGY_CONSUMPTION"),
+]
 PROFILED = ["GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE", "PCIE_TX_BYTES", "PCIE_RX_BYTES"]
 DASHBOARD = {  # of Grafana's 12239
     'DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"}': 3,
@@ -97,22 +81,20 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 
 def shown(config, label="Hostname", **situation):
-    """The text of what the devices of a configuration show."""
+    """The metrics of a configuration's devices."""
     return written([("node-1", measured(config, **situation))], label)
 
 
 def written(nodes, label="Hostname", **options):
-    """The page of these nodes as one text."""
     return page(nodes, label, **options)
 
 
 def lines(page, name):
-    """The lines of a metric."""
     return [line for line in page.splitlines() if re.match(rf"{name}[{{ ]", line)]
 
 
 def read(page):
-    """What Prometheus' own Python parser makes of it: name and labels to the value."""
+    """The values by name and labels, as Prometheus' Python parser reads them."""
     samples = [each for family in text_string_to_metric_families(page) for each in family.samples]
     written = set(re.findall(r"^(\w+)\{", page, re.MULTILINE))  # the parser appends _total to counters
     found = {
@@ -127,7 +109,7 @@ def read(page):
 
 
 def test_a_line_is_as_the_exporter_writes_it():
-    """To the letter: labels in its order, the pod's sorted at the end."""
+    """The labels are in the exporter's order, with those of the pod sorted at the end."""
     page = shown(NVIDIA, users={(GPU, 0): ["ml/train/main"]})
     line, other = lines(page, "DCGM_FI_DEV_SM_CLOCK")[:2]
     assert re.fullmatch(
@@ -140,12 +122,11 @@ def test_a_line_is_as_the_exporter_writes_it():
 
 
 def test_the_label_of_the_host_can_be_the_newer_one():
-    """As the exporter has it since it renamed it."""
+    """Since 4.8.3, the exporter calls the label hostname."""
     assert ',hostname="node-1",' in lines(shown(NVIDIA, "hostname"), "DCGM_FI_DEV_GPU_TEMP")[0]
 
 
 def test_all_metrics_of_a_default_install_are_there():
-    """With the types of its table."""
     page = shown(NVIDIA, users={(GPU, 0): ["ml/train/main"]})
     for name in [f"DCGM_FI_DEV_{each}" for each in DEFAULT] + [f"DCGM_FI_PROF_{each}" for each in PROFILED]:
         assert lines(page, name), name
@@ -153,8 +134,8 @@ def test_all_metrics_of_a_default_install_are_there():
         assert f"# TYPE {name} {'counter' if counts else 'gauge'}\n" in page
 
 
-def test_instances_have_their_profile_and_number_and_no_utilisation():
-    """Their memory and activity are their own, temperature and power their device's."""
+def test_instances_have_their_profile_and_number_and_no_utilization():
+    """A MIG instance has its own memory and activity, and the temperature and power of its device."""
     page = shown(NVIDIA, users={(MIG, 0): ["ml/small/main"]})
     used = lines(page, "DCGM_FI_DEV_FB_USED")
     assert ['GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"' in line for line in used] == [False, False, True, False]
@@ -167,7 +148,6 @@ def test_instances_have_their_profile_and_number_and_no_utilisation():
 
 
 def test_every_pod_of_a_shared_device_has_a_line():
-    """And each line the sensors of the device."""
     page = shown(NVIDIA, users={(GPU, 0): ["a/one/main", "a/two/main", "b/one/side"]})
     found = [line for line in lines(page, "DCGM_FI_DEV_GPU_UTIL") if 'gpu="0"' in line]
     assert [re.search(r'namespace="(\w+)",pod="(\w+)"', line).groups() for line in found] == [
@@ -179,7 +159,6 @@ def test_every_pod_of_a_shared_device_has_a_line():
 
 
 def test_a_lost_device_says_its_xid_and_nothing_else():
-    """As DCGM, which cannot ask it any more."""
     page = shown(NVIDIA, xids={(GPU, 1): [79]})
     found = [line for line in page.splitlines() if 'gpu="1"' in line]
     assert [line.partition("{")[0] for line in found] == ["DCGM_FI_DEV_XID_ERRORS"]
@@ -187,7 +166,6 @@ def test_a_lost_device_says_its_xid_and_nothing_else():
 
 
 def test_heat_and_errors_show():
-    """Clocks fall, and counters rise."""
     faults = {
         (GPU, 0): [
             OverheatFault(to=105, within=10),
@@ -203,7 +181,7 @@ def test_heat_and_errors_show():
 
 
 def test_amds_labels_are_sorted_and_complete():
-    """Empty for what is not there; partitions have their type and number."""
+    """Unknown labels are empty; partitions have their type and number."""
     page = shown(AMD, users={("amd.com/spx_nps1", 0): ["ml/train/main"]})
     first, second = lines(page, "gpu_gfx_activity")
     names = re.findall(r'(\w+)="', first)
@@ -218,7 +196,6 @@ def test_amds_labels_are_sorted_and_complete():
 
 
 def test_others_have_plain_names():
-    """With base units."""
     page = shown(OTHER, users={("acme.dev/npu", 0): ["a/b/c"]})
     values = read(page)
     names = {name for name, *_ in values}
@@ -230,14 +207,13 @@ def test_others_have_plain_names():
 
 @pytest.mark.parametrize("config", [NVIDIA, AMD, OTHER])
 def test_prometheus_reads_all_of_it(config):
-    """The library's parser finds each line, with its value."""
     text = shown(config)
     values = sorted(float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#"))
     assert values == sorted(read(text).values())
 
 
 def _evaluated(directory, page, later, expressions):
-    """Let Prometheus evaluate expressions over two readings a minute apart; each must give so many series."""
+    """Let Prometheus check how many series each expression gives, over two scrapes a minute apart."""
     after = read(later)
     series = []
     for key, value in read(page).items():
@@ -263,7 +239,7 @@ def _evaluated(directory, page, later, expressions):
 
 @promtool
 def test_dashboard_12239_is_full_and_rules_evaluate(tmp_path):
-    """Prometheus itself, over every expression of the dashboard, and those of autoscalers and alerts."""
+    """Every expression of the dashboard, of autoscalers and of alerts gives series."""
     config = NVIDIA.replace('  partitions: {"2": [1g.5gb, 3g.20gb]}\n', "")
     users = {(GPU, 0): ["ml/train/main"], (GPU, 1): ["ml/other/main"]}
     pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
@@ -273,7 +249,7 @@ def test_dashboard_12239_is_full_and_rules_evaluate(tmp_path):
 
 @promtool
 def test_amds_dashboards_evaluate(tmp_path):
-    """The expressions of AMD's own dashboard of a node."""
+    """The expressions are those of AMD's dashboard for a node."""
     config = AMD.replace('  partitions: {"1": cpx_nps4}\n', "")
     users = {("amd.com/spx_nps1", 0): ["ml/train/main"]}
     pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]

@@ -1,4 +1,4 @@
-"""How loads run over time, and what pods say of theirs."""
+"""Loads over time, and the loads in annotations of pods."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,6 @@ from vdev.telemetry.simulation import Load, levels, parse_load
 
 
 def test_what_a_pod_says(subtests):
-    """A number or a range, in percent."""
     for text, meant in [
         ("75", (75, 75)),
         ("60-90", (60, 90)),
@@ -22,7 +21,6 @@ def test_what_a_pod_says(subtests):
 
 
 def test_what_says_no_load(subtests):
-    """Nonsense is refused with a sentence."""
     for text in ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"]:
         with subtests.test(text=text), pytest.raises(ValueError, match=r"expected percent|percent$|begins at"):
             parse_load(text)
@@ -36,27 +34,23 @@ def test_what_says_no_load(subtests):
     st.text(max_size=5),
 )
 def test_a_load_stays_between_the_ends_of_its_range(pattern, ends, period, at, seed):
-    """Every pattern does, and without one there is no load."""
     low, high = ends if pattern is not LoadPattern.IDLE else (0, 0)
     load = Load(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends), seed=seed)
     assert low - 1e-9 <= levels(load, at).gpu == levels(load, at).memory <= high + 1e-9
 
 
 def run(pattern, seed="a", *, count=20, period=10.0):
-    """The levels of a load, every 5 seconds."""
     load = Load(pattern=pattern, period=period, gpu=Range(0, 100), seed=seed)
     return [levels(load, 5.0 * number).gpu for number in range(count)]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another():
-    """Of every pattern that depends on chance."""
     for pattern in (LoadPattern.BUSY, LoadPattern.STEADY, LoadPattern.WAVE):
         assert run(pattern) == run(pattern)
         assert run(pattern) != run(pattern, "b")
 
 
 def test_the_shape_of_each_pattern():
-    """One level, another level each period, low and high in turns, and up and down again."""
     assert 1 == len(set(run(LoadPattern.STEADY)))
     busy = run(LoadPattern.BUSY)
     assert busy[0::2] == busy[1::2]
@@ -68,6 +62,5 @@ def test_the_shape_of_each_pattern():
 
 
 def test_a_ramp_counts_from_its_begin_and_stays():
-    """From when its pod came."""
     load = Load(pattern=LoadPattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
     assert [levels(load, at).gpu for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]

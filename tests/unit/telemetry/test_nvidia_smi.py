@@ -1,4 +1,4 @@
-"""nvidia-smi in a container: what it prints to the column, and its exit codes, as drivers 550 to 580 do."""
+"""nvidia-smi in a container: output and exit codes like those of drivers 550 to 580."""
 
 import re
 from dataclasses import replace
@@ -70,7 +70,7 @@ MIG_TABLE = """\
 
 
 def timeless(box: Container, text: str) -> str:
-    """The text with the time of the data: busybox has a clock of its own, which others lack without `date`."""
+    """The text with the time of the data. busybox has a built-in `date`; other shells have none here."""
     now = re.search(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}", text) if box.shell == "busybox" else None
     return text.replace(now[0], TIME) if now else text
 
@@ -84,14 +84,14 @@ def give_mig(box: Container) -> None:
 
 
 def test_the_table(box: Container) -> None:
-    """The summary of driver 550 and later; without a single program in the image, too."""
+    """The table has the form of driver 550 and later. The image needs no program except the shell."""
     box.give(h100(0), h100(1, whole=IDLE))
     shown = box.run("nvidia-smi", environment=NO_PROGRAMS)
     assert (TABLE, "", 0) == (timeless(box, shown.stdout), shown.stderr, shown.returncode)
 
 
 def test_mig_devices(box: Container) -> None:
-    """A GPU is shown once, with those of its instances that the container has."""
+    """A GPU is shown once, with the container's instances."""
     give_mig(box)
     shown = box.run("nvidia-smi").stdout
     assert shown.partition("======|\n")[2] == MIG_TABLE
@@ -106,7 +106,7 @@ QUERY = "index,name,uuid,memory.total,memory.used,utilization.gpu,power.draw,clo
 
 
 def test_selected_fields(box: Container) -> None:
-    """The header has the fields' own names with units; values have them too, unless nobody wants them."""
+    """The header has the names with units. Values have units too, except with nounits."""
     box.give(h100(0), h100(1, whole=IDLE))
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     header = (
@@ -125,7 +125,7 @@ def test_selected_fields(box: Container) -> None:
 
 
 def test_every_field_of_the_help(box: Container) -> None:
-    """Each name that --help-query-gpu lists is answered, on whole GPUs and on cut ones."""
+    """Each field in --help-query-gpu has a value."""
     box.give(h100(0))
     listed = box.run("nvidia-smi", "--help-query-gpu")
     names = [name for line in listed.stdout.splitlines() if line.startswith('"') for name in line.split('"')[1::2]]
@@ -156,7 +156,7 @@ def test_every_field_of_the_help(box: Container) -> None:
     ],
 )
 def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
-    """A wrong argument is said as the real tool does, on standard output, and in the exit code."""
+    """A wrong argument has the message of the real tool on stdout, and its exit code."""
     box.give(h100(0), h100(1))
     shown = box.run("nvidia-smi", *asked)
     assert (said, code) == (shown.stdout.strip(), shown.returncode)
@@ -164,7 +164,7 @@ def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str
 
 @pytest.mark.parametrize("asked", [("-lgi",), ("-i", "0", "-lci"), ("-cgi", "19", "-C")])
 def test_partitions_are_not_listed_in_a_container(box: Container, asked: tuple[str, ...]) -> None:
-    """Scripts that try it look for the words of the real tool."""
+    """Scripts look for this message of the real tool."""
     give_mig(box)
     shown = box.run("nvidia-smi", "mig", *asked)
     assert shown.stdout.strip().endswith(": Insufficient Permissions")
@@ -172,13 +172,12 @@ def test_partitions_are_not_listed_in_a_container(box: Container, asked: tuple[s
 
 
 def test_no_device(box: Container) -> None:
-    """A container without devices is told so."""
     shown = box.run("nvidia-smi")
     assert ("No devices were found\n", 6) == (shown.stdout, shown.returncode)
 
 
 def test_a_driver_that_does_not_answer(box: Container) -> None:
-    """A directory without its file says so, with the exit code of a driver that is not loaded."""
+    """A directory without its file has the exit code of a driver that is not loaded."""
     (box.data / "00000.GPU-1").mkdir()
     shown = box.run("nvidia-smi")
     assert shown.stdout.startswith("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
@@ -192,7 +191,7 @@ LOST = (
 
 @pytest.mark.parametrize("asked", [(), ("-L",), ("-q", "-x"), ("--query-gpu=name", "--format=csv")])
 def test_a_gpu_that_fell_off_the_bus(box: Container, asked: tuple[str, ...]) -> None:
-    """Whatever is asked: the sentence, and exit code 15; of the other GPU alone nothing is wrong."""
+    """Every call fails with exit code 15, except for the other GPU alone."""
     box.give(h100(0), h100(1, lost=True))
     shown = box.run("nvidia-smi", *asked)
     assert (LOST, 15) == (shown.stdout.strip(), shown.returncode)
@@ -213,14 +212,14 @@ def test_a_gpu_that_fell_off_the_bus(box: Container, asked: tuple[str, ...]) -> 
     ],
 )
 def test_a_chosen_gpu(box: Container, chosen: str) -> None:
-    """By number, UUID and PCI address; what is none is passed over."""
+    """A GPU is chosen by number, UUID or PCI address; unknown ids are ignored."""
     box.give(h100(0), h100(1))
     shown = box.run("nvidia-smi", "--query-gpu=index", "--format=csv,noheader", "-i", chosen)
     assert ("1\n", 0) == (shown.stdout, shown.returncode)
 
 
 def test_programs(box: Container) -> None:
-    """The container's first program has the memory; the instance of a MIG device is told in the log."""
+    """Process 1 of the container has the memory."""
     box.give(h100(0), h100(1, whole=IDLE))
     (box.root / "proc/1/exe").symlink_to("/opt/venv/bin/python3")
     asked = "pid,process_name,used_memory,gpu_uuid"
@@ -231,8 +230,48 @@ def test_programs(box: Container) -> None:
     )
 
 
+ELEMENTS = {
+    "product_name": "NVIDIA H100 80GB HBM3",
+    "product_brand": "NVIDIA",
+    "product_architecture": "Hopper",
+    "mig_mode/current_mig": "Disabled",
+    "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+    "minor_number": "0",
+    "pci/pci_bus": "01",
+    "pci/pci_bus_id": "00000000:01:00.0",
+    "pci/pci_device_id": "233010DE",
+    "pci/pci_gpu_link_info/pcie_gen/max_link_gen": "5",
+    "pci/pci_gpu_link_info/link_widths/current_link_width": "16x",
+    "pci/tx_util": "3092 KB/s",
+    "fan_speed": "N/A",
+    "performance_state": "P0",
+    "clocks_event_reasons/clocks_event_reason_gpu_idle": "Not Active",
+    "fb_memory_usage/total": "81559 MiB",
+    "fb_memory_usage/reserved": "479 MiB",
+    "fb_memory_usage/used": "19818 MiB",
+    "fb_memory_usage/free": "61262 MiB",
+    "bar1_memory_usage/total": "131072 MiB",
+    "compute_mode": "Default",
+    "utilization/gpu_util": "100 %",
+    "utilization/memory_util": "41 %",
+    "utilization/decoder_util": "3 %",
+    "ecc_mode/current_ecc": "Enabled",
+    "ecc_errors/volatile/dram_uncorrectable": "0",
+    "remapped_rows/remapped_row_unc": "0",
+    "temperature/gpu_temp": "59 C",
+    "temperature/memory_temp": "55 C",
+    "gpu_power_readings/average_power_draw": "629.45 W",
+    "gpu_power_readings/current_power_limit": "700.00 W",
+    "clocks/sm_clock": "1980 MHz",
+    "max_clocks/mem_clock": "2619 MHz",
+    "processes/process_info/pid": "1",
+    "processes/process_info/process_name": "python3",
+    "processes/process_info/used_memory": "19818 MiB",
+}
+
+
 def test_the_log_as_xml(box: Container) -> None:
-    """Every element that parsers of version 12 and 13 of the DTD read."""
+    """The log has all elements that parsers of DTD versions 12 and 13 read."""
     box.give(h100(0), h100(1, whole=IDLE))
     shown = box.run("nvidia-smi", "-q", "-x").stdout
     assert shown.splitlines()[:3] == [
@@ -244,89 +283,11 @@ def test_the_log_as_xml(box: Container) -> None:
     assert log.findtext("attached_gpus") == "2"
     gpu = log.findall("gpu")[0]
     assert gpu.get("id") == "00000000:01:00.0"
-    assert {
-        "product_name": "NVIDIA H100 80GB HBM3",
-        "product_brand": "NVIDIA",
-        "product_architecture": "Hopper",
-        "mig_mode/current_mig": "Disabled",
-        "uuid": "GPU-00000000-0000-0000-0000-000000000000",
-        "minor_number": "0",
-        "pci/pci_bus": "01",
-        "pci/pci_bus_id": "00000000:01:00.0",
-        "pci/pci_device_id": "233010DE",
-        "pci/pci_gpu_link_info/pcie_gen/max_link_gen": "5",
-        "pci/pci_gpu_link_info/link_widths/current_link_width": "16x",
-        "pci/tx_util": "3092 KB/s",
-        "fan_speed": "N/A",
-        "performance_state": "P0",
-        "clocks_event_reasons/clocks_event_reason_gpu_idle": "Not Active",
-        "fb_memory_usage/total": "81559 MiB",
-        "fb_memory_usage/reserved": "479 MiB",
-        "fb_memory_usage/used": "19818 MiB",
-        "fb_memory_usage/free": "61262 MiB",
-        "bar1_memory_usage/total": "131072 MiB",
-        "compute_mode": "Default",
-        "utilization/gpu_util": "100 %",
-        "utilization/memory_util": "41 %",
-        "utilization/decoder_util": "3 %",
-        "ecc_mode/current_ecc": "Enabled",
-        "ecc_errors/volatile/dram_uncorrectable": "0",
-        "remapped_rows/remapped_row_unc": "0",
-        "temperature/gpu_temp": "59 C",
-        "temperature/memory_temp": "55 C",
-        "gpu_power_readings/average_power_draw": "629.45 W",
-        "gpu_power_readings/current_power_limit": "700.00 W",
-        "clocks/sm_clock": "1980 MHz",
-        "max_clocks/mem_clock": "2619 MHz",
-        "processes/process_info/pid": "1",
-        "processes/process_info/process_name": "python3",
-        "processes/process_info/used_memory": "19818 MiB",
-    } == {path: gpu.findtext(path) for path in ELEMENTS}
+    assert {path: gpu.findtext(path) for path in ELEMENTS} == ELEMENTS
     assert (gpu.findtext("mig_devices") or "").strip() == "None"
 
 
-ELEMENTS = [
-    "product_name",
-    "product_brand",
-    "product_architecture",
-    "mig_mode/current_mig",
-    "uuid",
-    "minor_number",
-    "pci/pci_bus",
-    "pci/pci_bus_id",
-    "pci/pci_device_id",
-    "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
-    "pci/pci_gpu_link_info/link_widths/current_link_width",
-    "pci/tx_util",
-    "fan_speed",
-    "performance_state",
-    "clocks_event_reasons/clocks_event_reason_gpu_idle",
-    "fb_memory_usage/total",
-    "fb_memory_usage/reserved",
-    "fb_memory_usage/used",
-    "fb_memory_usage/free",
-    "bar1_memory_usage/total",
-    "compute_mode",
-    "utilization/gpu_util",
-    "utilization/memory_util",
-    "utilization/decoder_util",
-    "ecc_mode/current_ecc",
-    "ecc_errors/volatile/dram_uncorrectable",
-    "remapped_rows/remapped_row_unc",
-    "temperature/gpu_temp",
-    "temperature/memory_temp",
-    "gpu_power_readings/average_power_draw",
-    "gpu_power_readings/current_power_limit",
-    "clocks/sm_clock",
-    "max_clocks/mem_clock",
-    "processes/process_info/pid",
-    "processes/process_info/process_name",
-    "processes/process_info/used_memory",
-]
-
-
 def test_mig_devices_as_xml(box: Container) -> None:
-    """Each instance with its attributes; a program knows its instance."""
     give_mig(box)
     log = ET.fromstring(box.run("nvidia-smi", "-x", "-q").stdout)
     parts = log.findall("gpu/mig_devices/mig_device")
@@ -344,7 +305,7 @@ def test_mig_devices_as_xml(box: Container) -> None:
 
 
 def test_hostile_names(box: Container) -> None:
-    """A model's name with quotes, dollars and brackets runs no program and breaks no XML."""
+    """A model's name with special characters runs no program, and the XML stays valid."""
     name = "A'\"$(touch /tmp/vdev-was-here)`id`<&> \\n %s"
     odd = h100(0)
     box.give(replace(odd, device=replace(odd.device, raw=replace(odd.device.raw, attributes={"model": name}))))
@@ -354,7 +315,6 @@ def test_hostile_names(box: Container) -> None:
 
 
 def test_errors_show(box: Container) -> None:
-    """Memory errors, remapped rows and what to do about them."""
     ill = replace(BUSY, ecc_corrected=7, ecc_uncorrected=2, remapped_rows=1, xid=95)
     box.give(h100(0, whole=ill))
     asked = (
@@ -366,7 +326,7 @@ def test_errors_show(box: Container) -> None:
 
 
 def test_the_topology(box: Container) -> None:
-    """Links between GPUs, the rest by NUMA nodes."""
+    """Linked GPUs show their links, others depend on NUMA nodes."""
     linked = h100(0, peers={"GPU-00000001-0000-0000-0000-000000000000": 18})
     back = h100(1, peers={"GPU-00000000-0000-0000-0000-000000000000": 18})
     away = h100(2)
@@ -393,7 +353,6 @@ def test_the_topology(box: Container) -> None:
     ],
 )
 def test_what_is_left_out(box: Container, asked: tuple[str, ...], what: str) -> None:
-    """The sentence names what there is instead."""
     box.give(h100(0))
     shown = box.run("nvidia-smi", *asked)
     assert shown.returncode == 2
@@ -404,7 +363,6 @@ def test_what_is_left_out(box: Container, asked: tuple[str, ...], what: str) -> 
 
 
 def test_the_version_and_the_help(box: Container) -> None:
-    """Both tell the driver's version, and are no errors."""
     box.give(h100(0))
     assert box.run("nvidia-smi", "--version").stdout == (
         "NVIDIA-SMI version  : 580.95.05\n"
@@ -417,7 +375,7 @@ def test_the_version_and_the_help(box: Container) -> None:
 
 
 def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) -> None:
-    """The largest node, under every shell, far below the second that a probe may wait."""
+    """The largest node takes less than the second that a probe may wait."""
     gpus = [replace(h100(0), minor=index) for index in range(16)]
     for index, gpu in enumerate(gpus):
         raw = replace(gpu.device.raw, id=f"GPU-{index:08}", index=index)

@@ -1,4 +1,4 @@
-"""Programs that read what nvidia-smi prints: others wrote them for the real one."""
+"""Programs that read the output of nvidia-smi, and were written for the real one."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from vdev import smi
 
 
 def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
-    """What the package of that name makes of the container's devices."""
+    """The output of the package nvsmi for the container's devices."""
     pytest.importorskip("nvsmi", reason="no nvsmi here: it is one of the packages for development")
     place = box.root / "bin"
     place.mkdir(exist_ok=True)
@@ -34,7 +34,6 @@ def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_nvsmi_reads_gpus(box: Container) -> None:
-    """Its numbers are ours, and it sees those of the container."""
     box.give(h100(0), h100(1, whole=IDLE))
     first, second = nvsmi(box, "ls")
     assert ("0", "NVIDIA H100 80GB HBM3", 100.0) == (first["id"], first["name"], first["gpu_util"])
@@ -45,7 +44,7 @@ def test_nvsmi_reads_gpus(box: Container) -> None:
 
 
 def test_nvsmi_reads_programs(box: Container) -> None:
-    """Of a MIG device, too: it is told under its GPU."""
+    """The program of a MIG device is listed under its GPU."""
     box.give(instance(h100(0), 0, "3g.40gb", range(4, 8), 40448, 11091, 60))
     (program,) = nvsmi(box, "ps")
     assert {

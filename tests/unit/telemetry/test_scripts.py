@@ -1,4 +1,4 @@
-"""The scripts of the tools, as they are written."""
+"""The scripts of the tools: shellcheck, and their variables."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ PASSED = {
 
 
 def findings(tool: str) -> list[dict[str, str | int]]:
-    """What shellcheck says of the tool's script."""
+    """The findings of shellcheck."""
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
     found: list[dict[str, str | int]] = once(f"shellcheck {tool}", functools.partial(_checked, smi.script(tool)))
@@ -40,14 +40,13 @@ def _checked(script: str) -> object:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_scripts_are_clean(tool: str) -> None:
-    """For any POSIX shell, but for what they do on purpose."""
     left = [each for each in findings(tool) if f"SC{each['code']}" not in PASSED]
     assert left == []
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_scripts_use_what_the_data_files_have(tool: str) -> None:
-    """Every variable in small letters comes from there, of a whole device or a partition."""
+    """Every variable in lower case is in the data file of a device or a partition."""
     of_nvidia = nvidia_data(h100(0)) + nvidia_data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16))
     text = of_nvidia if tool == "nvidia-smi" else amd_data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))

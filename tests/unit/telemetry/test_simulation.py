@@ -1,4 +1,4 @@
-"""A simulated device: what its sensors show agrees with itself, and its counters never go back."""
+"""A simulated device: its sensors are consistent, and its counters never decrease."""
 
 import itertools
 from dataclasses import replace
@@ -18,13 +18,11 @@ PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12
 
 @st.composite
 def ranges(draw):
-    """From low to high percent."""
     return Range(*sorted((draw(st.floats(0, 100)), draw(st.floats(0, 100)))))
 
 
 @st.composite
 def loads(draw):
-    """Any load."""
     return Load(
         pattern=draw(st.sampled_from(LoadPattern)),
         period=draw(st.floats(0.5, 3600)),
@@ -37,7 +35,7 @@ def loads(draw):
 
 @st.composite
 def conditions(draw):
-    """Any load and any fault, of a whole device or of one that is cut."""
+    """Any loads and faults of a device, with or without partitions."""
     sizes = draw(st.sampled_from([(), (4864,) * 7, (4864, 4864, 9856, 19968), (5850,) * 7]))
     some = itertools.cycle(draw(st.lists(loads(), min_size=1, max_size=3 if sizes else 1)))  # seven take long to draw
     parts = [
@@ -56,7 +54,7 @@ def conditions(draw):
 
 @st.composite
 def devices(draw):
-    """A device with a past, and an instant after it."""
+    """A device after some changes, and a time after the last one."""
     at = draw(st.floats(0, 1000))
     device = SimulatedDevice(draw(conditions()), at)
     for _ in range(draw(st.integers(0, 4))):
@@ -67,7 +65,6 @@ def devices(draw):
 
 @given(devices(), st.floats(0, 1000), conditions())
 def test_counters_never_go_back(past, later, other):
-    """Energy, errors and traffic, whatever happens to the device."""
     device, at = past
     first, second = device.read(at), device.read(at + later)
     device.change(other, at + later)
@@ -78,7 +75,7 @@ def test_counters_never_go_back(past, later, other):
 
 @given(devices())
 def test_everything_agrees(past):
-    """Memory adds up, partitions come to at most their device, and each value is one that a device can have."""
+    """Memory adds up, partitions have at most what their device has, and all values are possible."""
     device, at = past
     whole = device.read(at)
     shares = {part: device.read_part(part, at, whole) for part in device.conditions.parts if part.is_partition}
@@ -97,7 +94,7 @@ def test_everything_agrees(past):
 
 @given(devices())
 def test_throttling_follows_temperature(past):
-    """A reason and a lower clock where it is hot, and only there."""
+    """A hot device has a reason and a lower clock; other devices have neither."""
     device, at = past
     reading = device.read(at)
     hot = reading.temperature_c >= PHYSICS.throttle_temperature
@@ -113,13 +110,12 @@ def test_throttling_follows_temperature(past):
 
 
 def plain(percent=0, **changes):
-    """A whole device under a steady load."""
     load = Load(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
     return DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU", load=load),), **changes)
 
 
 def test_energy_follows_power():
-    """Of a steady load it is power by time, and a wave comes to its mean if somebody looks often enough."""
+    """Energy is power times time; with frequent reads, the energy of a wave is that of its mean."""
     steady = SimulatedDevice(plain(100), 0.0)
     assert steady.read(60.0).energy_mj == 400 * 60 * 1000
     load = Load(pattern=LoadPattern.WAVE, period=60, gpu=Range(0, 100))
@@ -130,7 +126,6 @@ def test_energy_follows_power():
 
 
 def test_a_lost_device_draws_nothing_and_says_its_xid():
-    """Nor does it work; its counters stand still."""
     device = SimulatedDevice(plain(80), 0.0)
     device.change(plain(80, xids=(79,)), 50.0)
     first, second = device.read(60.0), device.read(900.0)

@@ -1,1 +1,1 @@
-"""An API server on loopback for the embedded kubelet and everything that speaks with it. Start with `server`."""
+"""An API server on loopback for the embedded kubelet and its clients. Start with `server`."""

@@ -4,7 +4,7 @@ Everything behind the store may rely on them. A real API server drops unknown fi
 refused, so that a typo is not overlooked.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -23,11 +23,19 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }
 _TIMES = [each.DESCRIPTOR for each in (pb.Time, pb.MicroTime)]
 _ANY_JSON = [each.DESCRIPTOR for each in (pb.RawExtension, pb.FieldsV1)]
-_REQUIRED = {
-    pb.ResourceSlice.DESCRIPTOR: "spec",
-    pb.ResourceSliceSpec.DESCRIPTOR: "pool",
-    pb.DeviceCapacity.DESCRIPTOR: "value",
-    pb.Counter.DESCRIPTOR: "value",
+_REQUIRED: Mapping[Any, Sequence[str]] = {
+    pb.ResourceSlice.DESCRIPTOR: ("spec",),
+    pb.ResourceSliceSpec.DESCRIPTOR: ("pool",),
+    pb.Device.DESCRIPTOR: ("name",),
+    pb.DeviceTaint.DESCRIPTOR: ("key", "effect"),
+    pb.DeviceCapacity.DESCRIPTOR: ("value",),
+    pb.CounterSet.DESCRIPTOR: ("name",),
+    pb.DeviceCounterConsumption.DESCRIPTOR: ("counterSet",),
+    pb.Counter.DESCRIPTOR: ("value",),
+    pb.NodeSelectorRequirement.DESCRIPTOR: ("key", "operator"),
+    pb.AllocationResult.DESCRIPTOR: ("devices",),
+    pb.DeviceRequestAllocationResult.DESCRIPTOR: ("request", "driver", "pool", "device"),
+    pb.ResourceClaimConsumerReference.DESCRIPTOR: ("uid",),
 }
 _SCALARS: Mapping[int, tuple[type, str]] = {
     FieldDescriptor.CPPTYPE_STRING: (str, "a string"),
@@ -62,8 +70,9 @@ def _check_message(message: Any, value: Any, at: str) -> Iterator[tuple[str, str
                 yield f"{prefix}{name}", "unknown field"
             elif each is not None:
                 yield from _check_field(fields[name], each, f"{prefix}{name}")
-        if (required := _REQUIRED.get(message)) and value.get(required) is None:
-            yield f"{prefix}{required}", "Required value"
+        for name in _REQUIRED.get(message, ()):
+            if value.get(name) is None:
+                yield f"{prefix}{name}", "Required value"
 
 
 def _check_field(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:

@@ -23,8 +23,6 @@ class ApiKind:
     """Whether changes of the spec are counted."""
     graceful: bool = False
     """Whether an object that has a node stays until its kubelet deletes it."""
-    at_first: str = ""
-    """The phase of a new object."""
     selectable: tuple[str, ...] = ()
     """Fields for field selectors, besides name and namespace."""
     immutable: tuple[str, ...] = ()
@@ -47,7 +45,7 @@ _INVOLVED = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespa
 POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # apiVersion and kind of the body
 DRA = "resource.k8s.io"
 KINDS = (
-    ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
+    ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short=("ns",)),
     ApiKind(
         "",
         "v1",

@@ -100,9 +100,8 @@ def _without(value: Any, paths: Collection[Path], path: Path) -> Any:
         kept: dict[str, Any] = {}
         for name, each in value.items():
             at = (*path, f"f:{name}")
-            found = None if each is None and at not in paths else _GONE if at in paths else _without(each, paths, at)
-            if found is not _GONE:
-                kept[name] = found
+            if at not in paths and (rest := _without(each, paths, at)) is not _GONE:
+                kept[name] = rest
         return kept or (_GONE if path else {})
     if isinstance(value, list) and value and (keys := _keys(path)):
         places = [(each, (*path, _item(keys, each))) for each in value]

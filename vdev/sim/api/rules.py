@@ -32,6 +32,8 @@ class Rules:
         if kind.group == DRA and (wrong := wrong_fields(kind.kind, new)):
             raise invalid(kind, (new.get("metadata") or {}).get("name", ""), wrong)
         match kind.kind:
+            case "Namespace":
+                new.setdefault("status", {"phase": "Active"})
             case "Pod":
                 spec = new.setdefault("spec", {})
                 _complete_pod(spec)

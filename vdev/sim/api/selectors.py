@@ -10,8 +10,8 @@ _KEY = r"[-A-Za-z0-9_./]+"
 _VALUE = r"[-A-Za-z0-9_.]*"
 _REQUIREMENT = re.compile(
     rf"\s*(?:!\s*(?P<absent>{_KEY})"
-    rf"|(?P<name>{_KEY})\s*(?:\s(?P<among>in|notin)\s*\((?P<values>[^()]*)\)"
-    rf"|(?P<sign>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*"
+    rf"|(?P<name>{_KEY})\s*(?:\s(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
+    rf"|(?P<operator>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*"
 )
 _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
 Chosen: TypeAlias = Callable[[Document], bool]
@@ -22,21 +22,22 @@ def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Chose
     """A function that says whether a request selects an object. Raises Refused."""
     fields = list(_fields(kind, params.get("fieldSelector", "")))
     text = params.get("labelSelector", "")
-    labels = [_label(each) for each in _COMMA.split(text)] if text else []
+    requirements = [_requirement(each) for each in _COMMA.split(text)] if text else []
 
     def chosen(document: Document) -> bool:
         metadata = document["metadata"]
-        have = metadata.get("labels") or {}
+        labels = metadata.get("labels") or {}
         return (
             (not namespace or metadata.get("namespace") == namespace)
             and all((_text(document, path) == value) is wanted for path, value, wanted in fields)
-            and all(test(have) for test in labels)
+            and all(holds(labels) for holds in requirements)
         )
 
     return chosen
 
 
 def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
+    """Path, value, and whether the field must have that value. Raises Refused."""
     for each in filter(None, text.split(",")):
         name, equals, value = each.partition("=")
         wanted = not name.endswith("!")
@@ -46,20 +47,20 @@ def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
         yield name, value.removeprefix("="), wanted
 
 
-def _label(text: str) -> Callable[[_Labels], bool]:
+def _requirement(text: str) -> Callable[[_Labels], bool]:
     """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused."""
-    hit = _REQUIREMENT.fullmatch(text)
-    if hit is None:
+    match = _REQUIREMENT.fullmatch(text)
+    if match is None:
         raise Refused(400, "BadRequest", f"unable to parse requirement: {text!r}")
-    if hit["absent"]:
-        return lambda have: hit["absent"] not in have
-    name, among, sign, value = hit["name"], hit["among"], hit["sign"], hit["value"]
-    if among:
-        wanted = {each.strip() for each in hit["values"].split(",")}
-        return lambda have: (have.get(name) in wanted) is (among == "in")
-    if not sign:
-        return lambda have: name in have
-    return lambda have: (have.get(name) == value) is (sign != "!=")
+    name, set_, operator, value = match["name"], match["set"], match["operator"], match["value"]
+    if match["absent"]:
+        return lambda labels: match["absent"] not in labels
+    if set_:
+        values = {each.strip() for each in match["values"].split(",")}
+        return lambda labels: (labels.get(name) in values) is (set_ == "in")
+    if operator:
+        return lambda labels: (labels.get(name) == value) is (operator != "!=")
+    return lambda labels: name in labels
 
 
 def _text(document: Document, path: str) -> str:

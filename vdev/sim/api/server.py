@@ -25,7 +25,7 @@ from ...errors import UsageError
 from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
 from .kinds import KINDS, ApiKind, Refused
-from .store import Objects
+from .store import ObjectStore
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -44,7 +44,7 @@ class ApiServer:
 
     def __init__(
         self,
-        objects: Objects | None = None,
+        objects: ObjectStore | None = None,
         *,
         kinds: Iterable[ApiKind] = KINDS,
         host: str = "127.0.0.1",
@@ -53,7 +53,7 @@ class ApiServer:
     ) -> None:
         if not _is_loopback(host):
             raise UsageError(f"{host}: the API server knows no users, so it listens on loopback only: 127.0.0.1")
-        self.objects = objects or Objects()
+        self.objects = objects or ObjectStore()
         self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
         self.port = port
         self.watching = 0  # watches that have sent all existing objects
@@ -119,8 +119,8 @@ class ApiServer:
         """Stop listening and cut every connection."""
         if self._listener is None:
             return
-        # asyncio leaks a connection that it has accepted when the listener is closed before it has made the transport.
-        # So accepting ends first, and the listener is closed when all accepted connections are known.
+        # asyncio leaks an accepted connection if the listener is closed before the connection has a transport. So it
+        # stops accepting first, and closes the listener when all accepted connections are known.
         for each in self._listener.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPT_TURNS):
@@ -133,8 +133,6 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._listener.wait_closed()
-        for connection in [*self._state.connections]:
-            connection.transport.abort()
         self._listener = None
 
     # --- for tests ----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def timestamp() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Objects:
+class ObjectStore:
     """All objects, by the rules of a release."""
 
     def __init__(self, *, rules: Rules | None = None) -> None:
@@ -104,8 +104,6 @@ class Objects:
         self._begin(kind, namespace, metadata)
         if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
             new.pop("status", None)
-        if kind.at_first:
-            new["status"] = {"phase": kind.at_first}
         self.rules.complete(kind, new, now=timestamp())
         owned = without_status(new) if kind.status else new
         owners = ownership.updated({}, (manager, "Update", ""), {}, owned)
@@ -224,10 +222,9 @@ class Objects:
         metadata["managedFields"] = ownership.entries(owners, kind.api_version)
         before = old.get("metadata") or {}
         if kind.generation:
-            was, now = (
-                (each.get("spec"), (each.get("metadata") or {}).get("deletionTimestamp")) for each in (old, stored)
-            )
-            metadata["generation"] = before.get("generation", 0) + (not old or was != now)
+            now = stored.get("spec"), metadata.get("deletionTimestamp")
+            is_changed = (old.get("spec"), before.get("deletionTimestamp")) != now
+            metadata["generation"] = before.get("generation", 0) + (is_changed or not old)
         if old and at_version(stored, "") == at_version(old, ""):
             return old
         if wrong := [*self.rules.problems(kind, old, stored)]:

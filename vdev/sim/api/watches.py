@@ -9,13 +9,13 @@ from typing import Any
 from .http_requests import Request
 from .kinds import Document, Refused, Stored
 from .selectors import selection
-from .store import Change, Objects, at_version
+from .store import Change, ObjectStore, at_version
 from .tables import Form
 
 _LONGEST_WATCH = 1800.0  # seconds
 
 
-def listed(objects: Objects, request: Request) -> Document:
+def listed(objects: ObjectStore, request: Request) -> Document:
     """All objects that a request selects. There are no pages; a server need not have them (ListOptions, `limit`)."""
     _requested_version(objects, request)
     chosen = selection(request.kind, request.namespace, request.params)
@@ -33,7 +33,7 @@ class Watch:
     Without a version it begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of them.
     """
 
-    def __init__(self, objects: Objects, request: Request, *, form: Form, bookmarks: float) -> None:
+    def __init__(self, objects: ObjectStore, request: Request, *, form: Form, bookmarks: float) -> None:
         params = request.params
         self._objects = objects
         self._kind = request.kind
@@ -101,7 +101,7 @@ def _line(kind: str, document: Document) -> bytes:
     return json.dumps({"type": kind, "object": document}, ensure_ascii=False).encode() + b"\n"
 
 
-def _requested_version(objects: Objects, request: Request) -> int:
+def _requested_version(objects: ObjectStore, request: Request) -> int:
     """The version from which a list or watch starts; 0 means any. Raises Refused."""
     given = request.params.get("resourceVersion", "")
     if given and not given.isdecimal():

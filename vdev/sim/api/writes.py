@@ -7,7 +7,7 @@ from . import patches
 from .http_requests import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, unsupported
 from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, invalid, value_at
 from .selectors import selection
-from .store import Objects, timestamp
+from .store import ObjectStore, timestamp
 
 _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
     MERGE_PATCH: patches.merge,
@@ -18,7 +18,7 @@ _OPAQUE = ("opaque", "data")  # fields with objects of drivers, in which null ma
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
-def write(objects: Objects, request: Request) -> tuple[int, Document]:
+def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
     """Do what a request asks for; returns the HTTP status and the answer. Raises Refused."""
     if "dryRun" in request.params:
         raise Refused(400, "BadRequest", "this server does not support dryRun")
@@ -63,7 +63,7 @@ def _without_null(value: Any) -> Any:
     return [_without_null(each) for each in value] if isinstance(value, list) else value
 
 
-def _update(objects: Objects, request: Request) -> Document:
+def _update(objects: ObjectStore, request: Request) -> Document:
     kind, key = request.kind, request.key
     document = _understood(kind, request.body)
     objects.get(kind, *key)
@@ -73,7 +73,7 @@ def _update(objects: Objects, request: Request) -> Document:
     return objects.change(kind, key, document, manager=request.manager, subresource=request.subresource)
 
 
-def _delete(objects: Objects, request: Request, namespace: str, name: str) -> Document:
+def _delete(objects: ObjectStore, request: Request, namespace: str, name: str) -> Document:
     kind, options = request.kind, request.body or {}
     grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
     now = grace is not None and str(grace) == "0"
@@ -83,7 +83,7 @@ def _delete(objects: Objects, request: Request, namespace: str, name: str) -> Do
     return {**_SUCCESS, "details": {"name": name, "kind": kind.plural, "uid": found["metadata"]["uid"]}}
 
 
-def _patch(objects: Objects, request: Request) -> Document:
+def _patch(objects: ObjectStore, request: Request) -> Document:
     patched = _PATCHES.get(request.content_type)
     if patched is None:
         raise unsupported((*_PATCHES, APPLY))
@@ -92,7 +92,7 @@ def _patch(objects: Objects, request: Request) -> Document:
     return objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
 
 
-def _apply(objects: Objects, request: Request) -> tuple[int, Document]:
+def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
     if not request.params.get("fieldManager"):
         raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
     body = _understood(request.kind, request.body)
@@ -112,7 +112,7 @@ def _apply(objects: Objects, request: Request) -> tuple[int, Document]:
 # --- pods: a scheduler's Binding, and an Eviction ---------------------------------------------------------------------
 
 
-def _act_on_pod(objects: Objects, request: Request) -> Document:
+def _act_on_pod(objects: ObjectStore, request: Request) -> Document:
     """Do one of `POD_ACTIONS`. Raises Refused."""
     document = request.body if isinstance(request.body, dict) else {}
     version, kind = POD_ACTIONS[request.subresource]
@@ -127,7 +127,7 @@ def _act_on_pod(objects: Objects, request: Request) -> Document:
     return {**_SUCCESS, "code": 201}
 
 
-def _bind(objects: Objects, request: Request, binding: Document) -> None:
+def _bind(objects: ObjectStore, request: Request, binding: Document) -> None:
     kind, name, key = request.kind, request.name, request.key
     metadata, node = binding.get("metadata") or {}, value_at(binding, "target.name")
     pod = objects.get(kind, *key)

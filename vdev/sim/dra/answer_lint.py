@@ -6,9 +6,9 @@ from typing import Any
 
 from ...pb import dra_health_v1alpha1_pb2 as health_api
 from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
+from ..objects import formats
 from .claim_checkpoint import PreparedDevice
 
-_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_DRIVER = 63
 _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
 _NO_SERVICE = "code = Unimplemented"
@@ -16,7 +16,7 @@ _NO_SERVICE = "code = Unimplemented"
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
     """Check an answer to GetInfo."""
-    if not _DRIVER.fullmatch(name) or len(name) > _LONGEST_DRIVER:
+    if any(formats.subdomain(name)) or len(name) > _LONGEST_DRIVER:
         text = f"{name!r} is not a driver name: a DNS subdomain of at most {_LONGEST_DRIVER} lower-case characters"
         yield error("driver-name", name, text)
     if not endpoint.startswith("/"):

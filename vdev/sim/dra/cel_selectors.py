@@ -1,8 +1,8 @@
-"""CEL selectors of DeviceClasses and requests, evaluated by CEL's own makers (`cel-expr-python`, optional).
+"""CEL selectors of DeviceClasses and requests, evaluated by `cel-expr-python` of CEL's own authors, which is optional.
 
-Attributes and capacities have types that only evaluation finds out, so a wrong type is an error of the allocation; the
-API server of a cluster knows more, and refuses some of these expressions before. An expression with a function that a
-real server has and this one lacks is refused, never accepted.
+The types of attributes and capacities are known only at evaluation, so an expression with a wrong type fails then. A
+cluster's API server knows more and refuses some of these expressions earlier. A function that Kubernetes has and this
+library lacks is an error, so such an expression selects nothing.
 """
 
 import functools
@@ -14,16 +14,16 @@ from typing import Any
 from ..objects.pod_manifest import ManifestError, quantity
 
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
-LONGEST_EXPRESSION = 10 * 1024
-_SEMVER = re.compile(
+LONGEST_EXPRESSION = 10 * 1024  # bytes, as in Kubernetes
+_SEMVER = re.compile(  # as semver.org gives it
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
 )
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
-# Quantities and versions share one type, because the library tells functions of one name apart by kinds of values, and
-# all messages are of one kind.
+# Quantities and versions share one message, because the library tells functions of one name apart only by the kinds of
+# their arguments, and all messages are of one kind.
 _TYPES = """
 name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3"
 message_type {
@@ -35,11 +35,15 @@ message_type {
 
 
 class SelectorError(Exception):
-    """An expression cannot be compiled or evaluated. The text begins as the scheduler's does."""
+    """An expression cannot be compiled or evaluated. The text begins like the scheduler's."""
+
+
+class CompileError(SelectorError):
+    """An expression is not valid; a cluster's API server refuses it."""
 
 
 class NotInstalled(SelectorError):
-    """Nothing is installed that knows CEL."""
+    """No library for CEL is installed."""
 
 
 def is_semver(text: str) -> bool:
@@ -48,7 +52,7 @@ def is_semver(text: str) -> bool:
 
 
 def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
-    """Whether a device is selected. Raises SelectorError."""
+    """Whether an expression selects a device. Raises SelectorError."""
     view = _view(driver, device, expression)
     try:
         found = _compiled(expression).eval(data={"device": view})
@@ -63,33 +67,34 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(expression: str) -> Any:
-    """The expression as the library has it. Raises SelectorError."""
+    """The library's form of an expression. Raises CompileError and NotInstalled."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
-        raise SelectorError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
+        raise CompileError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
     library = _library()
     try:
         compiled = library.environment.compile(expression)
     except RuntimeError as error:
-        raise SelectorError(f"CEL compile error: {error}") from error
+        raise CompileError(f"CEL compile error: {error}") from error
     if compiled.return_type() not in library.boolean:
         name = compiled.return_type().name()
-        raise SelectorError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
+        raise CompileError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
     return compiled
 
 
 def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, Any]:
-    """A device as expressions see it. An unknown domain is empty, unless the expression asks whether it is there."""
+    """A device as expressions see it."""
     library = _library()
     attributes: dict[str, dict[str, Any]] = {}
+    capacity: dict[str, dict[str, Any]] = {}
     for name, value in (device.get("attributes") or {}).items():
         ((kind, content),) = value.items()
         domain, _, bare = name.rpartition("/")
-        known = library.version(content) if kind == "version" else content
-        attributes.setdefault(domain or driver, {})[bare] = known
-    capacity: dict[str, dict[str, Any]] = {}
+        attributes.setdefault(domain or driver, {})[bare] = library.version(content) if kind == "version" else content
     for name, value in (device.get("capacity") or {}).items():
         domain, _, bare = name.rpartition("/")
         capacity.setdefault(domain or driver, {})[bare] = library.quantity(quantity(value["value"], name))
+    # In Kubernetes, a domain that a device does not have reads as an empty map, but `in` does not find it. So each text
+    # of the expression becomes a domain, unless the expression uses `in`.
     if not _MEMBERSHIP.search(expression):
         for one, other in _TEXT.findall(expression):
             attributes.setdefault(one or other, {})
@@ -134,7 +139,7 @@ class _Library:
         amount = type_("kubernetes.Amount")
 
         def semver(text: str) -> Any:
-            _precedence(text)  # raises an error for a text that is no version
+            _precedence(text)  # raises an error for a text that is not a version
             return self.version(text)
 
         def part(index: int) -> Callable[[Any], int]:
@@ -186,12 +191,12 @@ def _number(amount: Any) -> Decimal:
 def _compare(one: Any, other: Any) -> int:
     if one.is_version != other.is_version:
         raise ValueError("a quantity and a version cannot be compared")
-    read: Callable[[Any], Any] = (lambda value: _precedence(value.text)) if one.is_version else _number
-    return int(read(one) > read(other)) - int(read(one) < read(other))
+    key: Callable[[Any], Any] = (lambda value: _precedence(value.text)) if one.is_version else _number
+    return int(key(one) > key(other)) - int(key(one) < key(other))
 
 
 def _precedence(text: str) -> tuple[Any, ...]:
-    """A version's place in the order of semver 2.0.0: a release is above its pre-releases."""
+    """The sort key of a version by semver 2.0.0: a release is above its pre-releases."""
     found = _SEMVER.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a version by semver 2.0.0")

@@ -1,6 +1,6 @@
 """One connection from the kubelet to a DRA driver: Prepare and Unprepare with their deadline, and the health stream.
 
-The connection is opened again as soon as it ends. `claim_manager` interprets the answers.
+The connection is opened again as soon as it ends. `dynamic_resources` interprets the answers.
 """
 
 import operator

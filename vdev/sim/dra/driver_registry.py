@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..api.server_objects import ApiObjectError, ServerObjects
+from ..api.api_objects import ApiObjectError, ApiObjects
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
@@ -37,7 +37,7 @@ class DriverRegistry:
 
     def __init__(
         self,
-        objects: ServerObjects,
+        objects: ApiObjects,
         node: str,
         life: Life,
         *,
@@ -98,13 +98,13 @@ class DriverRegistry:
             raise CallError(f"DRA driver {driver} is not registered")
         return next((each for each in reversed(instances) if each.connected), instances[-1])
 
-    def instances(self, driver: str) -> list[DriverStatus]:
-        """The registered instances, oldest first."""
-        return [DriverStatus(each.endpoint, each.service, each.connected) for each in self._clients.get(driver, [])]
-
-    def names(self) -> list[str]:
-        """The drivers that have a registered instance."""
-        return sorted(name for name, instances in self._clients.items() if instances)
+    def status(self) -> dict[str, list[DriverStatus]]:
+        """The registered instances by driver, oldest first."""
+        return {
+            name: [DriverStatus(each.endpoint, each.service, each.connected) for each in clients]
+            for name, clients in sorted(self._clients.items())
+            if clients
+        }
 
     async def close(self) -> None:
         """Close every connection, and cancel the deletion of slices."""

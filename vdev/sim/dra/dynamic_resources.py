@@ -1,18 +1,26 @@
-"""The DRA part of one kubelet process, as the rest of the kubelet uses it."""
+"""DRA in a kubelet process: it prepares claims before a pod's first container, and unprepares them after the last pod.
+
+A claim is prepared once, in one call per driver and pod. A file that outlives the process keeps what is prepared. The
+texts of errors are the kubelet's. `pod_workers` decides when a pod is started or tried again.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..api.server_objects import ServerObjects
+from ...errors import HostError
+from ..api.api_objects import ApiObjectError, ApiObjects
+from ..api.kinds import Document
 from ..kubelet_life import Life
-from ..lint import Finding, Severity
+from ..lint import error, warning
 from ..objects.container_edits import Edits
-from ..objects.pods import ContainerClaim
-from . import cdi_directory
-from .claim_checkpoint import PreparedDevice
-from .claim_manager import ClaimManager
+from ..objects.pods import ContainerClaim, PodSpec
+from . import answer_lint, cdi_directory, claim_checkpoint
+from .claim_checkpoint import ClaimInfo, PreparedDevice
+from .driver_client import Answer, CallError, DriverClient
 from .driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0
@@ -23,10 +31,14 @@ RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90
 class DraSettings:
     """Settings that all kubelet processes of a node share."""
 
-    objects: ServerObjects
+    objects: ApiObjects
     node: str
     cdi_dir: Path | None  # None: CDI names are not resolved
-    strict: bool
+    strict: bool  # every call to a driver is made twice, and both answers must agree
+
+
+class ClaimsError(Exception):
+    """A pod's claims cannot be prepared or unprepared; the text is the kubelet's."""
 
 
 class UnresolvedError(Exception):
@@ -34,7 +46,7 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The DRA part of a kubelet process.
+    """The claims and drivers of a kubelet process, whose directory is `root`.
 
     `active` returns the UIDs of its pods, None before it knows them. `changed` updates the status of pods by UID.
     """
@@ -48,29 +60,27 @@ class DynamicResources:
         changed: Callable[[frozenset[str]], None],
         active: Callable[[], Collection[str] | None],
     ) -> None:
-        self._settings = settings
+        self._root = root
+        self._objects = settings.objects
+        self._cdi_dir = settings.cdi_dir
+        self._strict = settings.strict
         self._life = life
         self._journal = life.journal
-        self._active = active
         self._changed = changed
+        self._active = active
         self.drivers = DriverRegistry(settings.objects, settings.node, life, on_health=self._health_changed)
-        self._manager = ClaimManager(
-            settings.objects,
-            self.drivers,
-            journal=life.journal,
-            directory=root,
-            cdi_dir=settings.cdi_dir,
-            strict=settings.strict,
-        )
-        self.prepare = self._manager.prepare
-        self.unprepare = self._manager.unprepare
-        self.prepared = self._manager.prepared
+        self._saving = asyncio.Lock()
+        self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self) -> None:
-        """Take over prepared claims, and delete the node's slices."""
-        await self._manager.restore()
+        """Take over the claims of an earlier process, and delete the node's slices."""
+        claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._root)
+        if problem:
+            self._journal.find([warning("checkpoint-unreadable", "", problem)])
+        self._claims = {(claim.namespace, claim.name): claim for claim in claims}
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
-        self._life.every(RECONCILE_SECONDS, self._reconcile)
+        self._life.every(RECONCILE_SECONDS, self._reconcile_later)
         self._life.every(RESYNC_SECONDS, self._resync)
 
     async def close(self) -> None:
@@ -78,9 +88,19 @@ class DynamicResources:
 
     # --- for pods -----------------------------------------------------------------------------------------------------
 
+    def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
+        """Driver and device of each prepared device of a claim, or of one request."""
+        found = self._claims.get((namespace, claim))
+        return [
+            (driver, device)
+            for driver, devices in (found.drivers.items() if found is not None else ())
+            for device in devices
+            if not request or not device.requests or request in device.requests
+        ]
+
     def devices(self, namespace: str, claim: ContainerClaim) -> list[tuple[str, PreparedDevice]]:
         """Driver and device of each device that a container gets from a claim."""
-        return self._manager.prepared(namespace, claim.claim, claim.request)
+        return self.prepared(namespace, claim.claim, claim.request)
 
     def health_of(self, namespace: str, claim: ContainerClaim) -> dict[str, tuple[str, str]]:
         """Health and message by resourceID, which is the first CDI name of a device."""
@@ -98,31 +118,204 @@ class DynamicResources:
         """
         claimed = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
         names = [*claimed, *given]
-        directory = self._settings.cdi_dir
+        directory = self._cdi_dir
         if directory is None or not names:
             return Edits(cdi_devices=tuple(dict.fromkeys(names)))
         found = await asyncio.to_thread(cdi_directory.resolve, directory, names)
-        self._journal.find(Finding("cdi-spec", Severity.ERROR, "", text) for text in found.problems)
-        self._journal.find(Finding("cdi-overwritten", Severity.ERROR, "", text) for text in found.overwritten)
+        self._journal.find(error("cdi-spec", "", text) for text in found.problems)
+        self._journal.find(error("cdi-overwritten", "", text) for text in found.overwritten)
         if found.missing:
             text = f"unresolvable CDI devices {', '.join(found.missing)}"
             raise UnresolvedError(f"failed to create containerd container: CDI device injection failed: {text}")
         return found.edits
 
-    # --- inside -----------------------------------------------------------------------------------------------------
+    @contextlib.asynccontextmanager
+    async def _locked(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
+        """Lock these claims. Pods with other claims are not delayed if a driver hangs."""
+        async with contextlib.AsyncExitStack() as stack:
+            for key in sorted(set(claims)):  # in one order, so that two pods cannot wait for each other
+                await stack.enter_async_context(self._locks[key])
+            yield
+
+    async def _save(self) -> None:
+        async with self._saving:
+            content = claim_checkpoint.encode(self._claims.values())
+            with contextlib.suppress(HostError):  # the directory of a test that is over
+                await asyncio.to_thread(claim_checkpoint.write, self._root, content)
+
+    # --- prepare ----------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pod: PodSpec, names: Sequence[str]) -> None:
+        """Prepare the claims of a pod with these names. Raises ClaimsError."""
+        async with self._locked((pod.namespace, name) for name in names):
+            # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
+            # without its drivers.
+            claims = [await self._fetch(pod, name) for name in names]
+            for driver in (driver for claim in claims for driver in _results(claim)):
+                self._client(driver, "prepare")
+            infos = [self._info(claim) for claim in claims]
+            batches: dict[str, list[tuple[ClaimInfo, Document]]] = defaultdict(list)
+            for claim, info in zip(claims, infos, strict=True):
+                info.pods.add(pod.uid)
+                for driver in _results(claim) if not info.prepared else ():
+                    batches[driver].append((info, claim))
+            await self._save()
+            for driver, batch in batches.items():
+                await self._prepare(driver, batch)
+                await self._save()
+            for info in infos:
+                if not info.prepared:
+                    info.prepared = True
+                    devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
+                    self._journal.tell_claim(info.key, "prepared", devices)
+
+    async def _fetch(self, pod: PodSpec, name: str) -> Document:
+        """The claim, if the pod may use it. Raises ClaimsError."""
+        try:
+            claim = await self._objects.get("ResourceClaim", name, pod.namespace)
+        except ApiObjectError as error:
+            raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {error}") from error
+        if claim is None:
+            text = f'resourceclaims.resource.k8s.io "{name}" not found'
+            raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")
+        status, uid = claim.get("status") or {}, claim["metadata"]["uid"]
+        if all(each.get("uid") != pod.uid for each in status.get("reservedFor") or []):
+            text = f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {name} ({uid})"
+            raise ClaimsError(f"prepare dynamic resources: {text}")
+        if not status.get("allocation"):
+            raise ClaimsError(f"prepare dynamic resources: ResourceClaim {name}: not allocated")
+        return claim
+
+    def _info(self, claim: Document) -> ClaimInfo:
+        """The record of a claim, which may be new. Raises ClaimsError."""
+        meta = claim["metadata"]
+        key = meta["namespace"], meta["name"]
+        info = self._claims.get(key)
+        if info is None:
+            # All drivers are recorded at once, because Unprepare is called for those whose Prepare failed, too.
+            drivers: dict[str, tuple[PreparedDevice, ...]] = dict.fromkeys(_results(claim), ())
+            info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers=drivers)
+        if info.uid != meta["uid"]:
+            text = f"old ResourceClaim with same name {meta['name']} and different UID {info.uid} still exists"
+            raise ClaimsError(f"prepare dynamic resources: {text} (previous pod force-deleted?!)")
+        return info
+
+    async def _prepare(self, driver: str, batch: list[tuple[ClaimInfo, Document]]) -> None:
+        """Call NodePrepareResources of one driver, and record and judge its answers. Raises ClaimsError."""
+        answers, second = await self._call("prepare", driver, [info for info, _ in batch])
+        find = self._journal.find
+        for info, claim in batch:
+            devices, results = answers[info.uid].devices, _results(claim)[driver]
+            if second is not None:
+                find(answer_lint.again(driver, info.name, answers[info.uid], second.get(info.uid)))
+            if self._client(driver, "prepare").service != "v1.DRAPlugin":  # v1beta1 has no field for shares
+                results = [{**each, "shareID": ""} for each in results]
+            find(answer_lint.prepared(driver, info.name, devices, results))
+            others = {other.name: other.drivers.get(driver, ()) for other in self._claims.values() if other is not info}
+            find(answer_lint.reused_cdi(driver, info.name, devices, others))
+            before = info.drivers.get(driver)  # of an earlier kubelet process
+            if before and _ids(before) == _ids(devices):  # otherwise the claim was allocated again since
+                find(answer_lint.again(driver, info.name, before, devices))
+            info.drivers[driver] = devices
+        if self._cdi_dir is not None:
+            names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
+            resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
+            find(answer_lint.unresolved(driver, resolved.missing))
+
+    # --- unprepare --------------------------------------------------------------------------------------------------
+
+    async def unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
+        """Unprepare those of these claims (namespace and name) that no other pod uses. Raises ClaimsError."""
+        keys = list(claims)
+        async with self._locked(keys):
+            found = [self._claims[key] for key in keys if key in self._claims]
+            ended = [info for info in found if not info.pods - {uid}]
+            for info in found:
+                if info not in ended:
+                    info.pods.discard(uid)
+            for driver in dict.fromkeys(driver for info in ended for driver in info.drivers):
+                infos = [info for info in ended if driver in info.drivers]
+                _, second = await self._call("unprepare", driver, infos)
+                if second is not None:
+                    for info in infos:
+                        error = second[info.uid].error if info.uid in second else "nothing"
+                        self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
+            for info in ended:
+                self._claims.pop((info.namespace, info.name), None)
+                self._journal.tell_claim(info.key, "unprepared")
+            await self._save()
+
+    # --- health and reconciliation ------------------------------------------------------------------------------------
 
     def _health_changed(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
         """Update the pods that have one of these devices, given by pool and name."""
         pods = (
             info.pods
-            for info in self._manager.all()
+            for info in self._claims.values()
             if any((each.pool, each.device) in devices for each in info.drivers.get(driver, ()))
         )
         self._changed(frozenset[str]().union(*pods))
 
     def _resync(self) -> None:
-        self._changed(frozenset[str]().union(*(info.pods for info in self._manager.all())))
+        self._changed(frozenset[str]().union(*(info.pods for info in self._claims.values())))
 
-    def _reconcile(self) -> None:
+    def _reconcile_later(self) -> None:
         if (active := self._active()) is not None:
-            self._life.spawn(self._manager.reconcile(active), "reconcile claims")
+            self._life.spawn(self._reconcile(active), "reconcile claims")
+
+    async def _reconcile(self, active: Collection[str]) -> None:
+        """Unprepare the claims of pods that no longer exist; what fails is tried again the next time."""
+        for info in list(self._claims.values()):
+            for uid in sorted(info.pods - set(active)):
+                try:
+                    await self.unprepare(uid, [(info.namespace, info.name)])
+                except ClaimsError:
+                    break
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _client(self, driver: str, operation: str) -> DriverClient:
+        try:
+            return self.drivers.get(driver)
+        except CallError as error:
+            raise ClaimsError(f"{operation} dynamic resources: {error}") from None
+
+    async def _call(
+        self, operation: str, driver: str, infos: list[ClaimInfo]
+    ) -> tuple[Mapping[str, Answer], Mapping[str, Answer] | None]:
+        """The answers of a driver by claim UID; with `strict`, those of a second call too. Raises ClaimsError."""
+        client, method = self._client(driver, operation), f"Node{operation.title()}Resources"
+        call = client.prepare if operation == "prepare" else client.unprepare
+        names = {info.uid: info.name for info in infos}
+        prefix = f"{operation} dynamic resources: {method}"
+        try:
+            answers = await call(infos)
+            self._journal.find(answer_lint.keys(driver, method, names, list(answers)))
+            if problem := _problem(names, answers):
+                raise ClaimsError(f"{prefix} {problem}")
+            return answers, await call(infos) if self._strict else None
+        except CallError as error:
+            raise ClaimsError(f"{prefix}: {error}") from None
+
+
+def _problem(names: Mapping[str, str], answers: Mapping[str, Answer]) -> str:
+    """The first mistake that the kubelet finds in an answer, empty if there is none. `names` has the claims by UID."""
+    for uid, answer in answers.items():
+        if uid not in names:
+            return f"returned result for unknown claim UID {uid}"
+        if answer.error:
+            return f"failed for ResourceClaim {names[uid]}: {answer.error}"
+    skipped = len(names) - len(answers)
+    return f"skipped {skipped} ResourceClaims" if skipped else ""
+
+
+def _ids(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:
+    return {(each.pool, each.device, each.share) for each in devices}
+
+
+def _results(claim: Document) -> dict[str, list[Document]]:
+    """The allocated devices of a claim by driver."""
+    found: dict[str, list[Document]] = {}
+    for result in claim["status"]["allocation"]["devices"].get("results") or []:
+        found.setdefault(result["driver"], []).append(result)
+    return found

@@ -18,8 +18,7 @@ from .cel_selectors import is_semver
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES = 32, 16, 10
-_LONGEST_DRIVER, _LONGEST_POOL, _LONGEST_VALUE = 63, 253, 64
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_DRIVER, _LONGEST_DOMAIN, _LONGEST_POOL, _LONGEST_VALUE = 63, 63, 253, 64
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
@@ -147,9 +146,9 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
 
 def _slice(spec: Document) -> Iterator[Problem]:
     driver, pool = spec.get("driver", ""), spec["pool"].get("name", "")
-    if not _SUBDOMAIN.fullmatch(driver) or len(driver) > _LONGEST_DRIVER:
+    if not _is_subdomain(driver, _LONGEST_DRIVER):
         yield Problem("slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters")
-    if len(pool) > _LONGEST_POOL or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):
+    if len(pool) > _LONGEST_POOL or not all(map(_is_subdomain, pool.split("/"))):
         yield Problem("slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them")
     if _generation(spec) < 0 or _count(spec) < 1:
         text = f"{spec['pool']}: expected a generation of at least 0 and a resourceSliceCount of at least 1"
@@ -176,6 +175,10 @@ def _slice(spec: Document) -> Iterator[Problem]:
         elif given := [key for key in _NODES_OF_DEVICES if key in device]:
             text = f"{given[0]} is allowed only if the slice has perDeviceNodeSelection: true"
             yield Problem("slice-node", f"{where}: {text}")
+
+
+def _is_subdomain(text: str, longest: int = _LONGEST_POOL) -> bool:
+    return len(text) <= longest and not any(formats.subdomain(text))
 
 
 def _nodes(place: Document, keys: Sequence[str]) -> Iterator[Problem]:
@@ -205,7 +208,7 @@ def _device(device: Document) -> Iterator[Problem]:
         yield Problem("device-entries", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed")
     for name in [*attributes, *capacity]:
         domain, slash, bare = name.rpartition("/")
-        if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):
+        if not _C_NAME.fullmatch(bare) or (slash and not _is_subdomain(domain, _LONGEST_DOMAIN)):
             text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
             yield Problem("attribute-name", text)
     for name, value in attributes.items():

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
-from ..api.server_objects import ServerObjects
+from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
 from ..dra.control_plane import Cluster
@@ -73,7 +73,7 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
-        objects: ServerObjects | None = None,
+        objects: ApiObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
     ) -> None:
@@ -85,7 +85,7 @@ class Kubelet:
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
         self._rng = random.Random(seed)
-        self.objects = objects or ServerObjects()
+        self.objects = objects or ApiObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),
@@ -357,8 +357,7 @@ class Kubelet:
 
     def drivers(self) -> dict[str, list[DriverStatus]]:
         """The registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
-        registry = None if self._process is None else self._process.dra.drivers
-        return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
+        return {} if self._process is None else self._process.dra.drivers.status()
 
     def listed(self) -> dict[str, dict[str, str]]:
         """The health of each device in the lists of connected plugins, by resource and id."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..api.server_objects import ApiObjectError
+from ..api.api_objects import ApiObjectError
 from ..dra.allocator import UnschedulableError
 from ..dra.control_plane import Bound, Cluster
 from ..journal import Event, Journal

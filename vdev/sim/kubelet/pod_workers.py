@@ -10,12 +10,11 @@ from decimal import Decimal
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..api.server_objects import ApiObjectError
+from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.control_plane import Cluster
-from ..dra.dynamic_resources import UnresolvedError
+from ..dra.dynamic_resources import ClaimsError, UnresolvedError
 from ..journal import Event
 from ..lint import Finding, Severity
 from ..objects import container_edits
@@ -236,7 +235,7 @@ class PodWorkers:
         if not (names := _claim_names(pod)):
             return True
         try:
-            await self._process.dra.prepare(PodClaims(pod.spec.name, pod.spec.namespace, pod.spec.uid, names))
+            await self._process.dra.prepare(pod.spec, names)
         except ClaimsError as error:
             return self._claims_refused(pod, str(error))
         for container in pod.containers:

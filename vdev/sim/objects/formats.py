@@ -34,15 +34,6 @@ def dns_label(text: Any) -> Iterator[str]:
         yield wrong(text, f"must be a lowercase RFC 1123 label: at most {_LONGEST_LABEL} {_CHARACTERS}")
 
 
-def driver(text: Any) -> Iterator[str]:
-    if not text:
-        yield "Required value"
-    elif isinstance(text, str) and len(text) > _LONGEST_LABEL:
-        yield f"Too long: may not be more than {_LONGEST_LABEL} bytes"
-    else:
-        yield from subdomain(text.lower() if isinstance(text, str) else text)
-
-
 def qualified_name(key: str) -> Iterator[str]:
     """The form of keys of labels, taints and conditions: a name with an optional domain."""
     if problem := qualified_name_problem(key):

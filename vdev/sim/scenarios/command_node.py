@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from ...errors import UsageError, reason_of
+from ..api.api_objects import ApiObjects
 from ..api.server import ApiServer
-from ..api.server_objects import ServerObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
@@ -79,7 +79,7 @@ class CommandNode(SimDriver):
         if not self._has_api:
             return await super().__aenter__()
         api = await self._open.enter_async_context(ApiServer())
-        self._objects = ServerObjects(api.objects)
+        self._objects = ApiObjects(api.objects)
         await super().__aenter__()
         NodeObjects(self.kubelet, api.objects).register()
         await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())

@@ -12,7 +12,7 @@ from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
 from ...hostfs import write_atomic
-from ..api.server_objects import ServerObjects
+from ..api.api_objects import ApiObjects
 from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
@@ -47,7 +47,7 @@ class SimDriver:
         plugin: Callable[[PluginPlaces], CommandPlugin] = VdevRun,
         *,
         node_name: str = "sim-node",
-        objects: ServerObjects | None = None,
+        objects: ApiObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
         kubelet_dir: Path | None = None,
@@ -55,7 +55,7 @@ class SimDriver:
         cdi: bool = True,
         **kubelet_options: Any,
     ) -> None:
-        self._objects = objects or ServerObjects()
+        self._objects = objects or ApiObjects()
         self._kubeconfig = kubeconfig
         self._strict = strict
         self._kubelet_dir = kubelet_dir

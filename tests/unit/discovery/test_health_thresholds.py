@@ -3,24 +3,23 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.discovery.health_monitor import Track, after_probe
 from vdev.model.device import HEALTHY
 from vdev.model.entry import Health as HealthPolicy
 from vdev.model.entry import Probe
-from vdev.planning.health import Outcome, Track, observe_probe
 
-GOOD = Outcome(ok=True)
-BAD = Outcome(ok=False, reason="broken")
+GOOD, BAD = "", "broken"
 
 
 def spec(**changes: object) -> HealthPolicy:
     return HealthPolicy(probe=Probe.EXISTS, interval=5.0).model_copy(update=changes)
 
 
-def run(policy: HealthPolicy, results: str, *, gap: float = 5.0, scheduled: bool = True) -> list[bool]:
+def run(policy: HealthPolicy, results: str, *, gap: float = 5.0, is_scheduled: bool = True) -> list[bool]:
     """The verdict after each result; `+` is a success, `-` a failure."""
     track, verdicts = Track(appeared=0.0), []
     for number, result in enumerate(results):
-        track = observe_probe(track, policy, GOOD if result == "+" else BAD, number * gap, scheduled=scheduled)
+        track = after_probe(track, policy, GOOD if result == "+" else BAD, number * gap, is_scheduled=is_scheduled)
         verdicts.append(track.health.healthy)
     return verdicts
 
@@ -32,9 +31,9 @@ def test_one_failure_is_enough_by_default() -> None:
 
 def test_the_reason_is_the_probes() -> None:
     """The verdict says what the probe said, and newer words replace older ones."""
-    track = observe_probe(Track(appeared=0.0), spec(), BAD, 0.0)
+    track = after_probe(Track(appeared=0.0), spec(), BAD, 0.0)
     assert "broken" == track.health.reason
-    assert "worse" == observe_probe(track, spec(), Outcome(ok=False, reason="worse"), 5.0).health.reason
+    assert "worse" == after_probe(track, spec(), "worse", 5.0).health.reason
 
 
 def test_failures_must_come_in_a_row() -> None:
@@ -54,7 +53,7 @@ def test_failures_in_the_grace_do_not_count() -> None:
 
 def test_probes_brought_forward_do_not_add_up() -> None:
     """A burst of events is no proof over time: only scheduled results lengthen a run."""
-    assert [True] * 10 == run(spec(unhealthy_threshold=2), "-" * 10, gap=0.001, scheduled=False)
+    assert [True] * 10 == run(spec(unhealthy_threshold=2), "-" * 10, gap=0.001, is_scheduled=False)
 
 
 def test_a_flapping_device_is_held_back() -> None:
@@ -67,10 +66,10 @@ def test_a_flapping_device_comes_back_when_it_is_quiet() -> None:
     """After an interval of success the brake is off."""
     track = Track(appeared=0.0)
     for number, result in enumerate([BAD, GOOD, BAD, GOOD]):
-        track = observe_probe(track, spec(), result, number * 0.1)
+        track = after_probe(track, spec(), result, number * 0.1)
     assert not track.health.healthy
     assert 2 == track.flaps
-    assert observe_probe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
+    assert after_probe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
 
 
 specs = st.builds(
@@ -89,10 +88,10 @@ def test_the_verdict_obeys_the_rules(policy: HealthPolicy, history: list[tuple[b
     """No fall before its threshold, no recovery without successes, reasons only for the unhealthy."""
     track, now = Track(appeared=0.0), 0.0
     counted: list[bool] = []
-    for ok, wait, scheduled in history:
+    for ok, wait, is_scheduled in history:
         now += wait
         before = track
-        track = observe_probe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+        track = after_probe(track, policy, GOOD if ok else BAD, now, is_scheduled=is_scheduled)
         if ok or now >= policy.start_grace:
             counted.append(ok)
         assert track.health.healthy == (not track.health.reason)
@@ -107,10 +106,10 @@ def test_the_verdict_obeys_the_rules(policy: HealthPolicy, history: list[tuple[b
 def test_lasting_success_always_heals(policy: HealthPolicy, history: list[tuple[bool, float, bool]]) -> None:
     """Whatever happened before, enough scheduled successes end in Healthy."""
     track, now = Track(appeared=0.0), 0.0
-    for ok, wait, scheduled in history:
+    for ok, wait, is_scheduled in history:
         now += wait
-        track = observe_probe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+        track = after_probe(track, policy, GOOD if ok else BAD, now, is_scheduled=is_scheduled)
     for _ in range(policy.healthy_threshold + 2):
         now += policy.interval
-        track = observe_probe(track, policy, GOOD, now)
+        track = after_probe(track, policy, GOOD, now)
     assert HEALTHY == track.health

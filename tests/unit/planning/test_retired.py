@@ -1,74 +1,84 @@
-"""What a pod may hold is never dropped."""
+"""What a pod may hold is never dropped from a list."""
+
+from dataclasses import replace
 
 from vdev.intervals import Intervals
 from vdev.model.entry import MigStrategy
-from vdev.planning.in_use import Holdings
+from vdev.planning.hardware import overlaps
+from vdev.planning.in_use import Holder, InUse
 from vdev.planning.resources import EMPTY, RemovedResource, diff
-from vdev.planning.retention import Dropped, overlaps, retain
+from vdev.planning.retired import Dropped, keep_in_use
 
 GPU = "nvidia.com/gpu"
+HELD = (GPU, "GPU-gggg1")
+
+
+def asked(at, holders=None):
+    """What is in use after a trusted answer."""
+    return InUse(devices={key: Holder(pod) for key, pod in (holders or {}).items()}, asked_at=at, answers_since=-1e9)
+
+
+def silent(at, since, holders=None):
+    """What is in use after a question without an answer."""
+    return replace(asked(at, holders), answers_since=None, silent_since=since, is_complete=False)
+
+
+def again(lists, devices, in_use, now):
+    """The lists after the next turn."""
+    return keep_in_use(devices, in_use, now, listed=lists.inventory, retired=lists.retired)
 
 
 def states(inventory, name=GPU):
     return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
 
 
-def test_a_vanished_device_is_listed_unhealthy(build):
-    """An id that the new inventory lacks stays, Unhealthy."""
+def test_a_vanished_device_is_listed_unhealthy_until_nobody_can_hold_it(build):
+    """An answer counts that was asked for some time after it was listed so: not one from before."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    kept = retain(before, after, {}, Holdings(), 0.0)
+    kept = keep_in_use(after, asked(0.0), 1.0, listed=before)
     assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
-
-
-def test_it_goes_when_nobody_holds_it_and_it_was_listed_for_a_while(build):
-    """After the settling time a reading without a holder lets it go."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 0.0)
-    assert 2 == len(states(kept.inventory))
-    later = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=5.0), 5.0)
+    assert 2 == len(states(again(kept, after, asked(5.9), 100.0).inventory))
+    later = again(kept, after, asked(6.0), 6.0)
     assert {"GPU-gggg0": True} == states(later.inventory)
     assert {} == later.retired
+    assert later.again_at is None
 
 
-def test_a_reading_from_before_it_was_listed_does_not_count(build):
-    """A stale answer proves nothing, however long ago the device went."""
+def test_a_held_device_stays_forever(build):
+    """As long as the kubelet names a holder, the id stays with the holder in its reason; it is looked at less often."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 1.0)
-    later = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=2.0), 100.0)
-    assert 2 == len(states(later.inventory))
-
-
-def test_a_held_device_stays_for_ever(build):
-    """As long as the kubelet names a holder, the id stays, with the holder in its reason."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    holdings = Holdings(holders={(GPU, "GPU-gggg1"): "default/train"}, read_at=1e6)
-    kept = retain(before, after, {}, holdings, 0.0)
-    later = retain(kept.inventory, after, kept.retired, holdings, 1e6)
+    held = asked(1e6, {HELD: "default/train"})
+    kept = keep_in_use(after, held, 0.0, listed=before)
+    assert Intervals().retire_recheck == kept.again_at
+    later = again(kept, after, held, 1e6)
     assert "pod default/train" in later.inventory.resources[GPU].by_id["GPU-gggg1"].health.reason
+    assert 1e6 + Intervals().retire_recheck_most == later.again_at
 
 
 def test_an_allocate_in_flight_stays(build):
     """An id that an unfinished Allocate names never goes: dropping it would crash the kubelet."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    kept = retain(before, after, {}, Holdings(holders={}, read_at=0.0), 0.0)
-    flying = Holdings(holders={}, read_at=1e6, in_flight=frozenset({(GPU, "GPU-gggg1")}))
-    assert 2 == len(states(retain(kept.inventory, after, kept.retired, flying, 1e6).inventory))
+    kept = keep_in_use(after, asked(0.0), 0.0, listed=before)
+    in_flight = replace(asked(1e6), in_flight=frozenset({HELD}))
+    assert 2 == len(states(again(kept, after, in_flight, 1e6).inventory))
 
 
 def test_without_pod_resources_it_stays_ten_minutes(build):
-    """When nobody can say who holds what, ten minutes must do."""
+    """After it was removed, and after a kubelet began to serve that does not answer."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    kept = retain(before, after, {}, Holdings(), 0.0)
-    assert 2 == len(states(retain(kept.inventory, after, kept.retired, Holdings(), 599.0).inventory))
-    assert 1 == len(states(retain(kept.inventory, after, kept.retired, Holdings(), 600.0).inventory))
+    for removed, since in ((0.0, 0.0), (100.0, 0.0), (0.0, 100.0)):
+        kept = keep_in_use(after, silent(removed, since), removed, listed=before)
+        ready = max(removed, since) + 600
+        assert 2 == len(states(again(kept, after, silent(ready - 1, since), ready - 1).inventory))
+        assert 1 == len(states(again(kept, after, silent(ready, since), ready).inventory))
 
 
 def test_a_removed_resource_drains(build):
     """A resource that the configuration lost lives on with all its devices Unhealthy, then goes as a whole."""
     before = build.inventory(build.entry())
-    kept = retain(before, EMPTY, {}, Holdings(holders={}, read_at=0.0), 0.0)
+    kept = keep_in_use(EMPTY, asked(0.0), 0.0, listed=before)
     assert kept.inventory.resources[GPU].draining
-    gone = retain(kept.inventory, EMPTY, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+    gone = again(kept, EMPTY, asked(6.0), 6.0)
     assert [RemovedResource] == [type(change) for change in diff(kept.inventory, gone.inventory)]
 
 
@@ -77,37 +87,34 @@ def test_what_overlaps_a_held_partition_waits(build):
     old = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
     new = build.inventory(build.entry(count=1, partitions={0: ("7g.40gb",)}), mig_strategy=MigStrategy.MIXED)
     three = build.ids(old, "nvidia.com/mig-3g.20gb")[0]
-    held = Holdings(holders={("nvidia.com/mig-3g.20gb", three): "default/a"}, read_at=1.0)
-    kept = retain(old, new, {}, held, 1.0)
+    kept = keep_in_use(new, asked(1.0, {("nvidia.com/mig-3g.20gb", three): "default/a"}), 1.0, listed=old)
     (slot,) = kept.inventory.resources["nvidia.com/mig-7g.40gb"].slots
     assert f"overlaps {three}, which pod default/a still holds" == slot.health.reason
-    free = retain(kept.inventory, new, kept.retired, Holdings(holders={}, read_at=7.0), 7.0)
+    free = again(kept, new, asked(7.0), 7.0)
     assert [True] == list(states(free.inventory, "nvidia.com/mig-7g.40gb").values())
 
 
 def test_what_pods_hold_and_nobody_knows_is_listed(build):
     """An id that a pod holds and the configuration lost while the plugin was down is listed as Unhealthy at once."""
     fresh = build.inventory(build.entry())
-    holdings = Holdings(
-        holders={(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"}, read_at=0.0
-    )
-    kept = retain(EMPTY, fresh, {}, holdings, 0.0)
+    held = asked(0.0, {(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"})
+    kept = keep_in_use(fresh, held, 0.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True, "GPU-lost": False} == states(kept.inventory)
     assert {GPU} == set(kept.inventory.resources)
     health = kept.inventory.resources[GPU].by_id["GPU-lost"].health
     assert "not in the configuration; pod default/train may still hold it" == health.reason
-    free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+    free = again(kept, fresh, asked(6.0), 6.0)
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
 
 def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
-    """After ten minutes in which it serves and PodResources is silent, what no source names goes."""
+    """After ten minutes in which it serves and does not answer, what no source names goes."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=0))
-    silent = Holdings(holders={(GPU, "GPU-gggg0"): "default/train"}, silent=True, read_at=0.0, blind_since=100.0)
-    kept = retain(before, after, {}, silent, 150.0)
-    soon = retain(kept.inventory, after, kept.retired, silent, 749.0)
+    held = {(GPU, "GPU-gggg0"): "default/train"}
+    kept = keep_in_use(after, silent(150.0, 100.0, held), 150.0, listed=before)
+    soon = again(kept, after, silent(749.0, 100.0, held), 749.0)
     assert {"GPU-gggg0": False, "GPU-gggg1": False} == states(soon.inventory)
-    later = retain(soon.inventory, after, soon.retired, silent, 750.0)
+    later = again(soon, after, silent(750.0, 100.0, held), 750.0)
     assert {"GPU-gggg0": False} == states(later.inventory)
 
 
@@ -126,7 +133,7 @@ def test_a_node_that_is_held_under_another_name_waits(build):
     new = build.entry("new", "a.b/new", nvidia=False, count=1, geometry=None)
     here, elsewhere = ("char 188:0",), ("char 188:1",)
     before = build.inventory(old, found={"old": build.raws(old, owns=here)})
-    holdings = Holdings(holders={("a.b/old", "old-0"): "default/train"}, read_at=0.0)
+    held = asked(0.0, {("a.b/old", "old-0"): "default/train"})
     for nodes, reason in (
         ({"owns": here}, "overlaps old-0, which pod default/train still holds"),
         ({"owns": elsewhere, "uses": here}, "overlaps old-0, which pod default/train still holds"),
@@ -134,9 +141,9 @@ def test_a_node_that_is_held_under_another_name_waits(build):
         ({}, ""),
     ):
         after = build.inventory(new, found={"new": build.raws(new, **nodes)})
-        kept = retain(before, after, {}, holdings, 0.0)
+        kept = keep_in_use(after, held, 0.0, listed=before)
         assert reason == kept.inventory.resources["a.b/new"].by_id["new-0"].health.reason
-        free = retain(kept.inventory, after, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
+        free = again(kept, after, asked(6.0), 6.0)
         assert {"new-0": True} == states(free.inventory, "a.b/new")
 
 
@@ -144,8 +151,8 @@ def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
     """However soon it is decided again, another resource lists it only some time after the old one dropped it."""
     fresh = build.inventory(build.entry(resource="nvidia.com/other"))
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
-    soon = retain(EMPTY, fresh, {}, Holdings(holders={}, read_at=10.0), 10.1, lately=dropped)
+    soon = keep_in_use(fresh, asked(10.0), 10.1, lately_dropped=dropped)
     assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
     assert 10.1 + Intervals().retire_recheck == soon.again_at
-    later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
+    later = keep_in_use(fresh, asked(10.0), 12.0, listed=soon.inventory, lately_dropped=dropped)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")

@@ -7,43 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.intervals import Intervals
-from vdev.planning.in_use import (
-    NOTHING,
-    HoldersAnswer,
-    HoldersReading,
-    Holdings,
-    Knowledge,
-    KubeletCheckpoint,
-    settled,
-    update,
-)
+from vdev.planning.in_use import UNKNOWN, HoldersAnswer, HoldersReading, KubeletCheckpoint, update
 
-A, B = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
+A, B, C = (("acme.dev/npu", f"acme-{number}") for number in range(3))
 PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.0)
 OLD, NEW = "the first kubelet", "the second kubelet"
 
 
-def reading(at, answer=None, on_disk=None, *, kubelet=OLD):
+def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True):
     """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
     named = None
     if answer is not None:
         named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer})
-    checkpoint = None
-    if on_disk is not None:
-        checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
-    return HoldersReading(at, named, checkpoint, kubelet)
+    checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
+    return HoldersReading(at, named, checkpoint, kubelet, is_served)
 
 
-def after(*readings) -> Knowledge:
-    known = NOTHING
+def after(*readings, known=UNKNOWN):
     for each in readings:
-        known = update(known, each, {}, PATIENCE)
+        known = update(known, each, PATIENCE)
     return known
 
 
-def may_hold(known, key, allocated=None):
-    holders = known.holders if known.heard else None
-    return Holdings(holders=holders, doubted=known.doubted, allocated=allocated or {}).may_hold(key)
+def may_hold(known, key):
+    return known.may_hold(key)
 
 
 def test_an_answer_names_its_holders():
@@ -59,6 +46,29 @@ def test_silence_releases_nothing():
     known = after(reading(0, [A]), reading(1), reading(5000))
     assert may_hold(known, A)
     assert 1 == known.silent_since
+
+
+def test_time_runs_out_if_pod_resources_never_answered():
+    """After ten minutes in which a kubelet serves; while none does, time does not count."""
+    known = UNKNOWN.with_allocated([C], 1)
+    down = after(reading(100, None, [B], is_served=False), reading(5000, is_served=False), known=known)
+    assert {B, C} == down.all()
+    silent = after(reading(6000, None, [B]), reading(6599, None, [B]), known=down)
+    assert {B, C} == silent.all()
+    assert not silent.is_complete
+    for at in (6600, 6700):  # the time does not begin again with what the checkpoint names
+        silent = after(reading(at, None, [B]), known=silent)
+        assert not silent.all()
+        assert silent.is_complete
+    assert {C} == silent.with_allocated([C], 6750).all()
+
+
+def test_a_silence_after_an_answer_releases_nothing():
+    """Pods that were allocated before and during the silence may still run."""
+    known = after(reading(0, [A]), reading(20, [A])).with_allocated([C], 30)
+    silent = after(reading(100, None, [A, B, C]), reading(5000, None, [A, B, C]), known=known)
+    assert {A, B, C} == silent.all()
+    assert not silent.is_complete
 
 
 def test_a_silent_kubelets_checkpoint_adds_what_it_names():
@@ -95,9 +105,9 @@ def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
     assert may_hold(known, A)
     assert not may_hold(known, B)
     for at in (20, 40, 500):
-        known = update(known, reading(at, [], [A]), {}, PATIENCE)
+        known = update(known, reading(at, [], [A]), PATIENCE)
     assert may_hold(known, A)
-    assert not may_hold(update(known, reading(501, [], []), {}, PATIENCE), A)
+    assert not may_hold(update(known, reading(501, [], []), PATIENCE), A)
 
 
 def test_time_runs_out_for_what_only_the_checkpoint_names():
@@ -105,7 +115,7 @@ def test_time_runs_out_for_what_only_the_checkpoint_names():
     known = after(reading(0, [], [A]), reading(599, [], [A]))
     assert may_hold(known, A)
     for at in (600, 601, 700):
-        known = update(known, reading(at, [], [A]), {}, PATIENCE)
+        known = update(known, reading(at, [], [A]), PATIENCE)
         assert not may_hold(known, A)
 
 
@@ -114,51 +124,63 @@ def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
     known = after(reading(0, [A], [A]))
     for at in range(2, 30, 4):  # each time it is made to write its checkpoint
         late = reading(at, [], [A], kubelet=NEW)
-        known = update(known, late, {})
+        known = update(known, late)
         assert may_hold(known, A)
-    named = update(known, reading(31, [A], [A], kubelet=NEW), {})
+    named = update(known, reading(31, [A], [A], kubelet=NEW))
     assert may_hold(named, A)
-    assert not may_hold(update(named, reading(32, [], [A], kubelet=NEW), {}), A)
-    assert not may_hold(update(known, reading(32, [], [], kubelet=NEW), {}), A)
+    assert not may_hold(update(named, reading(32, [], [A], kubelet=NEW)), A)
+    assert not may_hold(update(known, reading(32, [], [], kubelet=NEW)), A)
 
 
 def test_an_init_containers_device_is_held():
     """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
-    known = update(known, reading(31, [], [A]), {A: 30}, PATIENCE)
+    known = update(known.with_allocated([A], 30), reading(31, [], [A]), PATIENCE)
     assert may_hold(known, A)
-    known = update(known, reading(60, [], [A]), {}, PATIENCE)
+    known = update(known, reading(60, [], [A]), PATIENCE)
     assert may_hold(known, A)
 
 
 def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
     """Without a checkpoint, a kubelet that does not know its pods yet must not end them."""
-    known = update(replace(NOTHING, doubted=frozenset({A, B})), reading(0, []), {}, PATIENCE)
+    known = update(UNKNOWN.with_recorded([A, B], 0), reading(0, []), PATIENCE)
     assert may_hold(known, A)
-    known = update(known, reading(5, [A]), {}, PATIENCE)
+    known = update(known, reading(5, [A]), PATIENCE)
     assert may_hold(known, B)
-    known = update(known, reading(10, [A]), {}, PATIENCE)
+    known = update(known, reading(10, [A]), PATIENCE)
     assert may_hold(known, A)
     assert not may_hold(known, B)
 
 
-def test_an_allocate_is_settled_by_its_pod_or_by_time():
+def test_an_allocate_counts_until_its_pod_is_named_or_time_runs_out():
     """A pod is named some time after its Allocate; one that was refused never is."""
-    allocated = {A: 30.0, B: 30.0}
-    known = update(after(reading(0, [])), reading(31, [A]), allocated, PATIENCE)
-    assert frozenset({A}) == settled(known, allocated, PATIENCE)
-    known = update(known, reading(35, [A]), allocated, PATIENCE)
-    assert frozenset({A, B}) == settled(known, allocated, PATIENCE)
+    known = after(reading(0, []), reading(29, [])).with_allocated([A, B], 30.0)
+    known = update(known, reading(31, [A]), PATIENCE)
+    assert {A, B} == known.all()
+    assert {B} == known.awaited
+    known = update(known, reading(34.9, [A]), PATIENCE)
+    assert {A, B} == known.all()
+    assert {A} == update(known, reading(35, [A]), PATIENCE).all()
 
 
-def test_silence_and_youth_settle_no_allocate():
+def test_an_answer_from_before_an_allocate_is_about_the_pod_before():
+    """It was asked for, then the device was allocated again, and then the answer came."""
+    known = after(reading(0, [A]), reading(20, [A])).with_allocated([A], 30.0)
+    for answer in ([A], []):
+        late = update(known, reading(29.9, answer, [A]), PATIENCE)
+        assert {A} == late.awaited
+        assert {} == late.pods
+        assert may_hold(update(late, reading(31, [], [A]), PATIENCE), A)
+
+
+def test_silence_and_youth_release_no_allocate():
     """Nothing is known of a pod that was admitted just before the kubelet went."""
-    allocated = {A: 1.0}
-    silent = after(reading(0, []), reading(100))
-    assert frozenset() == settled(silent, allocated, PATIENCE)
-    young = update(silent, reading(107, [], kubelet=NEW), allocated, PATIENCE)
-    assert frozenset() == settled(young, allocated, PATIENCE)
-    assert frozenset({A}) == settled(update(young, reading(117, [], kubelet=NEW), allocated, PATIENCE), allocated)
+    silent = after(reading(0, [])).with_allocated([A], 1.0)
+    silent = update(silent, reading(100), PATIENCE)
+    assert may_hold(silent, A)
+    young = update(silent, reading(107, [], kubelet=NEW), PATIENCE)
+    assert may_hold(young, A)
+    assert not may_hold(update(young, reading(117, [], kubelet=NEW), PATIENCE), A)
 
 
 KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in range(4)]))
@@ -175,8 +197,7 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
 
     The checkpoint names all that is held, and what was held at the last writing, as the real one does.
     """
-    known, now, kubelet, started, ready, stale = NOTHING, 0.0, 0, 0.0, False, frozenset()
-    allocated: dict[tuple[str, str], float] = {}
+    known, now, kubelet, started, ready, stale = UNKNOWN, 0.0, 0, 0.0, False, frozenset()
     before: tuple[set[tuple[str, str]], set[tuple[str, str]]] = (set(), set())
     for (apps, others), restart, gap, mode in zip(pods, kubelets, gaps, modes, strict=False):
         now += gap
@@ -184,7 +205,7 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         if restart == 0:
             kubelet, started, ready = kubelet + 1, now, False
         held = frozenset(apps | inits)
-        allocated |= dict.fromkeys((apps - before[0]) | (inits - before[1]), now)
+        known = known.with_allocated((apps - before[0]) | (inits - before[1]), now)
         ready = ready or mode == "full" or now - started >= 1.0
         young = not ready
         app = dict.fromkeys(apps, "default/app")
@@ -193,10 +214,6 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
         checkpoint = KubeletCheckpoint(pods)
         told = HoldersReading(now, None if mode == "silent" else answer, checkpoint, kubelet)
-        known = update(known, told, allocated, PATIENCE)
-        for key in settled(known, allocated, replace(PATIENCE, unnamed_allocate=0.0)):
-            del allocated[key]
-        holders = known.holders if known.heard else None
-        holdings = Holdings(holders=holders, doubted=known.doubted, allocated=allocated)
-        assert all(holdings.may_hold(key) for key in held)
+        known = update(known, told, replace(PATIENCE, unnamed_allocate=0.0))
+        assert held <= known.all()
         before = (apps, inits)

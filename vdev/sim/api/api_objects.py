@@ -1,6 +1,6 @@
 """A store's objects as the embedded kubelet, its controllers and its scheduler use them.
 
-    async with ApiServer() as api, Kubelet(objects=ServerObjects(api.objects)) as kubelet:
+    async with ApiServer() as api, Kubelet(objects=ApiObjects(api.objects)) as kubelet:
         ...
 
 A driver then talks HTTP to the server, and the kubelet sees what the driver writes.
@@ -13,7 +13,7 @@ from typing import Any
 
 from .kinds import KINDS, ApiKind, Document, Refused, Stored
 from .rules import Rules
-from .store import Objects
+from .store import ObjectStore
 
 _MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
 _KINDS = {each.kind: each for each in KINDS}
@@ -23,15 +23,15 @@ class ApiObjectError(Exception):
     """A request to the API server failed."""
 
 
-class ServerObjects:
+class ApiObjects:
     """The objects of a store, by the name of their kind; by default of a new store in memory.
 
     Returned objects are never changed, only replaced, and callers must not change them either.
     """
 
-    def __init__(self, store: Objects | None = None) -> None:
+    def __init__(self, store: ObjectStore | None = None) -> None:
         # The embedded kubelet reports mistakes in slices that no API server has refused.
-        self.store = store or Objects(rules=Rules(refuse_slices=False))
+        self.store = store or ObjectStore(rules=Rules(refuse_slices=False))
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""

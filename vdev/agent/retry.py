@@ -1,0 +1,153 @@
+"""Runs the agent's operations by name, and retries those that fail with exponential back-off.
+
+Each operation fails alone: the others go on. A failed one is a problem in log, status and metrics until it succeeds. It
+is not run again before its pause is over; the caller remembers what is still to be done, and asks again at
+`next_attempt`. Only cancellation and `InvariantBroken`, which ends the agent, get out.
+"""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..aio.tasks import Backoff, raise_if_cancelled
+from ..errors import ApiServerError
+from ..model.problem import Problem
+from .problem_log import broken_in, problem_of, reason_in_words
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The last attempt of an operation; `again_at` is the (monotonic) time of the next one."""
+
+    problem: Problem
+    attempts: int
+    again_at: float
+
+
+class Retrier:
+    """The operations of one agent, each with a name that goes before "failed", such as "reading x".
+
+    `on_change` is called when `problems` changes.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        timing: Timing = PRODUCTION_TIMING,
+    ) -> None:
+        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
+        self._steady = timing.intervals.steady
+        self._on_change = on_change
+        self._clock = timing.clock
+        self._failing: dict[str, _Failure] = {}
+        self._hurried = asyncio.Event()  # set and replaced when all pauses end
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """A problem for each operation whose last attempt failed."""
+        return tuple(failure.problem for failure in self._failing.values())
+
+    def next_attempt(self, begun: float) -> float | None:
+        """The (monotonic) time at which the first pause ends that had not ended when this turn was `begun`, or None.
+
+        It may be past: an operation may have been skipped shortly before its pause ended.
+        """
+        return min((each.again_at for each in self._failing.values() if each.again_at > begun), default=None)
+
+    def failed(self, name: str) -> bool:
+        return name in self._failing
+
+    def pause(self, name: str) -> float:
+        """The seconds until the next attempt; 0 if it may run now."""
+        failure = self._failing.get(name)
+        return max(0.0, failure.again_at - self._clock.now()) if failure else 0.0
+
+    def retry_now(self) -> None:
+        """End all pauses."""
+        now = self._clock.now()
+        self._failing = {name: replace(each, again_at=min(each.again_at, now)) for name, each in self._failing.items()}
+        self._hurried.set()
+        self._hurried = asyncio.Event()
+
+    def forget(self, name: str) -> None:
+        """Drop the failure of an operation that succeeded or no longer exists."""
+        if self._failing.pop(name, None) is not None:
+            self._on_change()
+
+    async def run(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
+        """Run it unless its pause is not over; return whether it succeeded."""
+        if self.pause(name):
+            return False
+        try:
+            await work()
+        except Exception as failed:  # it must not stop other operations
+            self._fail(name, failed)
+            return False
+        self._succeed(name)
+        return True
+
+    def call(self, name: str, work: Callable[[], object]) -> bool:
+        """Like `run`, for a plain function."""
+        if self.pause(name):
+            return False
+        try:
+            work()
+        except Exception as failed:  # it must not stop other operations
+            self._fail(name, failed)
+            return False
+        self._succeed(name)
+        return True
+
+    async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            raise_if_cancelled()
+            if not await self.run(name, work):
+                await self._sleep(name)
+
+    async def supervise(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Run something that lasts until it returns; start it again when it fails.
+
+        Having run for a while counts as a success.
+        """
+        while True:
+            cancel = self._clock.call_later(self._steady, functools.partial(self._succeed, name))
+            try:
+                if await self.run(name, work):
+                    return
+            finally:
+                cancel()
+            await self._sleep(name)
+
+    async def _sleep(self, name: str) -> None:
+        """Wait until the pause is over, or ended by `retry_now`."""
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(self.pause(name)):
+                await self._hurried.wait()
+
+    def _fail(self, name: str, failed: Exception) -> None:
+        if broken_in(failed) is not None:
+            raise failed
+        raise_if_cancelled()
+        before = self._failing.get(name)
+        attempts = before.attempts + 1 if before else 0
+        wait = failed.wait if isinstance(failed, ApiServerError) else 0.0  # the server asks to be left alone that long
+        again_at = self._clock.now() + max(self._backoff.pause(attempts), wait)
+        problem = problem_of(name, failed)
+        self._failing[name] = _Failure(problem, attempts, again_at)
+        log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
+        if before is None or before.problem != problem:
+            log.error("step failed; trying again", step=name, reason=reason_in_words(failed), hint=problem.hint)
+            self._on_change()
+
+    def _succeed(self, name: str) -> None:
+        if name in self._failing:
+            log.info("step succeeds again", step=name)
+            self.forget(name)

@@ -1,0 +1,82 @@
+"""AMD devices as AMD's DRA driver publishes them: names, attributes and capacity."""
+
+from ..model.device import Device, bus_id, root
+from ..model.dra import DeviceCapacity
+from ..model.entry import Entry
+from ..model.names import digest, domain_and_name
+from .attributes import (
+    PCI_BUS_ID,
+    PCIE_ROOT,
+    Attributes,
+    Describer,
+    number_attribute,
+    standard_attributes,
+    string_attribute,
+    version_attribute,
+)
+
+FIRST_RENDER = 128
+"""The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""
+_CARDS = 64  # the numbers of cards for GPUs grow in steps of this
+_SIMDS = 4  # of a compute unit
+DRIVER_VERSION = "6.14.14"
+"""The default of the attribute driverVersion."""
+
+_FULL = "spx"
+
+
+def card(device: Device, index: int, gpus: int, slices: int) -> int:
+    """The number of the device's card node; `index` is the number of its GPU, of `gpus` on the node.
+
+    The numbers of further partitions begin at a round number, so that another GPU renames no partition.
+    """
+    start = device.slices.start if device.is_partition else 0
+    first = -(-gpus // _CARDS) * _CARDS
+    return index if start == 0 else first + index * (slices - 1) + start - 1
+
+
+class Amd(Describer):
+    """Describes the devices of one entry as AMD's driver does."""
+
+    def _card(self, device: Device) -> int:
+        slices = self.entry.geometry.slices if self.entry.geometry else 1
+        return card(device, self.gpu(device), self.gpus, slices)
+
+    def name(self, device: Device) -> str:
+        card = self._card(device)
+        return f"gpu-{card}-{FIRST_RENDER + card}"
+
+    def attributes(self, device: Device) -> Attributes:
+        """The attributes that the maker's driver publishes."""
+        known, index, number_of_card = device.raw.attributes, self.gpu(device), self._card(device)
+        full = not device.is_partition or device.profile.startswith(_FULL)
+        unique = str(int(digest(device.raw.id, 16), 16))  # the kernel driver has such a number for each GPU
+        found = dict(standard_attributes(device))
+        address = found.pop(PCI_BUS_ID, string_attribute(bus_id(device.raw, index)))
+        return {
+            "type": string_attribute("amdgpu" if full else "amdgpu-partition"),
+            "pciAddr" if full else "parentPciAddr": address,
+            "cardIndex": number_attribute(number_of_card),
+            "renderIndex": number_attribute(FIRST_RENDER + number_of_card),
+            "deviceID" if full else "parentDeviceID": string_attribute(unique),
+            "family": string_attribute(known.get("family", "")),
+            "productName": string_attribute(known.get("product") or known.get("model", "")),
+            "driverVersion": version_attribute(known.get("driverVersion", ""), DRIVER_VERSION),
+            "driverSrcVersion": string_attribute(known.get("driverSrcVersion", "")),
+            "partitionProfile": string_attribute(device.profile),
+            PCIE_ROOT: string_attribute(root(index)),
+            **found,
+        }
+
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        """Memory, and the compute units if they are known."""
+        amounts = {"memory": device.memory}
+        units = device.attributes.get("computeUnits", "")
+        if units.isdecimal():
+            amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
+        return {key: DeviceCapacity(value) for key, value in amounts.items()}
+
+
+def is_amd(entry: Entry) -> bool:
+    """Whether AMD's driver would publish the entry's devices: those of AMD's presets."""
+    return entry.virtual is not None and domain_and_name(entry.virtual.maker_resource)[0] == "amd.com"

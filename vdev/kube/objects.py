@@ -1,0 +1,91 @@
+"""Objects of the API server: the kinds that vdev reads and writes, and names, times and Events in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+Object: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKind:
+    """A kind of object; `group` is empty for the core group."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """As in the objects themselves: v1, resource.k8s.io/v1."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of an object or, without a name, of all; without a namespace, of those in all namespaces."""
+        parts = ["apis" if self.group else "api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += [self.plural, quote(name, safe=""), subresource]
+        return "/" + "/".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        """As kubectl takes it: `nodes`, `resourceslices.resource.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NODES = ObjectKind("", "v1", "Node", "nodes", namespaced=False)
+PODS = ObjectKind("", "v1", "Pod", "pods", namespaced=True)
+EVENTS = ObjectKind("", "v1", "Event", "events", namespaced=True)
+RESOURCE_SLICES = ObjectKind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
+RESOURCE_CLAIMS = ObjectKind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True)
+DEVICE_CLASSES = ObjectKind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
+
+
+def metadata_of(document: Object | None) -> Mapping[str, Any]:
+    """The metadata of an object; empty if there is none."""
+    return (document or {}).get("metadata") or {}
+
+
+def key_of(document: Object) -> str:
+    """`namespace/name`, or the name of an object without a namespace."""
+    metadata = document["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+def timestamp(wall: float) -> str:
+    """A Unix time as Kubernetes writes it."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def event(
+    kind: ObjectKind,
+    about: Mapping[str, str],
+    *,
+    name: str,
+    reason: str,
+    message: str,
+    is_warning: bool,
+    component: str,
+    node: str,
+    at: str,
+    count: int = 1,
+) -> dict[str, Any]:
+    """An Event about an object of this kind, of which `about` has name, uid and namespace."""
+    return {
+        "metadata": {"name": name, "namespace": about.get("namespace", "default")},
+        "involvedObject": {"apiVersion": kind.api_version, "kind": kind.name, **about},
+        "type": "Warning" if is_warning else "Normal",
+        "reason": reason,
+        "message": message,
+        "source": {"component": component, "host": node},
+        "reportingComponent": component,
+        "reportingInstance": node,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": count,
+    }

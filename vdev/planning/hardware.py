@@ -1,0 +1,132 @@
+"""Which devices are the same hardware, and which hardware an id stands for."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..model.device import UNKNOWN_ENTRY, Device, Health, Key, RawDevice, Slot, base_id, grouped
+from ..model.names import domain_and_name
+from .naming import partition, whole_device
+from .partitions import placements
+from .resources import Inventory
+
+# --- overlaps ---------------------------------------------------------------------------------------------------------
+
+
+def same(one: RawDevice, other: RawDevice) -> bool:
+    """Whether one of two raw devices hands out a host node that the other consists of."""
+    return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
+
+
+def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
+    return bool(some and others) and not set(some).isdisjoint(others)
+
+
+def overlaps(one: Slot, other: Slot) -> bool:
+    """Whether two slots stand for the same hardware and cannot both be handed out; replicas of one device can."""
+    if one.device.raw.id != other.device.raw.id:
+        return same(one.device.raw, other.device.raw)
+    if one.device.id == other.device.id:
+        return one.replica is None or other.replica is None
+    a, b = one.device.slices, other.device.slices
+    return not a or not b or max(a.start, b.start) < min(a.stop, b.stop)
+
+
+def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventory:
+    """The inventory with every slot Unhealthy that overlaps a taken one, for the reason that is given with that."""
+    by_part = _by_part(taken)
+    if not by_part:
+        return inventory
+
+    def judged(slot: Slot) -> Slot:
+        reason = _reason(slot, by_part)
+        return slot if reason is None else replace(slot, health=Health(healthy=False, reason=reason))
+
+    resources = {
+        name: replace(resource, slots=tuple(map(judged, resource.slots)))
+        for name, resource in inventory.resources.items()
+    }
+    return replace(inventory, resources=resources)
+
+
+def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collection[Key]) -> Inventory:
+    """The inventory whose offers to claims lack what overlaps these slots, unless it is `claimed` (driver and id)."""
+    by_part = _by_part((slot, "") for slot in taken)
+    if not by_part:
+        return devices
+    claimable = {
+        driver: replace(
+            offered,
+            slots=tuple(
+                slot for slot in offered.slots if (driver, slot.id) in claimed or _reason(slot, by_part) is None
+            ),
+        )
+        for driver, offered in devices.claimable.items()
+    }
+    return replace(devices, claimable=claimable)
+
+
+def _by_part(taken: Iterable[tuple[Slot, str]]) -> Mapping[str, list[tuple[Slot, str]]]:
+    return grouped((part, each) for each in taken for part in _parts(each[0]))
+
+
+def _parts(slot: Slot) -> tuple[str, ...]:
+    """What two slots that overlap have in common: the raw device, or a node of the host."""
+    raw = slot.device.raw
+    return (raw.id, *raw.owns, *raw.uses)
+
+
+def _reason(slot: Slot, by_part: Mapping[str, Iterable[tuple[Slot, str]]]) -> str | None:
+    """The reason of the first taken slot that this one overlaps, or None."""
+    others = (each for part in _parts(slot) for each in by_part.get(part, ()))
+    return next((reason for other, reason in others if overlaps(slot, other)), None)
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
+    """A slot for each held id that these devices lack and that may be one of this node's configuration.
+
+    These are all ids of a resource that exists. Of another resource in the same domain, these are the ids that the
+    hardware could be advertised under: with other partitions, or shared otherwise.
+    """
+    resources = devices.resources
+    domains = {domain_and_name(name)[0] for name in resources}
+    unknown = [
+        (name, each)
+        for name, each in held
+        if domain_and_name(name)[0] in domains and not (name in resources and each in resources[name].ids)
+    ]
+    if not unknown:
+        return {}
+    possible = _possible_devices(devices, {base_id(each) for _, each in unknown})
+    found: dict[Key, Slot] = {}
+    for name, each in unknown:
+        device = possible.get(base_id(each))
+        if device is None and name in resources:
+            device = whole_device(RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1), -1)
+        if device is not None:
+            found[name, each] = Slot(each, device, _replica(each))
+    return found
+
+
+def _possible_devices(devices: Inventory, ids: Collection[str]) -> Mapping[str, Device]:
+    """The devices of these ids, among all that the node's hardware could be cut into."""
+    raws = {
+        slot.device.raw.id: (slot.device.raw, resource.entries[slot.device.raw.entry])
+        for resource in devices.resources.values()
+        for slot in resource.slots
+        if slot.device.raw.entry in resource.entries
+    }
+    found: dict[str, Device] = {}
+    for raw, entry in raws.values():
+        stranger = replace(raw, entry=UNKNOWN_ENTRY)
+        cuts = placements(entry.geometry) if entry.geometry else ()
+        possible = (whole_device(stranger, -1), *(partition(entry, stranger, "-1", each) for each in cuts))
+        found |= {device.id: device for device in possible if device.id in ids}
+    return found
+
+
+def _replica(slot_id: str) -> int | None:
+    number = slot_id.removeprefix(base_id(slot_id)).lstrip(":")
+    return int(number) if number.isascii() and number.isdigit() else None

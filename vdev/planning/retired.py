@@ -1,0 +1,147 @@
+"""The devices that stay in the lists only because a pod may hold them.
+
+A 1.36 kubelet crashes if an id vanishes during its Allocate, and shows it as Healthy in the pod's status forever if it
+vanishes while a pod holds it. So a device that the configuration or the host lost is *retired*: it is listed as
+Unhealthy until no pod can hold it. What overlaps it (a new partition over an old one, or the same node under another
+name) is Unhealthy until then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..intervals import PRODUCTION, Intervals
+from ..model.device import Health, Key, Slot, grouped
+from .hardware import blocked, recognized
+from .in_use import InUse
+from .resources import EMPTY, Inventory, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A slot that is listed, as Unhealthy, only because a pod may hold it."""
+
+    resource: Resource
+    """The resource as it was when it had the slot."""
+    slot: Slot
+    since: float
+    """When it was first listed as Unhealthy."""
+    cause: str = "removed"
+    """What became of it, for its reason."""
+
+
+class Dropped(NamedTuple):
+    """An id that has left the list of a resource, and when."""
+
+    resource: str
+    at: float
+
+
+NOTHING_DROPPED: Mapping[str, Dropped] = {}
+
+
+def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
+    """The ids that are in a list before, and not after."""
+    found: dict[str, Dropped] = {}
+    for name, resource in before.resources.items():
+        kept = after.resources[name].ids if name in after.resources else ()
+        found |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The lists with everything that pods may hold."""
+
+    inventory: Inventory
+    retired: Mapping[Key, Retired] = field(default_factory=dict)
+    """What is listed only because a pod may hold it."""
+    again_at: float | None = None
+    """When to look again; None: nothing is waiting."""
+
+
+def keep_in_use(
+    devices: Inventory,
+    in_use: InUse,
+    now: float,
+    *,
+    listed: Inventory = EMPTY,
+    retired: Mapping[Key, Retired] | None = None,
+    lately_dropped: Mapping[str, Dropped] = NOTHING_DROPPED,
+    intervals: Intervals = PRODUCTION,
+) -> Lists:
+    """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
+    # The kubelet looks health up by the bare id. So an id is in the list of one resource at a time, and another one
+    # lists it only when the kubelet has had time to see that it left the first.
+    owner = {each: it.resource for each, it in lately_dropped.items() if now - it.at < intervals.retire_handover}
+    for name, resource in listed.resources.items():
+        owner |= dict.fromkeys(resource.ids, name)
+    waiting = {
+        (name, slot.id): (retired or {}).get((name, slot.id)) or Retired(resource, slot, now)
+        for name, resource in listed.resources.items()
+        for slot in resource.slots
+        if name not in devices.resources or slot.id not in devices.resources[name].ids
+    }
+    # What an earlier process listed, and no record of that was found. If the sources name several resources for one id,
+    # the one whose pod is known lists it: the other name is from an old checkpoint.
+    for key, slot in sorted(
+        recognized(_unlisted(in_use, listed), devices).items(), key=lambda it: _rank(in_use, it[0])
+    ):
+        resource = devices.resources.get(key[0]) or Resource(key[0], ())
+        waiting[key] = Retired(resource, slot, now, "not in the configuration")
+        owner.setdefault(key[1], key[0])
+    kept = {
+        key: _explained(each, in_use, key)
+        for key, each in waiting.items()
+        if in_use.may_hold(key) or not in_use.has_heard_since(each.since, intervals)
+    }
+    by_resource = {
+        name: replace(resource, slots=tuple(slot for slot in resource.slots if owner.get(slot.id, name) == name))
+        for name, resource in devices.resources.items()
+    }
+    held = [
+        (each.slot, f"overlaps {each.slot.id}, which {_holder(in_use, key)} still holds")
+        for key, each in kept.items()
+        if in_use.may_hold(key)
+    ]
+    inventory = blocked(replace(devices, resources=by_resource), held)
+    withheld = {each for name, it in devices.resources.items() for each in it.ids - by_resource[name].ids}
+    again_at = None
+    if kept or withheld:
+        # A training job may hold a device for days: the longer it takes, the less often it is looked at.
+        age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
+        again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
+    kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
+    return Lists(_with_retired(inventory, kept), kept, again_at)
+
+
+def _unlisted(in_use: InUse, listed: Inventory) -> list[Key]:
+    lists = listed.resources
+    return [(name, each) for name, each in in_use.all() if name not in lists or each not in lists[name].ids]
+
+
+def _rank(in_use: InUse, key: Key) -> tuple[bool, Key]:
+    return key not in in_use.pods, key
+
+
+def _holder(in_use: InUse, key: Key) -> str:
+    known = in_use.devices.get(key)
+    return f"pod {known.pod}" if known and known.pod else "a pod"
+
+
+def _explained(each: Retired, in_use: InUse, key: Key) -> Retired:
+    """The retired slot with the reason of the moment."""
+    is_held = in_use.may_hold(key)
+    why = f"{_holder(in_use, key)} may still hold it" if is_held else "waiting until no pod can hold it"
+    return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=f"{each.cause}; {why}")))
+
+
+def _with_retired(inventory: Inventory, retired: Mapping[Key, Retired]) -> Inventory:
+    """The lists with the retired slots; a resource that the configuration lost is there again, as draining."""
+    resources = dict(inventory.resources)
+    for name, members in grouped((name, each) for (name, _), each in retired.items()).items():
+        base = resources.get(name) or replace(members[0].resource, slots=(), draining=True)
+        entries = {key: entry for each in members for key, entry in each.resource.entries.items()}
+        slots = (*base.slots, *(each.slot for each in members))
+        resources[name] = replace(base, slots=slots, entries={**entries, **base.entries})
+    return replace(inventory, resources=resources)
