@@ -178,10 +178,10 @@ class HandoverActions(Applier):
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
+    async def granted(self, resource: Resource, ids: Sequence[str]) -> None:
         """Record an Allocate before it is answered, so that the next process knows of it."""
         if keys := _acting(resource, ids):
-            await self._update(handovers.allocated(self._ledger, keys))
+            await self._update(handovers.record_allocate(self._ledger, keys))
 
     async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""

@@ -265,7 +265,7 @@ class Servicer:
                 edits = [container_edits(allocate(resource, ids)) for ids in wanted]
                 for ids in wanted:
                     self._requests.granted(resource.name, ids)
-                    self._faults.allocated(resource.name, ids)
+                    self._faults.note_allocate(resource.name, ids)
                 if resource.acts_on_handovers:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)

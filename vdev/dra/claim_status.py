@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 class ClaimStatus:
-    """The status of the claims of one driver. `work` is a step that is repeated (see `agent.steps`)."""
+    """The status of the claims of one driver. `work` is a step that is repeated (see `agent.retry`)."""
 
     def __init__(self, driver: str, api: Api | None, clock: Clock) -> None:
         self._driver = driver

@@ -95,7 +95,7 @@ class DraServicer:
             answers = await self._claims.prepare(_refs(request))
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
-                    self._faults.allocated(self._driver, [device.id for device in each.devices])
+                    self._faults.note_allocate(self._driver, [device.id for device in each.devices])
             claims = {uid: _prepared(each, wrong.fault) for uid, each in answers.items()}
             return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 

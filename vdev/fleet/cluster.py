@@ -284,7 +284,7 @@ class Cluster:
     def pods_of(self, node: str) -> SeenPods:
         return SeenPods(self._pods, lambda: self._pods_of.of(node))
 
-    def allocated(self, node: str) -> tuple[Use, ...]:
+    def claim_uses(self, node: str) -> tuple[Use, ...]:
         """The devices of the node that claims have, with each pod that reserved them."""
         return tuple(use for each in self._claims_of.of(node) for use in each.uses if use.pool == node)
 

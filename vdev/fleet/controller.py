@@ -20,7 +20,7 @@ import structlog
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Backoff, Pace
+from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
@@ -92,7 +92,9 @@ class Fleet:
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
-        self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
+        self._events = TokenBucket(
+            options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
+        )
         self.telemetry = FleetTelemetry(options.timing.clock)
         self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
         self._adopt(loaded, self._epoch)
@@ -291,7 +293,7 @@ class Fleet:
 
     async def _take(self, name: str, member: Member) -> float | None:
         """The member's turn, with the devices that pods and claims have now."""
-        member.allocated = self.cluster.allocated(name)
+        member.claim_uses = self.cluster.claim_uses(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
@@ -346,7 +348,7 @@ class Fleet:
         It is not known which devices those were, so all stays until no pod and no claim holds any of them.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.allocated(seen.name):
+        if not is_ours or self.cluster.claim_uses(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 

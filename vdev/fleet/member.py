@@ -56,7 +56,7 @@ class Member:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
-        self.allocated: tuple[Use, ...] = ()  # devices that claims have, with the pods that reserved them, if any
+        self.claim_uses: tuple[Use, ...] = ()  # devices that claims have, with the pods that reserved them, if any
         self.rejects = False
         self.notes = notes
         self.plan: DesiredState | None = None
@@ -100,12 +100,12 @@ class Member:
         """The published names of the devices that claims have, by driver."""
         return {
             driver: frozenset(devices)
-            for driver, devices in grouped((use.driver, use.device) for use in self.allocated).items()
+            for driver, devices in grouped((use.driver, use.device) for use in self.claim_uses).items()
         }
 
     def _uses(self) -> tuple[Use, ...]:
         """The devices that pods have by claims."""
-        return tuple(use for use in self.allocated if use.pod)
+        return tuple(use for use in self.claim_uses if use.pod)
 
     def relabel(self) -> None:
         """Hand fault rules the labels that the Node has, and those that the plan gives it."""
@@ -126,7 +126,7 @@ class Member:
 
         If nothing has changed since the last turn, it ends at once.
         """
-        before, given = self.assigned, (self.delays, self.rejects, self.allocated)
+        before, given = self.assigned, (self.delays, self.rejects, self.claim_uses)
         chosen = self._layouts.labels_of(self._spec, self.node.labels)
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
@@ -193,11 +193,11 @@ class Member:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in by_resource(devices).items():
-                    self.engine.allocated(resource, ids)
+                    self.engine.note_allocate(resource, ids)
         used = frozenset(self._uses())
         for use in () if is_first else used - self._used:
             if (pool := self.plan.pools.get(use.driver)) and (device := pool.by_name.get(use.device)):
-                self.engine.allocated(use.driver, (device.device.id,))
+                self.engine.note_allocate(use.driver, (device.device.id,))
         self._used = used
 
     def _in_use(self, pods: SeenPods) -> InUse:

@@ -90,7 +90,7 @@ class Ledger:
 EMPTY = Ledger()
 
 
-def allocated(ledger: Ledger, keys: Collection[Key]) -> Ledger:
+def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
     """Record an Allocate: previous holders of these slots have ended, with everything that they held."""
     held = ledger.held
     ledger = _end(ledger, {held[key].holder for key in keys if key in held})

@@ -12,7 +12,7 @@ import vdev
 import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import dra, quick
-from vdev.agent.steps import Steps
+from vdev.agent.retry import Retrier
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.dra.places import Places
@@ -27,7 +27,7 @@ class Running:
 
     driver: DraDriver
     clock: LeapClock
-    steps: Steps
+    retrier: Retrier
     logs: list = field(default_factory=list)
     told: list = field(default_factory=list)  # its state, each time that it said that something changed
     task: asyncio.Task = None
@@ -84,7 +84,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
             timing = Timing(
                 Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals), clock
             )
-            steps = Steps(timing=timing)
+            retrier = Retrier(timing=timing)
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
                 pool="node-1",
@@ -93,10 +93,10 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 faults=faults or dra.NoFaults(),
                 observe=lambda *_call: None,
                 on_change=lambda: running.told.append(driver.state),
-                steps=steps,
+                retrier=retrier,
                 timing=timing,
             )
-            running = Running(driver, clock, steps, logs)
+            running = Running(driver, clock, retrier, logs)
             running.task = asyncio.create_task(driver.run(), name=f"driver {name}")
             stack.push_async_callback(_end, running)
             if wait:

@@ -127,12 +127,12 @@ async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, all
     claims = [await allocate(f"c{number}", ("r", f"gpu-{number}")) for number in (0, 1)]
     for claim in claims:
         assert "" == (await called.prepare(claim))[claim["metadata"]["uid"]].error
-        await running.until(lambda: running.steps.problems)
-    (problem,) = running.steps.problems
+        await running.until(lambda: running.retrier.problems)
+    (problem,) = running.retrier.problems
     assert f"writing the status of claims of {DRIVER} failed" in problem.message
     assert "give it a role with the verb patch on resourceclaims/status" in problem.message
     assert 1 == sum(each["event"] == "step failed; trying again" for each in running.logs)
     api_server.permissions = None
     # Again and again: a write may have been refused after the first time.
     await running.until(lambda: running.clock.advance(31) or (devices("c0") and devices("c1")))
-    await running.until(lambda: not running.steps.problems)
+    await running.until(lambda: not running.retrier.problems)

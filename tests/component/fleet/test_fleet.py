@@ -363,7 +363,7 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
     await api_server.add(
         "resourceclaims", claim, namespace="default", status={"allocation": {"devices": {"results": [result]}}}
     )
-    await until(lambda: fleet.cluster.allocated("n") and fleet.is_settled)
+    await until(lambda: fleet.cluster.claim_uses("n") and fleet.is_settled)
     assert {"capacity": 2, "allocatable": 2, "held": 1} == FleetView(fleet).status()["resources"]["gpu.nvidia.com"]
     (directory / "vdev.yaml").write_text(ONE_NODE.replace("80gb, count: 2", "80gb, count: 1"))
     await until(lambda: taints(api_server))

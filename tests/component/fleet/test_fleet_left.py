@@ -140,7 +140,7 @@ async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, un
     }
     status = {"allocation": {"devices": {"results": [result]}}}
     await api_server.add("resourceclaims", claim, namespace="default", status=status)
-    await until(lambda: fleet.cluster.allocated("n") and fleet.is_settled and "n" in fleet.members)
+    await until(lambda: fleet.cluster.claim_uses("n") and fleet.is_settled and "n" in fleet.members)
     await leaves_by_label(api_server)
     await until(lambda: ["gpu-1"] == slices(api_server, "n"))
     await api_server.remove("resourceclaims", "c", namespace="default")

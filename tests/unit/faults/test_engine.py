@@ -180,10 +180,10 @@ def test_an_allocation_fails_only_what_was_given():
     """Only the allocated device fails, for as long as the rule says."""
     one = engine(sick("a", 0, devices=None, on_allocate=True, at=5.0, lasts=10.0))
     assert set() == seen(one)
-    one.allocated(NPU, ["acme-2"])
+    one.note_allocate(NPU, ["acme-2"])
     one.clock.advance(5)
     assert {"acme-2"} == seen(one)
-    one.allocated(NPU, ["acme-3"])
+    one.note_allocate(NPU, ["acme-3"])
     one.clock.advance(10)
     assert {"acme-3"} == seen(one)
 
