@@ -46,7 +46,7 @@ class ScenarioDriver:
         """There is no output."""
         return {}
 
-    def check(self):
+    async def check(self):
         """It never exits by itself."""
 
     async def follow(self):

@@ -141,7 +141,7 @@ class Cluster:
         await self._objects.edit("ResourceClaim", name, namespace, functools.partial(_allocated, allocation))
         results = allocation["devices"].get("results", ())
         devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
-        self._journal.tell_claim(f"{namespace}/{name}", "allocated", devices)
+        self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
 
     # --- the end of a pod ---------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Cluster:
                     await self._objects.edit("ResourceClaim", name, namespace, lambda each: _release(each, pod))
                 else:
                     continue
-                self._journal.tell_claim(f"{namespace}/{name}", "released")
+                self._journal.note_claim(f"{namespace}/{name}", "released")
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
