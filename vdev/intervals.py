@@ -63,6 +63,7 @@ class Intervals:
     steady: float = 10.0  # for which a stream must be open before the next pause is the shortest again
 
     # Time for the agent that serves, before a standby agent takes over.
+    directory_remade: float = 10.0  # to lock the kubelet's directory again after it was made again
 
     # For a device that disappeared.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

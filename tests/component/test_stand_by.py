@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import signal
 
 import pytest
 
+from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
@@ -172,6 +174,26 @@ async def test_two_of_them(kubelet, start_agent, stand_by, shows):
     await kubelet.wait_until(lambda: registrations(rest[1]) == {NPU: 1}, what="the second take-over")
     await shows(NPU, 2, 2)
     assert [] == kubelet.errors
+
+
+async def test_a_directory_that_is_made_again_is_left_to_the_agent_that_serves(kubelet, start_agent, stand_by, shows):
+    """The standby agent looks more often. If it took the lock, the other one would end with its streams open."""
+    first = await start_agent(config())
+    second = await stand_by()
+    await kubelet.stop()
+    while await asyncio.to_thread(kubelet.device_plugin_dir.exists):  # the agent removes its socket at the same time
+        await asyncio.to_thread(shutil.rmtree, kubelet.device_plugin_dir, ignore_errors=True)
+    await asyncio.to_thread(kubelet.device_plugin_dir.mkdir)
+    await kubelet.wait_until(lambda: is_locked(kubelet.device_plugin_dir), what="the new lock")
+    await kubelet.start()
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: stands_by(second), what="it to stand by")
+    assert not first.task.done()
+    assert {} == registrations(second)
+    await first.stop()
+    second.clock.advance(second.agent.options.intervals.directory_remade)
+    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
+    await shows(NPU, 2, 2)
 
 
 LINE = """version: v1

@@ -161,5 +161,5 @@ class NoFaults:
     def on_health(self, driver):
         """None."""
 
-    def allocated(self, driver, ids, /):
+    def note_allocate(self, driver, ids, /):
         """Nothing to do."""

@@ -6,6 +6,7 @@ the directory itself, which all pods and processes of a node share. It leaves no
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class NodeLock:
         self._lock = DirectoryLock(directory)
         self._presence = DirectoryLock(directory.parent / "plugins_registry")
         self._taken = False
+        self._seen: tuple[int, int] | None = None  # the directory that another agent serves
+        self._remade: tuple[tuple[int, int], float] | None = None  # another directory in its place, and since when
 
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory exists and no other agent serves it. False if `stopping` was set before."""
@@ -97,7 +100,7 @@ class NodeLock:
     def _take(self) -> tuple[str, bool]:
         """Try to lock; return why that failed (empty: it did not), and whether because of another agent."""
         try:
-            if self._lock.take():
+            if not self._was_just_remade() and self._lock.take():
                 return "", False
         except (FileNotFoundError, NotADirectoryError):
             trial = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {self._directory.parent}"
@@ -105,3 +108,21 @@ class NodeLock:
         except OSError as failed:
             return f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again", False
         return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True
+
+    def _was_just_remade(self) -> bool:
+        """Whether the directory was made again a moment ago, under an agent that serves.
+
+        That agent still has its streams open. A second registration would break them, so it gets the time to lock the
+        new directory.
+        """
+        status = os.stat(self._directory)
+        directory, now = (status.st_dev, status.st_ino), self._clock.now()
+        if self._seen in (None, directory):
+            self._seen = directory
+            return False
+        if self._remade is None or self._remade[0] != directory:
+            self._remade = directory, now
+        if now - self._remade[1] < self._intervals.directory_remade:
+            return True
+        self._seen = directory
+        return False
