@@ -127,7 +127,7 @@ async def test_the_kubelet_may_come_later(directory, start_agent, kubelet, shows
     await kubelet.stop()
     await asyncio.to_thread(shutil.rmtree, kubelet.root)
     agent = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: "no directory" in agent.agent.waiting, what="waiting")
+    await kubelet.wait_until(lambda: "no directory" in agent.agent.lock.trouble, what="waiting")
     lines = [*status_lines(status.status(agent.agent))]
     assert any("no directory" in each for each in lines)
     assert not [each for each in lines if "no devices" in each]  # nobody has looked for them
@@ -153,7 +153,7 @@ async def test_a_second_instance_takes_over_and_goes(directory, start_agent, com
         old = await start_agent(CONFIG, plugin_dir=node.device_plugin_dir, kubelet_socket=node.socket, wait=False)
         await node.wait_until(lambda: node.node().allocatable.get(NPU) == 2, what="the first instance")
         new = await start_agent(CONFIG, plugin_dir=node.device_plugin_dir, kubelet_socket=node.socket, wait=False)
-        await node.wait_until(lambda: "another vdev" in new.agent.waiting, what="the second instance")
+        await node.wait_until(lambda: "another vdev" in new.agent.lock.trouble, what="the second instance")
         await old.stop()
         await node.wait_until(
             lambda: status.ready(new.agent) and node.node().allocatable.get(NPU) == 2,

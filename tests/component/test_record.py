@@ -247,7 +247,7 @@ async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, st
     await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="a reading")
     state = directory / "state"
     (path,) = state.glob("state-*.json")
-    await kubelet.wait_until(lambda: b'"tenants"' in path.read_bytes(), what="who holds it")
+    await kubelet.wait_until(lambda: b"default/a" in path.read_bytes(), what="who holds it")
     before = path.read_bytes()
     match harm:
         case "file":

@@ -36,11 +36,11 @@ async def test_a_directory_made_anew_is_locked_anew(kubelet, start_agent, shows)
     kubelet.device_plugin_dir.mkdir()
     await kubelet.wait_until(lambda: is_locked(kubelet.device_plugin_dir), what="the new lock")
     second = await start_agent(DEVICES, wait=False)
-    await kubelet.wait_until(lambda: "another vdev serves" in second.agent.waiting, what="the wait")
+    await kubelet.wait_until(lambda: "another vdev serves" in second.agent.lock.trouble, what="the wait")
     await kubelet.start()
     await shows(NPU, 2, 2)
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    assert "another vdev serves" in second.agent.waiting
+    assert "another vdev serves" in second.agent.lock.trouble
     assert [] == kubelet.errors
 
 

@@ -30,7 +30,7 @@ async def test_a_waiting_agent_ends_when_told(kubelet, start_agent):
     """SIGTERM ends an agent that waits for its turn, and does not disturb the other one."""
     first = await start_agent(CONFIG)
     second = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: "another vdev" in second.agent.waiting, what="the wait")
+    await kubelet.wait_until(lambda: "another vdev" in second.agent.lock.trouble, what="the wait")
     assert 0 == await second.stop()
     assert status.ready(first.agent)
 

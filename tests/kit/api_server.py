@@ -106,7 +106,7 @@ class ApiServer(server.ApiServer):
     def _count(self):
         self.changes += 1
 
-    # --- for tests ---------------------------------------------------------------------------------------------
+    # --- for tests ----------------------------------------------------------------------------------------------------
 
     @property
     def writes(self):
@@ -189,7 +189,7 @@ class ApiServer(server.ApiServer):
         """Let watches send a bookmark, by a change of something else."""
         self.objects.create(self.kind("namespaces"), "", {"metadata": {"generateName": "x"}}, "somebody")
 
-    # --- requests --------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def respond(self, sent):
         """Cut the connection if a failure has no status."""

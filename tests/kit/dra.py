@@ -54,7 +54,7 @@ def device(name, index):
 
 def resource(*devices, **entry):
     """A resource with these devices."""
-    gpu = made_entry("gpu", "acme.dev/gpu", made_virtual(len(devices)), **entry)
+    gpu = made_entry("gpu", "acme.dev/gpu", virtual=made_virtual(len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
 
 

@@ -83,7 +83,7 @@ class DraDriver(
         self.prepare_claim, self.unprepare_claim = self._prepare, self._unprepare
         self.answer_prepare, self.answer_unprepare = self._prepare_all, self._unprepare_all
         self.answer_info = self.answer_status = None
-        self.health = {}  # by device name: a word, or a word and a message
+        self.health = {}  # by device name: health, or health and message
         self.timeout = 0
         self.serves_health = True
         self._streams = set()
@@ -92,10 +92,10 @@ class DraDriver(
         self._publisher = self._stop_listening = None
         self._closed = []
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     async def start(self, *, register=True, publish=True):
-        """Serve, publish and, unless told otherwise, let the kubelet find it."""
+        """Serve, publish the slices, and register."""
         self.endpoint.parent.mkdir(parents=True, exist_ok=True)
         self.cdi_dir.mkdir(parents=True, exist_ok=True)
         plugin = grpc.aio.server()
@@ -117,7 +117,7 @@ class DraDriver(
         await self._listen(server, self.registration_socket)
 
     async def _listen(self, server, path):
-        hidden = path.with_name(f".{path.name}")  # which gRPC removes at the end; nobody looks at hidden names
+        hidden = path.with_name(f".{path.name}")  # gRPC removes it at the end; the kubelet ignores hidden names
         hidden.unlink(missing_ok=True)
         server.add_insecure_port(f"unix:{hidden}")
         await server.start()
@@ -126,7 +126,7 @@ class DraDriver(
         self._servers.append((server, path))
 
     async def stop(self, *, sockets_stay=False, slices_go=False):
-        """End: as SIGTERM does, or with `sockets_stay` as kill -9."""
+        """Stop as after SIGTERM, or with `sockets_stay` as after kill -9."""
         if self._publisher is not None:
             self._publisher.cancel()
             await asyncio.wait([self._publisher])
@@ -137,7 +137,7 @@ class DraDriver(
         while self._servers:
             server, path = self._servers.pop()
             await server.stop(None)
-            if not sockets_stay:  # else the very same file stays, and refuses
+            if not sockets_stay:  # otherwise the same file stays and refuses connections
                 path.unlink(missing_ok=True)
         if slices_go:
             for each in self.slices:
@@ -151,7 +151,7 @@ class DraDriver(
         self._changed.set()
 
     async def _publish(self):
-        """Keep the slices as they should be, also when somebody deletes them."""
+        """Keep the slices published, also if they are deleted."""
         self._stop_listening = self.objects.listen(self._changed.set)
         self._changed.set()
         while True:
@@ -176,12 +176,12 @@ class DraDriver(
     # --- registration -------------------------------------------------------------------------------------------------
 
     async def GetInfo(self, request, context):
-        """Say who it is."""
+        """Answer GetInfo."""
         self.calls.append(("GetInfo", request))
         return await answered(self.answer_info(), context) if self.answer_info else self.info
 
     async def NotifyRegistrationStatus(self, request, context):
-        """Hear what became of it."""
+        """Record the result of the registration."""
         self.calls.append(("NotifyRegistrationStatus", request))
         self.statuses.append(request)
         if self.answer_status:
@@ -195,7 +195,7 @@ class DraDriver(
         return [[claim.name for claim in request.claims] for name, request in self.calls if name == method]
 
     def prepared(self):
-        """What is prepared, by claim UID."""
+        """The prepared claims by UID."""
         return json.loads(self.state.read_text()) if self.state.exists() else {}
 
     async def NodePrepareResources(self, request, context):
@@ -247,7 +247,7 @@ class DraDriver(
         return self.cdi_dir / f"k8s.{self.driver}-claim_{uid}.json"
 
     def _write_spec(self, uid, results):
-        """A device per result for its node, and one per request with the variable that lists its devices."""
+        """Write a CDI device for each result with its node, and one for each request with a list of its devices."""
         devices = [
             {
                 "name": self._name(uid, each),
@@ -282,7 +282,7 @@ class DraDriver(
     # --- health -------------------------------------------------------------------------------------------------------
 
     def say(self, **words):
-        """Tell the health of devices by name (`gpu_0="UNHEALTHY: why"`), as a complete list."""
+        """Report the health of devices by name (`gpu_0="UNHEALTHY: why"`), as a complete list."""
         self.health = {name.replace("_", "-"): word for name, word in words.items()}
         for stream in self._streams:
             stream.put()
@@ -293,7 +293,7 @@ class DraDriver(
             stream.cancel()
 
     async def NodeWatchResources(self, request, _context):
-        """The list, and again at each change."""
+        """Send the list now and at each change."""
         self.calls.append(("NodeWatchResources", request))
         stream = _Stream()
         self._streams.add(stream)
@@ -338,13 +338,13 @@ class _Stream:
 
 
 class _Older(v1beta1_grpc.DRAPluginServicer):
-    """The same by the older service, which knows no shares."""
+    """The driver as the older service, which has no shares."""
 
     def __init__(self, driver):
         self._driver = driver
 
     async def NodePrepareResources(self, request, context):
-        """As the newer one."""
+        """Answer like the newer service."""
         newer = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodePrepareResources(newer, context)
         for each in answer.claims.values():
@@ -353,14 +353,14 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
         return v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
 
     async def NodeUnprepareResources(self, request, context):
-        """As the newer one."""
+        """Answer like the newer service."""
         newer = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodeUnprepareResources(newer, context)
         return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
 
 
 async def answered(answer, context):
-    """What a test's answer gives, or the failure that it raises."""
+    """The result of a test's answer; aborts the RPC if that raises RefusalError."""
     try:
         return await answer
     except RefusalError as refusal:

@@ -1,4 +1,4 @@
-"""A node for tests of DRA as a whole: a kubelet whose claims and slices are those of the API server."""
+"""A node for tests of DRA: a kubelet that uses the claims and slices of the API server."""
 
 import contextlib
 
@@ -31,7 +31,7 @@ async def until_published(agent, api_server):
 
 
 async def runs(kubelet, manifest):
-    """Create a pod and wait until it runs: a scheduler may have to wait for slices, and tries again when they come."""
+    """Create a pod and wait until it runs; the scheduler retries when slices are published."""
     created = await kubelet.run_pod(manifest)
     name = created.spec.name
     await kubelet.wait_until(lambda: kubelet.pod(name).phase is Phase.RUNNING, what=f"pod {name}: {created.message}")

@@ -20,14 +20,14 @@ def exactly(class_name="acme.dev", *expressions, name="main", **fields):
 
 
 def claim(name, *requests, namespace="default", **devices):
-    """A ResourceClaim; without requests one of any device of class acme.dev."""
+    """A ResourceClaim; by default for one device of class acme.dev."""
     spec = {"devices": {"requests": list(requests) or [exactly()], **devices}}
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta, "spec": spec}
 
 
 def template(name, *requests, **devices):
-    """A ResourceClaimTemplate of the same."""
+    """A ResourceClaimTemplate with the spec of such a claim."""
     spec = claim(name, *requests, **devices)["spec"]
     meta = {"name": name, "namespace": "default"}
     return {
@@ -39,7 +39,7 @@ def template(name, *requests, **devices):
 
 
 def pod(name, *, claims=(), templates=(), containers=None, limits=None, node="", uid=None):
-    """A Pod: names of claims and templates; by default one container that uses all of them."""
+    """A Pod with these claims and templates, by name; by default one container uses all of them."""
     rows = [{"name": each, "resourceClaimName": each} for each in claims]
     rows += [{"name": each, "resourceClaimTemplateName": each} for each in templates]
     used = containers or {"main": [{"name": each} for each in (*claims, *templates)]}

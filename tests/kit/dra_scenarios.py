@@ -1,4 +1,4 @@
-"""The scenario files of DRA, and a plugin for them: the tests' own driver, by the configurations that they have."""
+"""The scenario files of DRA, and a plugin that serves their configurations with the tests' own driver."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def dra_scenarios():
 
 
 class ScenarioDriver:
-    """The drivers of a configuration's entries, behind the face that a plugin's process has."""
+    """The drivers of a configuration's entries, with the interface of a plugin's process."""
 
     serial = 0
 
@@ -30,24 +30,24 @@ class ScenarioDriver:
         self._runs = False
 
     async def start(self):
-        """Serve what the configuration says, from now on by what it will say."""
+        """Serve the configuration, and follow its changes."""
         self._runs = True
         self._text = None
         await self._follow()
 
     async def stop(self):
-        """End it; the slices stay, as with SIGTERM and another instance to come."""
+        """Stop; the slices stay, as after SIGTERM."""
         self._runs = False
         for each in self._drivers.values():
             await each.stop()
         self._drivers.clear()
 
     async def reasons(self):
-        """Nothing to say."""
+        """There is no output."""
         return {}
 
     async def check(self):
-        """Never ends by itself."""
+        """It never exits by itself."""
 
     async def follow(self):
         """Read the configuration again if it has changed."""

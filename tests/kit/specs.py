@@ -2,7 +2,6 @@
 
 from vdev.model.entry import Entry
 from vdev.model.geometry import PartitionChoice
-from vdev.model.sources import GlobSource, Sysfs, UsbGroup
 from vdev.model.spec import Mps, Resources, Sharing, Spec
 from vdev.model.virtual import Preset, VirtualDevices
 
@@ -14,17 +13,8 @@ def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(),
     return VirtualDevices.model_construct(partitioning=geometry, **scores, **fields).resolved(preset, count=count)
 
 
-def made_entry(name, resource, source=None, *, where="", partitions=None, choice=None, **fields):
-    """An entry; `source` is what its property of that name returns, `partitions` are profiles by device index."""
-    match source:
-        case VirtualDevices():
-            fields["virtual"] = source
-        case GlobSource():
-            fields |= {"glob": list(source.paths), "exclude": source.exclude, "group_by": source.group_by}
-        case Sysfs():
-            fields["sysfs"] = source
-        case UsbGroup():
-            fields |= {"usb": list(source.selectors), "group_by": source.group_by}
+def made_entry(name, resource, *, where="", partitions=None, choice=None, **fields):
+    """An entry; `partitions` are profiles by device index."""
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
     entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
     return entry.placed(where).partitioned(partitions or {})

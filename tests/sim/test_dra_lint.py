@@ -344,5 +344,5 @@ async def test_slices_of_other_nodes_are_not_checked():
     for node in ("n1", "n2"):
         await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))
     for _ in range(2):
-        await cluster.look()
+        await cluster.check_slices()
         assert [("device-name", True)] == [(each.code, "slice n1" in each.message) for each in journal.findings]

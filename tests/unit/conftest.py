@@ -45,7 +45,7 @@ class Build:
             "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
             "advertise": [ClaimApi.DEVICE_PLUGIN] if listed else [ClaimApi.DRA],
         }
-        return made_entry(name, resource, source, **{**defaults, **changes})
+        return made_entry(name, resource, virtual=source, **{**defaults, **changes})
 
     def raws(self, entry, count=None, **changes):
         """The raw devices of a virtual entry."""

@@ -110,6 +110,7 @@ class Agent(AgentParts):
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):
             self.pending.add(reload=True)
+        await self.events.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
@@ -185,7 +186,7 @@ class Agent(AgentParts):
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
-            self.turned_at, self.waiting = self.options.clock.now(), ""
+            self.turned_at = self.options.clock.now()
             self.lists.start(group)
             self.dra.start(group)
         self.retrier.retry_now()
@@ -202,7 +203,6 @@ class Agent(AgentParts):
         begun = self.options.clock.now()
         await self._observe()
         plan_at = await self._reconcile() if self.lists.running else None
-        await self.retrier.run("finding the directories of files", self.events.find_files)
         await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
         self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
         self.turned_at = self.options.clock.now()
@@ -214,8 +214,11 @@ class Agent(AgentParts):
     async def _observe(self) -> None:
         """Read the files and look for the devices that pending work names."""
         work, run = self.pending.take(), self.retrier.run
-        if work.reload and not await run(READING, self.reconciler.reload):
-            self.pending.work.reload = True
+        if work.reload:
+            done = await run(READING, self.reconciler.reload)
+            # After it, because the choice of files may have changed. A changed link is a reason to reload, too.
+            done &= await run("finding the directories of files", self.events.find_files)
+            self.pending.work.reload |= not done
         if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
             self.pending.work.scan |= work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed

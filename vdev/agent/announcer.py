@@ -1,7 +1,7 @@
-"""What the service manager is told of the agent: when the kubelet may start, that the loop is alive, how things stand.
+"""Messages to the service manager: when the kubelet may start, that the loop is alive, and a status line.
 
-Ordered before the kubelet (see deploy/systemd), the agent decides when that starts. One
-task does all of it, woken by whatever may have changed something. Without a service manager there is no task.
+With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
+starts. One task sends all messages, after each turn and now and then. Without a service manager there is no task.
 """
 
 import asyncio
@@ -20,41 +20,36 @@ from .retry import Retrier
 
 log = structlog.get_logger(__name__)
 
-_SIGNS = 3  # of life in the time after which the watchdog takes the process for dead
+_SIGNS = 3  # messages in the time after which the watchdog takes the process for dead
 _SHOWN = 8  # ids in a line before the rest is counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """How the agent stands at a moment.
+    """The state of the agent at a moment."""
 
-    `served`: the devices are listed to all who ask. `kubelet`: one has started and listens. `absent`: ids of hardware
-    that was listed before and is not there, or not well. `waits_for`: what keeps this process from serving at all, in
-    words. `stalled` says why nothing moves any more, empty while it does. `summary` is a line for people.
+    served: bool  # every resource has a server with its list
+    kubelet: bool = False  # a kubelet runs and has opened a stream
+    absent: tuple[str, ...] = ()  # ids of hardware that was listed before, and is missing or unhealthy now
+    waits_for: str = ""  # why this process cannot serve at all
+    stalled: str = ""  # why the loop does not turn
+    summary: str = ""  # a line for people
+
+
+def absent(listed: Inventory, found: Iterable[RawDevice], unhealthy: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the ids of hardware that an earlier process listed and that is missing or unhealthy now, in order.
+
+    Hardware is compared, not partitions or shares: a new layout, sharing or name is no reason to wait. `unhealthy` are
+    ids of found devices that do not work.
     """
-
-    served: bool
-    kubelet: bool = False
-    absent: tuple[str, ...] = ()
-    waits_for: str = ""
-    stalled: str = ""
-    summary: str = ""
-
-
-def absent(listed: Inventory, found: Iterable[RawDevice], ailing: Collection[str] = ()) -> tuple[str, ...]:
-    """The ids of hardware that an earlier process listed and that cannot be handed out now, in order.
-
-    Hardware is compared and not what was made of it: a new layout, sharing or name is no reason to wait. `ailing` are
-    ids of devices that are there and do not work.
-    """
-    well = {raw.id for raw in found if raw.health.healthy}.difference(ailing)
-    return tuple(sorted(listed.raws - well))
+    healthy = {raw.id for raw in found if raw.health.healthy}.difference(unhealthy)
+    return tuple(sorted(listed.raws - healthy))
 
 
 def may_start(outlook: Outlook, *, waited: float, patience: float) -> bool:
-    """Whether the kubelet need not wait any longer; `waited` and `patience` are seconds since this process started.
+    """Whether the kubelet may start; `waited` and `patience` are seconds since this process started.
 
-    It never waits where it must come first, as when its own directory is to be made, nor where it runs already.
+    It never waits if the agent waits for it, for example for its directory, nor if it runs already.
     """
     if outlook.waits_for:
         return True
@@ -62,7 +57,7 @@ def may_start(outlook: Outlook, *, waited: float, patience: float) -> bool:
 
 
 class Announcer:
-    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most."""
+    """Sends the outlook to `manager`; the kubelet waits for at most `patience` seconds."""
 
     def __init__(
         self,
@@ -85,7 +80,7 @@ class Announcer:
 
     @contextlib.asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
-        """Tell the service manager how the agent is while the context lasts."""
+        """Send messages while the context lasts."""
         if self._manager is None:
             yield
             return
@@ -106,7 +101,7 @@ class Announcer:
             self._manager.stopping()
 
     async def _run(self, manager: ServiceManager) -> None:
-        """Say what is new, and wait until there may be more to say."""
+        """Send what changed, and wait until something may have changed again."""
         self._changed.clear()
         outlook = self._outlook()
         self._say(manager, outlook)

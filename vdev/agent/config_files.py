@@ -1,7 +1,7 @@
-"""The configuration files: read, judged, and what became of each reading.
+"""The configuration files: which ones are read, and the result of each reading.
 
-A configuration is bad when the files prove it wrong; then the last good one stays, and the log, the status and the
-metric say so. At the start, the last good one is that of an earlier process. Reading happens in a thread.
+If the files have errors, the last good configuration stays, and log, status and metrics say so. At the start, the last
+good one is that of an earlier process. Files are read in a thread.
 """
 
 import asyncio
@@ -26,39 +26,36 @@ log = structlog.get_logger(__name__)
 
 
 class NodeLabel:
-    """Of several labels the first that the node has: `key`, and its last known `value`, empty for none.
-
-    `answered`: the value was told, or it is certain that nobody will tell it.
-    """
+    """The first of several labels that the node has."""
 
     def __init__(self, node: NodeObject, *labels: str) -> None:
-        self.value = ""
+        self.value = ""  # the last known one, empty if the node has none of the labels
         self.key = labels[0]
-        self.trouble = ""
-        self.answered = False
+        self.trouble = ""  # why the node cannot be read
+        self.answered = False  # whether the value is known, or the API server will certainly not answer
         self._node = node
         self._labels = labels
 
     async def read(self) -> bool:
-        """Ask the API server; True when the value is another one now. What may pass leaves the last known value."""
+        """Ask the API server; return whether the label changed. If it does not answer, the last value stays."""
         await self._node.read()
-        return self._take()
+        return self._update()
 
-    def use(self, on_change: Callable[[], object]) -> None:
-        """Follow the label, and call this when it is another one, or known for the first time."""
+    def follow(self, on_change: Callable[[], object]) -> None:
+        """Call `on_change` whenever the label changes, or becomes known for the first time."""
 
-        def look() -> None:
-            if self._take():
+        def update() -> None:
+            if self._update():
                 on_change()
 
-        self._node.subscribe(look)
+        self._node.subscribe(update)
 
-    def _take(self) -> bool:
+    def _update(self) -> bool:
         given = {key: value for key in self._labels if (value := self._node.labels.get(key))}
         key, value = next(iter(given.items()), (self._labels[0], ""))
         trouble = str(self._node.trouble or "")
         if trouble and trouble != self.trouble:
-            write = log.warning if self._node.has_server else log.info  # nobody meant a label where there is no account
+            write = log.warning if self._node.has_server else log.info  # without an account, no label was intended
             write("node label not readable; choosing by the node's name", label=key, reason=trouble)
         elif self.trouble and not trouble:
             log.info("node label readable again", label=key, value=value)
@@ -69,7 +66,7 @@ class NodeLabel:
         return changed
 
 
-_ATTEMPTS = 3  # readings before the first choice, where the API server does not answer
+_ATTEMPTS = 3  # readings before the first choice, if the API server does not answer
 _BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
 
 
@@ -83,10 +80,10 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The files to read, in order, and why those, for each directory among them."""
+    """The files to read."""
 
     files: tuple[Path, ...] = ()
-    why: tuple[Why, ...] = ()
+    why: tuple[Why, ...] = ()  # the reason for each file from a directory
 
 
 async def _none() -> Collection[Path]:
@@ -94,10 +91,10 @@ async def _none() -> Collection[Path]:
 
 
 class FileChooser:
-    """Chooses again at each reading. `label` is the node's, which is followed once a directory is given.
+    """Chooses the files of this node, at each reading again.
 
-    `on_change` is called when it is another one. `last` returns the files that an earlier process read: one of them is
-    chosen until the API server tells the label.
+    `label` is followed once a directory is given, and `on_change` is called when it changes. `last` returns the files
+    that an earlier process read: they are chosen until the API server answers.
     """
 
     def __init__(
@@ -121,13 +118,13 @@ class FileChooser:
         self._uses_label = False
 
     async def choose(self) -> Chosen:
-        """The files as they are now. Raises ConfigError where a directory has none for this node."""
+        """Choose the files. Raises ConfigError if a directory has none for this node."""
         directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
         if directories and self._label is not None and not self._uses_label:
             self._uses_label = True
             self._before = await asyncio.to_thread(_in, directories, await self._last())
             await self._first_reading(self._label)
-            self._label.use(self._on_change)
+            self._label.follow(self._on_change)
         chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
         if chosen != self.chosen:
             for why in chosen.why:
@@ -136,9 +133,9 @@ class FileChooser:
         return chosen
 
     async def _first_reading(self, label: NodeLabel) -> None:
-        """Read the label before the first choice, with some patience: a choice without it would be another one.
+        """Read the label before the first choice, with some patience, because the choice depends on it.
 
-        If it is known what was chosen before, an API server that is well has enough time to answer, and no other.
+        If the choice of an earlier process is known, one attempt is enough.
         """
         if self._before:
             with contextlib.suppress(TimeoutError):
@@ -179,7 +176,7 @@ class FileChooser:
 
 
 def _in(directories: Collection[Path], files: Collection[Path]) -> frozenset[Path]:
-    """Those files that are in one of the directories."""
+    """Return the files that are in one of the directories."""
     return frozenset(path for path in files if path.parent in directories and path.is_file())
 
 
@@ -195,7 +192,7 @@ _REMEMBERED = 20  # readings in the history
 
 @dataclass(frozen=True, slots=True)
 class ConfigReading:
-    """What became of one reading, at a time in seconds since the epoch."""
+    """The result of one reading, at a time in seconds since the epoch."""
 
     at: float
     result: str  # "applied" or "refused"
@@ -205,14 +202,10 @@ class ConfigReading:
 
 @dataclass(slots=True)
 class ReloadStatus:
-    """What a person wants to know of reloads; times are seconds since the epoch, 0 for never.
+    """The results of all readings; times are seconds since the epoch, 0 for never."""
 
-    `last_was_good`: the last configuration read is the one in force. `kept_at` is when the one in force was kept by an
-    earlier process, while it is that one because the files are bad since the start; else 0.
-    """
-
-    last_was_good: bool = True
-    kept_at: float = 0.0
+    last_was_good: bool = True  # the configuration that was read last is in force
+    kept_at: float = 0.0  # when an earlier process kept the configuration in force, if the start failed
     applied_at: float = 0.0
     failed_at: float = 0.0
     applied: int = 0
@@ -222,12 +215,12 @@ class ReloadStatus:
 
     @property
     def summary(self) -> str:
-        """What was wrong with the last reading, in a line; empty when it was good."""
+        """The errors of the last reading in a line, empty if there were none."""
         return _in_a_line(self.problems)
 
 
 class ConfigSource:
-    """The files, and the history of their readings. `load` and `load_again` are those of `Options`."""
+    """Reads the files, and keeps the history; `load` and `load_again` are those of `Options`."""
 
     def __init__(
         self,
@@ -240,16 +233,16 @@ class ConfigSource:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
-        self.files: set[Path] = set()  # all that the last reading read, presets and layouts as well
-        self.good: Texts | None = None  # of the last good reading; None while none was good as a whole
-        self.left_out: tuple[Problem, ...] = ()  # why only a part of the first reading is in force, while it is
+        self.files: set[Path] = set()  # that the last reading read, with presets and layouts
+        self.good: Texts | None = None  # the texts of the last reading without any error, if there was one
+        self.left_out: tuple[Problem, ...] = ()  # the errors of a first reading of which only the good part is in force
         self._load = load
         self._load_again = load_again
         self._metrics = metrics
         self._clock = clock
 
     async def read_first(self) -> Loaded:
-        """All that the files say, or the good part where they allow that themselves. Raises ConfigError."""
+        """Read the files, or their good part if failOnInitError is false. Raises ConfigError."""
         try:
             return await self.read()
         except ConfigError:
@@ -271,7 +264,7 @@ class ConfigSource:
         return loaded
 
     async def read_again(self, texts: Texts) -> Loaded:
-        """Load what an earlier process read. Raises ConfigError, in a sentence: its places are not in today's files."""
+        """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
             return await asyncio.to_thread(self._load_again, texts)
         except ConfigError as bad:
@@ -279,7 +272,7 @@ class ConfigSource:
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
     def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
-        """The last reading is in force now; `summary` says in a few words what it holds, `devices` how many of what."""
+        """Record that the last reading is in force; `devices` are counts by resource."""
         self._in_force(loaded)
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
@@ -295,14 +288,14 @@ class ConfigSource:
             self.good = loaded.texts
 
     def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
-        """The first reading is bad, and what an earlier process kept at `kept_at` is in force."""
+        """Record that the first reading is bad, and the configuration kept at `kept_at` is in force."""
         self.in_force = Chosen(tuple(Path(each.file) for each in texts.files))
         self.status.applied_at = self.status.kept_at = kept_at
         self._metrics.reload_time.set(kept_at)
         self.refused(bad, "configuration refused; the last good one, kept from before the start, is used instead")
 
     def unchanged(self, loaded: Loaded) -> None:
-        """The last reading says what is in force already."""
+        """Record that the last reading equals the configuration in force."""
         if self.status.last_was_good and not self.left_out:
             self._in_force(loaded)
         else:
@@ -310,12 +303,12 @@ class ConfigSource:
             self.applied(loaded, "good again, and as it was")
 
     def broke_off(self) -> None:
-        """Reading failed for a reason that is none of the files'; it is tried again, and says itself what is wrong."""
+        """Record that reading failed for a reason outside the files; the retrier reports the reason."""
         self.status.last_was_good, self.status.failed_at = False, self._clock.wall()
         self._metrics.reload_ok.set(0)
 
     def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
-        """The last reading is bad; said once per set of problems, since an editor may touch a file often."""
+        """Record that the last reading is bad. The same errors are logged once, because an editor may write often."""
         problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
@@ -333,11 +326,11 @@ def _in_a_line(problems: tuple[object, ...]) -> str:
 
 
 def directories(paths: Iterable[Path]) -> frozenset[Path]:
-    """The directories to watch for changes of the files, and of the directories that files are chosen from.
+    """Return the directories to watch for changes of the files, and of the directories that files are chosen from.
 
-    The directory and not the file: editors rename a new file over it, and a ConfigMap's files are links through
-    `..data`, which is swapped. So the directory of every link on the way counts. What cannot be looked at raises
-    nothing: reading it does. Blocks.
+    The directory is watched and not the file, because editors rename a new file over it, and the files of a ConfigMap
+    are links through `..data`, which is replaced. So the directory of every link on the way counts. Paths that cannot
+    be read raise nothing here. Blocks.
     """
     return frozenset(each for path in paths for each in _directories(path))
 

@@ -1,6 +1,6 @@
-"""One gRPC service per resource: started, updated and stopped as the plan says, each in its own task.
+"""The device lists: one gRPC service per resource, started, updated and stopped as the plan says.
 
-`Measures` is the applier that updates the metrics about resources.
+`Measures` is the applier that updates the metrics of resources.
 """
 
 import asyncio
@@ -28,15 +28,12 @@ log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
 
-_Due = tuple[Change, bytes]
-"""A change, and the list to send for it."""
+_Update = tuple[Change, bytes]
+"""A change, and the encoded list to send for it."""
 
 
 class DeviceLists:
-    """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
-
-    What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
-    """
+    """The services of one node, each in a task of its own, from `start` on. One that fails leaves the others alone."""
 
     def __init__(
         self,
@@ -58,9 +55,9 @@ class DeviceLists:
         self._intervals, self._clock = timing
         self._retrier = retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._settled: dict[str, Resource] = {}  # what the services were told last
-        self._prepared: tuple[DesiredState | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
-        self._pressed_at: dict[str, float] = {}
+        self._sent: dict[str, Resource] = {}  # what each service lists
+        self._encoded: tuple[DesiredState | None, Sequence[_Update]] = (None, ())  # the updates for a plan
+        self._sent_again_at: dict[str, float] = {}
 
     @property
     def running(self) -> bool:
@@ -75,7 +72,7 @@ class DeviceLists:
 
     async def encode(self, plan: DesiredState) -> None:
         """Find the difference and encode its lists, in a thread, so that `send` is quick."""
-        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
+        self._encoded = plan, await asyncio.to_thread(self._compared, plan)
 
     def send(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
@@ -84,19 +81,19 @@ class DeviceLists:
         shows whether a pod that its answer does not name still has the device. This is not a coroutine, so no Allocate
         comes between the plan and the lists.
         """
-        (prepared, dues), self._prepared = self._prepared, (None, ())
-        for due in dues if prepared is plan else self._compared(plan):
-            self._retrier.call(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
+        (encoded_for, updates), self._encoded = self._encoded, (None, ())
+        for change, encoded in updates if encoded_for is plan else self._compared(plan):
+            self._retrier.call(_update(_resource(change).name), functools.partial(self._apply, change, encoded))
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
-            if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
-                self._pressed_at[name] = now
+            if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
+                self._sent_again_at[name] = now
                 self.services[name].list_again()
 
-    def _compared(self, plan: DesiredState) -> Sequence[_Due]:
+    def _compared(self, plan: DesiredState) -> Sequence[_Update]:
         return [
             (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
-            for change in diff(Inventory(self._settled), plan.served)
+            for change in diff(Inventory(self._sent), plan.served)
         ]
 
     def _apply(self, change: Change, encoded: bytes) -> None:
@@ -125,9 +122,9 @@ class DeviceLists:
                 log.info("resource removed", resource=resource.name)
                 service = self.services.pop(resource.name)
                 self._group.create_task(self._retire(service), name=f"retire {resource.name}")
-                del self._settled[resource.name]
+                del self._sent[resource.name]
                 return
-        self._settled[resource.name] = resource
+        self._sent[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
         task = self._tasks[service.name]
@@ -151,7 +148,7 @@ class DeviceLists:
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
     async def strike(self, rule: FaultRule) -> None:
-        """Let the rule's momentary fault happen to its resources."""
+        """Close the streams of the rule's resources, or harm their sockets, once."""
         for name, service in list(self.services.items()):
             if not rule.concerns(name):
                 continue
@@ -204,14 +201,12 @@ def _short(ids: tuple[str, ...]) -> list[str]:
 
 
 class Measures(Applier):
-    """Counts what changes; `changed_at` has the times of changes, by resource and id, in seconds since the epoch.
-
-    What is so at a moment is measured when somebody looks, by `measure`.
-    """
+    """Counts changes of devices. Gauges are set when the metrics are read, by `measure`."""
 
     name = "measuring"
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        # When a device was added or changed its health, by resource and id, in seconds since the epoch.
         self.changed_at: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._metrics = metrics
         self._clock = clock

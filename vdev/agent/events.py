@@ -1,7 +1,6 @@
-"""What happened, and what is due therefore: file events, the passing of time, news of health, the kubelet's coming and
-going.
+"""The events that cause turns: changes of files, time, probes, and the kubelet's starts.
 
-Nothing is decided or done here. Each method is one round of an endless loop, run by `retry`.
+They only add pending work. Each public method is one round of an endless loop (see `Retrier.run_forever`).
 """
 
 import asyncio
@@ -23,18 +22,18 @@ _KUBELET = "looking at the kubelet's socket"
 
 
 class Events:
-    """The events of one agent."""
+    """Watches everything that one agent depends on."""
 
     def __init__(self, agent: AgentParts, *, on_displaced: Callable[[], None]) -> None:
         self._agent = agent
         self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
-        self._displaced = asyncio.Event()  # that is told at a look, and nobody waits for
+        self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
-        self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
+        self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
         self._limits: tuple[str, ...] = ()
-        self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
-        self._name_again = math.inf  # seconds until that is asked again
+        self._unnamed: frozenset[Key] = frozenset()  # what was allocated and had no pod in the last answer
+        self._name_again = math.inf  # seconds until the next question because of that
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -44,7 +43,7 @@ class Events:
         await watcher.follow(dict.fromkeys(self._configured, True))
 
     async def watch(self, watcher: Watcher) -> None:
-        """Wait for changes of files, and mark what they make due."""
+        """Wait for changes of files, and add the work that they need."""
         await self.arm(watcher)
         changed = await watcher.changes()
         if self._agent.link.directories & changed.keys():
@@ -52,7 +51,7 @@ class Events:
         self._mark(changed)
 
     def _mark(self, changed: Changes) -> None:
-        """Mark what changes in these directories make due."""
+        """Add the work that changes in these directories need."""
         self._agent.health.wake(changed)
         if self._agent.faults.directories & changed.keys():
             self._agent.pending.add(faults=True)
@@ -67,14 +66,14 @@ class Events:
             self._agent.pending.add()
 
     async def find_files(self) -> None:
-        """Find out which directories lead to the files: links may lead elsewhere by now."""
+        """Find the directories of the configuration files, which links may have changed."""
         files = {*self._agent.options.files, *self._agent.config.chooser.chosen.files, *self._agent.config.files}
         self._configured = await asyncio.to_thread(config_files.directories, files)
 
     async def arm(self, watcher: Watcher) -> None:
-        """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
+        """Watch the directories that matter now, and no others.
 
-        What is watched from now on may have changed after it was last looked at, so it is looked at once more.
+        A directory that is new here may have changed since it was last read, so it counts as changed.
         """
         of_appliers = [each.directories for each in self._agent.reconciler.appliers]
         places = (self._agent.link.directories, self._agent.reconciler.scan.watched, self._agent.health.directories)
@@ -88,10 +87,10 @@ class Events:
         self._limits = watcher.limits
 
     async def look_again(self) -> None:
-        """Look at everything now and then, for what sends no events."""
+        """Look at everything now and then, because some file systems send no events."""
         await self._clock.sleep(self._intervals.look_at_devices)
         self._agent.dra.look()
-        again = self._agent.config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
+        again = self._agent.config.status.kept_at > 0  # errors that only this node showed at the start may be gone
         self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
@@ -101,16 +100,16 @@ class Events:
         await self._agent.retrier.run(_KUBELET, self._see_kubelet)
 
     async def _see_kubelet(self) -> None:
-        """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
+        """Notice a new kubelet, and an agent that has taken the directory."""
         if self._displaced in await self._agent.link.look():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
             self._on_displaced()
 
     async def look_at_holders(self) -> None:
-        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time.
+        """Ask which pods hold devices if that may have changed, and now and then.
 
-        What was given out is asked for again sooner, until its pod is named.
+        It asks sooner while an allocated device has no pod in the answer.
         """
         acts = any(entry.acts_on_handovers for entry in self._agent.reconciler.spec.entries)
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
@@ -134,5 +133,5 @@ class Events:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Whether it is a file that will get its name when it is finished; else each failed attempt would be an event."""
+    """Whether it is a temporary file that will be renamed; else each failed write would be an event."""
     return name.startswith(".") and name.endswith(_UNFINISHED)

@@ -1,6 +1,7 @@
-"""Failures on demand, wired into the agent: who may inject them, when to look again, and what must happen now.
+"""Fault injection in the agent: the rules in force, their files and commands, and faults that happen once.
 
-The engine answers; this asks it after each step, wakes those who wait for an answer, and lets momentary faults happen.
+`faults/engine.py` decides. This asks it in each turn, wakes calls that wait for a rule, and carries out faults that
+happen at a moment.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class FaultControl:
-    """The faults of one agent. `wake` is called when the agent shall take a step."""
+    """The faults of one agent; `wake` asks for a turn."""
 
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
@@ -46,7 +47,7 @@ class FaultControl:
         self._inventory = Inventory()
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
-        """The configuration says this now, and these are the devices that it gives the node."""
+        """Put the rules of a configuration in force, for the devices that it gives the node."""
         self.spec = spec
         self.store.configure(spec.faults.rules)
         self.engine.load(self.store.sources)
@@ -59,20 +60,20 @@ class FaultControl:
 
     @property
     def due(self) -> bool:
-        """Whether a rule waits for a file that has not been looked at yet."""
+        """Whether a rule waits for a file that was not looked at yet."""
         return self.engine.has_unseen_files
 
     async def look_at_files(self) -> None:
-        """Read the fault directory, and see which of the files that rules wait for are there."""
+        """Read the fault directory, and find out which files exist that rules wait for."""
         await self.store.scan()
         files = self.engine.files
         there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
         for name, file in files.items():
-            if self.engine.files.get(name) == file:  # else it was cleared meanwhile
+            if self.engine.files.get(name) == file:  # else it was cleared in the meantime
                 self.engine.saw_file(name, exists=there[name])
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
-        """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
+        """Return the faults of CDI files, by file name; to be called after the engine's `look`."""
         self._inventory = inventory
         found: dict[str, str] = {}
         if not self.engine.runs:
@@ -89,9 +90,9 @@ class FaultControl:
         break_watches: Callable[[], None],
         wipe_slices: Callable[[Callable[[str], bool]], None],
     ) -> None:
-        """Carry out the faults that are due, wake what waits for a change of a fault, set the next timer.
+        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer.
 
-        `break_watches` ends those of the API server, `wipe_slices` deletes those of the drivers that a rule concerns.
+        `break_watches` ends watches of the API server, `wipe_slices` deletes those of drivers that a rule concerns.
         """
         for rule in self.engine.take_strikes():
             if rule.process is not None:
@@ -113,7 +114,7 @@ class FaultControl:
         if moment is not None:
             self._timer = self.engine.clock.call_at(moment, self._wake)
 
-    # --- people -------------------------------------------------------------------------------------------------------
+    # --- commands -----------------------------------------------------------------------------------------------------
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -126,11 +127,11 @@ class FaultControl:
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)
 
-    # --- what everybody can see ---------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     @property
     def drills(self) -> Mapping[str, str]:
-        """The rules in force now, and what each does in a few words."""
+        """The rules in force now, each with its effect in a few words."""
         return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
 
     def status(self) -> dict[str, Any]:
@@ -144,7 +145,7 @@ class FaultControl:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with files in the fault directory, and rules that do nothing on this node but should."""
+        """Errors of files in the fault directory, and rules that select no device of this node but should."""
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()

@@ -1,6 +1,6 @@
-"""The kernel log, or a file in its stead: a line for each Xid, once for each time that it begins.
+"""The kernel log, or a file instead: a line for each Xid, once each time that it begins.
 
-A restart of vdev says again what devices have then.
+After a restart, vdev writes the current Xids again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class KernelLog(Applier):
-    """Writes where the configuration says, as `faults.kernelLog`."""
+    """Writes Xids to the target that the configuration names as `faults.kernelLog`."""
 
     name = "writing Xids to the kernel log"
 
@@ -30,21 +30,21 @@ class KernelLog(Applier):
         self._node = node
         self._host = host
         self._clock = clock
-        self._said: frozenset[Occurrence] = frozenset()
+        self._written: frozenset[Occurrence] = frozenset()
 
     async def apply(self, plan: DesiredState) -> None:
-        """Say what is new. Raises HostError where that cannot be written; then it is still to be said."""
+        """Write new Xids. Raises HostError if one cannot be written; it is tried again."""
         if not plan.observed.spec.faults.kernel_log:
-            self._said = frozenset()
+            self._written = frozenset()
             return
         now = occurrences(plan.xids, plan.devices, plan.observed.inventory)
-        self._said &= now
-        for each in sorted(now - self._said):
-            await asyncio.to_thread(self._say, plan.observed.spec.faults.kernel_log, each)
+        self._written &= now
+        for each in sorted(now - self._written):
+            await asyncio.to_thread(self._write, plan.observed.spec.faults.kernel_log, each)
             log.info("Xid written to the kernel log", xid=each.number, device=each.raw, rule=each.rule)
-            self._said |= {each}
+            self._written |= {each}
 
-    def _say(self, target: str, what: Occurrence) -> None:
+    def _write(self, target: str, what: Occurrence) -> None:
         path = self._host.path(target) if target == KMSG else Path(target)
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC

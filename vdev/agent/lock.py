@@ -26,11 +26,11 @@ class NodeLock:
     shows when sockets are made.
     """
 
-    def __init__(self, directory: Path, *, waiting: Callable[[str], None], timing: Timing) -> None:
-        self.waited = False  # whether `take` has had to wait
-        self.stands_by = False  # whether another agent serves now
+    def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
+        self.trouble = ""  # why `take` waits
+        self.stands_by = False  # whether it waits for another agent
         self._directory = directory
-        self._waiting = waiting  # is called with what the agent waits for, and with "" at the end
+        self._on_change = on_change  # of `trouble`
         self._intervals, self._clock = timing
         self._lock = DirectoryLock(directory)
         self._presence = DirectoryLock(directory.parent / "plugins_registry")
@@ -58,24 +58,23 @@ class NodeLock:
             return True
 
     async def _wait(self, stopping: asyncio.Event) -> bool:
-        told = ""
         while not stopping.is_set():
-            trouble, stands_by = await asyncio.to_thread(self._take)
-            if not trouble:
-                self._taken, self.stands_by = True, False
-                if told:
+            before = self.trouble
+            self.trouble, self.stands_by = await asyncio.to_thread(self._take)
+            if self.trouble != before:
+                self._on_change()
+            if not self.trouble:
+                self._taken = True
+                if before:
                     log.info("the wait is over", directory=str(self._directory))
-                    self._waiting("")
                 return True
-            if stands_by:
+            if self.trouble != before:
+                log.warning("waiting", reason=self.trouble)
+            if self.stands_by:
                 await asyncio.to_thread(self._show)
-            self.stands_by = stands_by
-            if trouble != told:
-                told, self.waited = trouble, True
-                log.warning("waiting", reason=trouble)
-                self._waiting(trouble)
+            pause = self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory
             with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(self._pause()):
+                async with self._clock.timeout(pause):
                     await stopping.wait()
         return False
 
@@ -94,9 +93,6 @@ class NodeLock:
     def release(self) -> None:
         """Give the right back for good; safe to call twice."""
         self._lock.close()
-
-    def _pause(self) -> float:
-        return self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory
 
     def _take(self) -> tuple[str, bool]:
         """Try to lock; return why that failed (empty: it did not), and whether because of another agent."""

@@ -1,7 +1,7 @@
-"""This agent's own Node, as the API server has it: watched for as long as somebody uses it, or read now and then.
+"""The Node object of this agent, from one watch, and everything that the agent writes about it.
 
-One watch serves everybody. It needs the verbs list and watch on nodes (a role can name the one node); with get
-alone the Node is read at a slow pace. Nothing is asked before somebody subscribes.
+The watch needs the verbs list and watch on nodes (a role can name the one node); with get alone, the Node is read now
+and then. No request is sent before something needs the Node.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ Document = Mapping[str, Any]
 
 
 class NodeObject:
-    """The Node of this name. `trouble` says why what is known of it may be old, or that there is none.
+    """The Node of this name. `trouble` is why it is unknown or may be old.
 
-    `api` None: there is no API server. `on_heard` is called when there is no trouble any more.
+    `api` None: there is no API server. `on_heard` is called when `trouble` ends.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class NodeObject:
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
-        self._told: tuple[Document | None, str] = None, ""  # the Node and the trouble that users know
+        self._reported: tuple[Document | None, str] = None, ""  # the Node and the trouble that subscribers know
         self._informer = kube.Informer(
             api,
             kube.NODES,
             fields=f"metadata.name={node}",
             keep=kube.whole,
-            on_change=lambda *_: self._tell(),
-            on_look=self._tell,
+            on_change=lambda *_: self._report(),
+            on_look=self._report,
             on_denied=self._poll,
         )
 
@@ -69,7 +69,7 @@ class NodeObject:
 
     @property
     def document(self) -> Document | None:
-        """The Node as it was seen last; None where there is none, or it may not be read any more."""
+        """The Node as it was seen last; None if there is none, or reading it is forbidden."""
         return None if isinstance(self._informer.trouble, kube.Denied) else self._informer.get(self._node)
 
     @property
@@ -81,29 +81,29 @@ class NodeObject:
 
     @property
     def unanswered(self) -> bool:
-        """The last reading got no answer, so that another one may tell."""
+        """Whether the last request got no answer, so another one may."""
         return isinstance(self.trouble, kube.Unreachable | kube.Throttled)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels; none where it is not known."""
+        """Its labels; none if it is unknown."""
         return kube.metadata_of(self.document).get("labels") or {}
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and tell of each change; as often as it is asked for, forever."""
+        """Follow the Node from now on, and call `on_change` at each change."""
         self._users.append(on_change)
         self._wanted.set()
 
     async def read(self) -> None:
-        """Ask for it now, once, without following it."""
+        """Get it once, without following it."""
         await self._informer.read(self._node)
 
     def note(self, document: Document) -> None:
-        """The Node as the server just answered to a write; a watch tells it later, and first what was before."""
+        """Take the Node from the answer to a write: the watch delivers it later, after older states."""
         self._informer.wrote(document)
 
     async def seen(self) -> Document:
-        """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
+        """Return the Node as it was seen last; waits for the first look. Raises ApiServerError if it is unknown."""
         self._wanted.set()
         await self._informer.looked()
         if (document := self.document) is not None:
@@ -111,12 +111,12 @@ class NodeObject:
         raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
 
     async def run(self) -> None:
-        """Follow the Node, from when somebody uses it on."""
+        """Follow the Node as soon as something needs it."""
         await self._wanted.wait()
         await self._informer.run()
 
     async def _poll(self, denied: kube.Denied) -> None:
-        """Read it again and again, until that is refused as well, or it is time to see whether it may be watched."""
+        """Read it now and then, until that is forbidden as well, or it is time to try the watch again."""
         log.info("the node cannot be watched; it is read now and then", reason=str(denied))
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:
@@ -125,33 +125,31 @@ class NodeObject:
                 return
             await self._clock.sleep(self._intervals.look_at_label)
 
-    def _tell(self) -> None:
-        (_, trouble_before), now = self._told, (self.document, str(self.trouble or ""))
-        if now == self._told:
+    def _report(self) -> None:
+        (_, trouble_before), now = self._reported, (self.document, str(self.trouble or ""))
+        if now == self._reported:
             return
-        self._told = now
-        for tell in self._users:
-            tell()
+        self._reported = now
+        for notify in self._users:
+            notify()
         if trouble_before and self.trouble is None:
             self._on_heard()
 
 
 class NodeApi:
-    """Everything that one agent has to do with its Node.
+    """The Node of one agent: `object` is what the API server has, and `access` is for writes.
 
-    `object` is the Node as the API server has it, and `access` the way to it.
-
-    `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place;
-    `hurry` ends the pauses of what failed while the server was not heard.
+    `situation` returns what Events report besides the plan, `faults` may answer instead of the server, and `retry_now`
+    is called when the server answers again.
     """
 
     def __init__(
-        self, options: Options, situation: Callable[[], Situation], faults: FaultRules, hurry: Callable[[], None]
+        self, options: Options, situation: Callable[[], Situation], faults: FaultRules, retry_now: Callable[[], None]
     ) -> None:
         node, timing, server = options.node, options.timing, options.api_server
         fault = functools.partial(injected, faults)
         self.api = Api(server, timing=timing, fault=fault) if server else None
-        self.object = NodeObject(node, self.api, timing=timing, on_heard=hurry)
+        self.object = NodeObject(node, self.api, timing=timing, on_heard=retry_now)
         self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)
         self._features = FeaturesFile(options.features_dir)
@@ -167,7 +165,7 @@ class NodeApi:
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Operations to repeat, in tasks of their own.
 
-        None has an applier's name: what an applier notes succeeds at every turn, which says nothing of what is written.
+        None has the name of an applier: an applier that only queues a write succeeds, whatever becomes of the write.
         """
         return {
             "writing the node's labels": self._labels.work,
@@ -176,7 +174,7 @@ class NodeApi:
         }
 
     def break_watches(self) -> None:
-        """End the open watches: a fault rule that concerns them begins."""
+        """End the open watches, as a fault rule says."""
         if self.api is not None:
             self.api.break_watches()
 

@@ -1,4 +1,4 @@
-"""Where and how an agent works: made by the command line, or by a test."""
+"""The options of an agent, made by the command line or by a test."""
 
 import os
 from collections.abc import Callable
@@ -17,49 +17,34 @@ from ..observe.service_manager import ServiceManager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """All paths are this process's own view; times are in seconds.
-
-    `files` are configuration files, and directories from which the node takes one. `load` reads files under the
-    process's overrides, with `partial=True` leaving out what is wrong; `load_again` loads the texts that it once read.
-    `plugin_dir` is where the plugin's own sockets go; `kubelet_socket` None means to serve without registering.
-    `run_dir` is where the control socket goes; None: there is none. `http_address` is where the HTTP side listens;
-    empty: nowhere. `http_hosts` are further names that it answers to. `fault_injection`: people may inject faults
-    through the control socket and by files in `fault_dir`; those of the configuration need no permission. Faults go by
-    `clock`, and end the process by `exit`. `device_dir` is for stand-ins of devices that do not exist,
-    `smi_dir` for the makers' tools that containers get; container runtimes must see both under the same paths.
-    `state_dir` is for what must outlive the process; None: nothing does. `boot_id` tells one boot of the machine from
-    another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
-    what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
-    configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
-    labels. `intervals` says how long the agent waits for what.
-    """
+    """All paths are as this process sees them; times are in seconds."""
 
     node: str
-    files: tuple[Path, ...]
-    load: Callable[..., Loaded]
-    plugin_dir: Path
-    kubelet_socket: Path | None
+    files: tuple[Path, ...]  # configuration files, and directories from which the node takes one
+    load: Callable[..., Loaded]  # reads files; with `partial=True` it leaves wrong entries out
+    plugin_dir: Path  # for the plugin's own sockets
+    kubelet_socket: Path | None  # None: serve without registering
     pod_resources_socket: Path
     cdi_dir: Path
     host: HostRoot
-    run_dir: Path | None = None
-    http_address: str = ""
-    http_hosts: tuple[str, ...] = ()
+    run_dir: Path | None = None  # for the control socket; None: there is none
+    http_address: str = ""  # empty: no HTTP
+    http_hosts: tuple[str, ...] = ()  # further names that HTTP requests may be addressed to
     allocate_deadline: float = 5.0
-    device_dir: Path = Path(virtual_node.DIRECTORY)
-    smi_dir: Path = Path(telemetry.DIRECTORY)
-    fault_injection: bool = False
+    device_dir: Path = Path(virtual_node.DIRECTORY)  # for placeholders; runtimes must see it under the same path
+    smi_dir: Path = Path(telemetry.DIRECTORY)  # for the makers' tools; likewise
+    fault_injection: bool = False  # whether people may inject faults by the control socket and by files in `fault_dir`
     fault_dir: Path | None = None
-    state_dir: Path | None = None
+    state_dir: Path | None = None  # for the state file; None: nothing outlives the process
     service_manager: ServiceManager | None = None
-    boot_wait: float = PRODUCTION.boot
-    boot_id: str = ""
+    boot_wait: float = PRODUCTION.boot  # how long the kubelet's start waits for devices that are missing
+    boot_id: str = ""  # of this boot of the machine, empty if it is unknown
     api_server: ApiServerAddress | None = None
     features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
-    load_again: Callable[[Texts], Loaded] = config.load_again
+    load_again: Callable[[Texts], Loaded] = config.load_again  # reads the texts of an earlier process
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
-    exit: Callable[[int], object] = os._exit
+    exit: Callable[[int], object] = os._exit  # ends the process as a fault rule says
 
     @property
     def timing(self) -> Timing:

@@ -43,7 +43,7 @@ class AgentParts:
         timing, clock = options.timing, options.clock
         self.pending = PendingWork(timing)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
+        self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
         self.state = StateFile(
             options.state_dir,
@@ -142,7 +142,6 @@ class AgentParts:
         )
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended
-        self.waiting = "starting"  # why the agent does not serve yet, empty once it does
 
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
@@ -174,10 +173,6 @@ class AgentParts:
             drills=self.faults.drills,
             announced=dict(self.faults.engine.announced),
         )
-
-    def _wait_for(self, what: str) -> None:
-        self.waiting = what
-        self.pending.add()  # a turn ends with a message to the service manager
 
     def _on_granted(self, keys: Collection[Key]) -> None:
         self.holders.note_allocated(keys)

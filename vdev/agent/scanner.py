@@ -1,4 +1,4 @@
-"""The devices that discovery found (`Scanner`, `Scan`), and what probes say about them (`Verdicts`).
+"""The devices that discovery finds (`Scanner`, `Scan`), and their health and flaps (`Verdicts`).
 
 A `Scan` is a value, so a new configuration can be tried before it is adopted.
 """
@@ -28,9 +28,9 @@ _Looked = tuple[discovery.Found, frozenset[Path]]
 
 @dataclass(frozen=True)
 class Scan:
-    """The entries of this node, what was found for each, and the directories whose changes can change that.
+    """The entries of this node, the devices found for each, and the directories whose changes matter to each.
 
-    While looking for an entry fails, what was found for it before stays.
+    While a search fails, the devices that were found before stay.
     """
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -60,10 +60,7 @@ class Scan:
 
 
 class Scanner:
-    """Runs discovery in threads.
-
-    Each entry is a step of its own: while its scan fails, what was found last stays, and its name is in `failed`.
-    """
+    """Runs discovery in threads. Each entry may fail alone; then its name is in `failed`, and is tried again."""
 
     def __init__(
         self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, retrier: Retrier | None = None
@@ -94,9 +91,9 @@ class Scanner:
         )
 
     async def _fresh(self, entries: Mapping[str, Entry]) -> dict[str, _Looked]:
-        """What is found for each of them, besides those for which looking fails, or failed lately.
+        """Return what is found for each entry, without those that fail or failed a moment ago.
 
-        All are looked for in one thread: several would keep each other, and every request, from the interpreter.
+        One thread does all of it: several would compete with each other, and with requests, for the interpreter.
         """
         asked = [
             (entry, self._numberings.setdefault(name, discovery.Numbering()))
@@ -128,11 +125,11 @@ class Scanner:
         return attempts
 
     def start_over(self) -> None:
-        """Forget all indices: what was found was found for a configuration that is not adopted."""
+        """Forget all indices, because the configuration of the last scan is not adopted."""
         self._numberings.clear()
 
     def forget(self, scan: Scan, served: Inventory) -> None:
-        """Free the indices of devices that are neither there nor listed to the kubelet any more."""
+        """Free the indices of devices that are neither found nor listed any more."""
         known = set[str]().union(
             *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
         )
@@ -146,7 +143,7 @@ def _raise(attempt: object) -> None:
 
 
 def _place(host: HostRoot, directory: str) -> Path:
-    """Where this process sees the directory; for one behind a loop of links, the nearest above that can be resolved."""
+    """Return where this process sees the directory; behind a loop of links, the nearest parent that can be resolved."""
     try:
         return host.path(directory)
     except HostError:
@@ -158,7 +155,7 @@ def _step(entry: str) -> str:
 
 
 class Verdicts:
-    """The verdicts of one node's devices."""
+    """The health of one node's devices by their probes, and how often each one failed or disappeared."""
 
     def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
         self.monitor = monitor
@@ -168,16 +165,16 @@ class Verdicts:
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
     def current(self) -> Mapping[str, Health]:
-        """The verdict on every device of which there is one."""
+        """The health of every device that was probed."""
         return {raw: report.health for raw, report in self.monitor.verdicts.items()}
 
     def flaps(self, raw: str) -> int:
-        """How often the device turned from good to bad, by its probe, or went away."""
+        """How often the device's probe began to fail, or the device disappeared."""
         report = self.monitor.verdicts.get(raw)
         return (report.flaps if report else 0) + self._losses[raw]
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
-        """Probe the devices of this scan but those left out, and no others."""
+        """Probe the devices of this scan, without those left out, and no others."""
         targets = {
             raw.id: Target(entry.health, raw, entry.resource_of(raw))
             for name, entry in scan.entries.items()
@@ -189,9 +186,9 @@ class Verdicts:
         self.monitor.update(targets)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
-        """Count what went away between two scans, of entries that the configuration left as they were.
+        """Count the devices that disappeared between two scans, for entries that were not edited.
 
-        What was `left_out` is another entry's device, and its loss is counted there.
+        A device that was `left_out` belongs to another entry, which counts it.
         """
         for name, found in after.found.items():
             entry, old = after.entries[name], before.found.get(name)
@@ -208,7 +205,7 @@ class Verdicts:
         self._losses = Counter({raw: each for raw, each in self._losses.items() if any(raw in some for some in known)})
 
     def reported(self, devices: Collection[str]) -> None:
-        """Count the flaps of the devices whose probe has news."""
+        """Count the flaps of these devices, whose health changed."""
         for raw in devices:
             report, before = self.monitor.verdicts.get(raw), self._counted.get(raw, 0)
             if report is not None and report.flaps != before:
@@ -218,5 +215,5 @@ class Verdicts:
 
 
 def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:
-    """Without those that are not probed any more; a device that comes back starts anew."""
+    """Drop devices that are no longer probed; one that comes back starts from 0."""
     return {raw: counted[raw] for raw in known if raw in counted} if counted else counted

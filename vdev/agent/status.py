@@ -1,7 +1,4 @@
-"""What others see of the agent: the status for people and machines, whether it is ready, metrics, how it stands.
-
-`vdev status` and `/status` show the same document.
-"""
+"""The status document, readiness and metrics of an agent. `vdev status` and `/status` show the same document."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def status(agent: AgentParts) -> dict[str, Any]:
-    """The whole status; keys are stable and documented."""
+    """Return the status document; its keys are stable and documented."""
     reload = agent.config.status
     return {
         "version": __version__,
@@ -72,21 +69,21 @@ def ready(agent: AgentParts) -> bool:
 
 
 def stand_by(agent: AgentParts) -> str:
-    """For which other agent's end this one waits, in a sentence; empty when it does not."""
-    return agent.waiting if agent.lock.stands_by else ""
+    """Return which agent this one stands by for, in a sentence; empty if it does not."""
+    return agent.lock.trouble if agent.lock.stands_by else ""
 
 
 def not_ready(agent: AgentParts) -> list[str]:
-    """Why the agent is not ready, a sentence each; empty when it is.
+    """Return why the agent is not ready, a sentence for each reason; empty if it is.
 
-    It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when
-    ResourceSlices are published, when containers can get the devices, and when the files have been good at least once.
-    In stand-by only the files matter: the node is another one's, and is served.
+    It is ready if every resource is registered and the kubelet listens, or the Node's status has the resource; if
+    ResourceSlices are published; if containers can get the devices; and if the files have been good at least once. In
+    stand-by only the files matter, because another agent serves the node.
     """
     if stand_by(agent):
         return _bad_since_the_start(agent)
-    if agent.waiting or not agent.lists.running or not agent.reconciler.published:
-        return [agent.waiting or "starting", *map(str, agent.retrier.problems)]
+    if not agent.lists.running or not agent.reconciler.published:
+        return [agent.lock.trouble or "starting", *map(str, agent.retrier.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
@@ -115,7 +112,7 @@ def _why(service: ResourceService) -> str:
 
 def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
-    in_status = agent.reconciler.spec.node.status  # where no device plugin serves it
+    in_status = agent.reconciler.spec.node.status  # then no device plugin serves it
     holders = agent.holders.holders or {}
     changed_at = agent.measures.changed_at.get(resource.name, {})
     return {
@@ -149,7 +146,7 @@ def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
 
 
 class HttpView:
-    """The answers of `observe.http.Watched`, and what the service manager is told."""
+    """The answers for `observe/http.py`, and the outlook for the service manager."""
 
     def __init__(self, agent: AgentParts) -> None:
         self._agent = agent
@@ -158,11 +155,11 @@ class HttpView:
         return status(self._agent)
 
     def telemetry(self) -> dict[str, Any]:
-        """What devices measure now, in short: load, temperature, power, and used and all of the memory, by id."""
+        """Load, temperature, power, used memory and total memory of each device, by id."""
         return self._agent.telemetry.for_page()
 
     def registry(self) -> "CollectorRegistry":
-        """The metrics; devices and streams are counted now."""
+        """The metrics, with gauges set now."""
         self._agent.measures.measure()
         self._agent.dra.measure()
         for name, service in tuple(self._agent.lists.services.items()):
@@ -170,7 +167,7 @@ class HttpView:
         return self._agent.metrics.registry
 
     def stalled(self) -> str:
-        """Why nothing moves any more; empty while the reconciler takes its steps, or has not begun."""
+        """Why the loop does not turn; empty if it does, or has not begun."""
         if not self._agent.lists.running:
             return ""
         options = self._agent.options
@@ -196,7 +193,7 @@ class HttpView:
             served=state.published and not any(each.state is ServiceState.STARTING for each in services),
             kubelet=any(each.streams for each in services),
             absent=missing,
-            waits_for=agent.waiting if agent.lock.waited else "",
+            waits_for=agent.lock.trouble,
             stalled=self.stalled(),
             summary=self._summary(),
         )

@@ -1,8 +1,7 @@
 """Blocking calls that may never return.
 
-Each call has a daemon thread of its own: a thread that hangs in the kernel can be neither stopped nor joined, so it
-must not belong to a pool that others need, and nobody may wait for it when the process ends. A caller has at most one
-thread at a time.
+Each call has a daemon thread of its own. A thread that hangs in the kernel can be neither stopped nor joined, so it
+must not belong to a pool, and the process must not wait for it at its end. A caller has at most one thread at a time.
 """
 
 import asyncio
@@ -14,11 +13,11 @@ from typing import TypeVar
 from .clock import Clock
 
 _T = TypeVar("_T")
-_AT_ONCE = 64  # calls at a time, without those that hang; more would only compete for the processor
+_AT_ONCE = 64  # calls at a time, without hanging ones; more would only compete for the processor
 
 
 class StillHanging(Exception):
-    """The caller's last call has not come back yet."""
+    """The caller's last call has not returned yet."""
 
 
 class BlockingCalls:
@@ -34,20 +33,20 @@ class BlockingCalls:
         return len(self._running)
 
     async def run(self, key: str, call: Callable[[], _T], *, within: float, abort: Callable[[], None]) -> _T:
-        """The call's result or exception.
+        """Return the call's result, or raise its exception.
 
-        After `within` seconds, or when cancelled, `abort` is called, which may end the call, and the thread is left to
-        itself. Raises TimeoutError; StillHanging at once while the key's last call is not back.
+        After `within` seconds (TimeoutError), or when cancelled, `abort` is called, which may end the call, and the
+        thread is abandoned. Raises StillHanging at once if the last call of this key has not returned.
         """
         if key in self._running:
             raise StillHanging
         answer: concurrent.futures.Future[_T] = concurrent.futures.Future()
-        answer.set_running_or_notify_cancel()  # from now on it cannot be cancelled, so the thread can always set it
+        answer.set_running_or_notify_cancel()  # now it cannot be cancelled, so the thread can always set it
 
         def work() -> None:
             try:
                 result = call()
-            except BaseException as error:  # it is raised where the result is awaited
+            except BaseException as error:  # raised where the result is awaited
                 self._running.discard(key)
                 answer.set_exception(error)
             else:

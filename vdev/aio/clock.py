@@ -1,11 +1,10 @@
-"""The one clock of the agent: what time it is, and waiting for it. Everything that waits is handed one.
+"""The clock of the agent: it is passed to everything that waits.
 
-`SystemClock` is the machine's clock. `ManualClock` stands still until it is told to move, and then calls what falls due
-on the way, in order: a test lets ten minutes pass at once. `LeapClock` runs as the machine's clock does and can be put
-forward as well, for a test in which something else takes real time, such as a kubelet behind a socket.
+`SystemClock` is the machine's clock. `ManualClock` stands still until a test moves it, and calls due actions in order:
+a test lets ten minutes pass at once. `LeapClock` runs like the machine's clock and can be moved forward as well, for a
+test in which something else takes real time, such as a kubelet behind a socket.
 
-What waits for the machine itself goes by the machine's time whatever the clock says: events of the file system, the
-deadlines of gRPC calls, clients of the sockets.
+File events, deadlines of gRPC calls, and clients of sockets always go by the machine's time.
 """
 
 import asyncio
@@ -33,24 +32,23 @@ class Clock(ABC):
 
     @abstractmethod
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` at that moment, or soon when it is past; returns what cancels that."""
+        """Call `action` at that moment, or soon if it is past; return a function that cancels it."""
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` after so many seconds; returns what cancels that."""
+        """Call `action` after so many seconds; return a function that cancels it."""
         return self.call_at(self.now() + seconds, action)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long; with 0, let others have their turn."""
+        """Wait for so many seconds; with 0, let other tasks run."""
         if seconds <= 0:
             await asyncio.sleep(0)
         else:
             await self.wait(asyncio.Event(), seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Wait for the event, which is set when so much time is over; None: it may take forever.
+        """Wait for the event, and set it after so many seconds; None: wait forever.
 
-        For callers that clear it and then look what there is to do: that takes half of what a time-out takes, which
-        cancels.
+        For callers that clear the event and then check what to do. It costs half of a timeout, which cancels.
         """
         cancel = None if seconds is None else self.call_later(seconds, event.set)
         try:
@@ -60,7 +58,7 @@ class Clock(ABC):
                 cancel()
 
     def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        """Like `asyncio.timeout`: TimeoutError where what is inside takes longer. None: it may take forever."""
+        """Like `asyncio.timeout`: the code inside raises TimeoutError if it takes longer. None: no limit."""
         return asyncio.timeout(None) if seconds is None else self._timeout(seconds)
 
     @contextlib.asynccontextmanager
@@ -77,10 +75,10 @@ class Clock(ABC):
 class SystemClock(Clock):
     """The machine's clocks and the running event loop's timers."""
 
-    now = staticmethod(time.monotonic)  # itself: each request asks several times
+    now = staticmethod(time.monotonic)  # without a call in between, because each request needs it several times
 
     def wall(self) -> float:
-        """Seconds since 1970, as the machine has it."""
+        """Seconds since 1970."""
         return time.time()
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
@@ -91,7 +89,7 @@ SYSTEM = SystemClock()
 
 
 class ManualClock(Clock):
-    """A clock that moves only when it is told to. `wall` is what it shows to people at its begin."""
+    """A clock that moves only by `advance`. `wall` is the time that it shows to people at first."""
 
     def __init__(self, start: float = 0.0, *, wall: float = 1_767_225_600.0) -> None:
         self._now = start
@@ -108,13 +106,13 @@ class ManualClock(Clock):
 
     @property
     def next_due(self) -> float | None:
-        """The moment of the next action; None where nobody waits."""
+        """The moment of the next action; None if there is none."""
         while self._due and self._due[0][1] not in self._actions:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` when the clock gets to the moment; returns what cancels that."""
+        """Call `action` when the clock reaches the moment; return a function that cancels it."""
         if moment <= self.now():
             return asyncio.get_running_loop().call_soon(action).cancel
         number = next(self._serial)
@@ -123,7 +121,7 @@ class ManualClock(Clock):
         return lambda: self._actions.pop(number, None)
 
     def advance(self, seconds: float) -> None:
-        """Move on; every action that falls due on the way is called at its own moment, in order."""
+        """Move forward; every due action is called at its own moment, in order."""
         self._move(self.now() + seconds)
 
     def _move(self, end: float) -> None:
@@ -135,7 +133,7 @@ class ManualClock(Clock):
 
 
 class LeapClock(ManualClock):
-    """The machine's clock, which can be put forward: what is due by then is called at once."""
+    """The machine's clock, which can be moved forward: actions that are due by then are called at once."""
 
     def __init__(self) -> None:
         super().__init__(time.monotonic(), wall=time.time())
@@ -159,7 +157,7 @@ class LeapClock(ManualClock):
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Wake up on the running loop when the next action falls due."""
+        """Wake up on the running loop when the next action is due."""
         if self._timer is not None:
             self._timer.cancel()
         due = self.next_due

@@ -1,6 +1,6 @@
-"""Running a program that the configuration names: no shell, no environment but PATH, in a session of its own.
+"""Runs a program of the configuration: without a shell, with only PATH in its environment, in its own session.
 
-Blocks; call it in a thread. `abort` ends the whole session, so that the program's children end with it.
+Blocks; call it in a thread. `abort` kills the whole session, so that the program's children end with it.
 """
 
 import contextlib
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from ..errors import reason_of
 
-_TAIL = 4096  # bytes of its output that are kept
+_TAIL = 4096  # bytes of the output that are kept
 _PIPE = 65536  # bytes that a pipe holds
-_SHOWN = 160  # characters of it that fit in a reason
-_LOOK = 50  # milliseconds between looks whether it has ended, when something that it left behind can still write
+_SHOWN = 160  # characters of the output that fit in a reason
+_LOOK = 50  # milliseconds between checks whether it has ended, because its children may keep the pipe open
 
 
 class Program:
@@ -28,9 +28,9 @@ class Program:
         self._aborted = False
 
     def run(self) -> str:
-        """Run it to its own end, whatever it leaves running.
+        """Run it until it ends, even if its children go on.
 
-        Returns why it failed, with the last line that it wrote; empty when it exited with 0.
+        Returns why it failed, with the last line of its output; empty if it exited with 0.
         """
         if self._aborted:
             return f"{self._argv[0]} was not run any more"
@@ -53,12 +53,12 @@ class Program:
             env={"PATH": os.environ.get("PATH", os.defpath)},
             start_new_session=True,
         )
-        if self._aborted:  # in the moment before there was a process
+        if self._aborted:  # before there was a process
             self._kill(process)
         return process
 
     def abort(self) -> None:
-        """End it from another thread, with all that it started; never blocks."""
+        """Kill it and its children, from another thread; never blocks."""
         self._aborted = True
         if self._process is not None:
             self._kill(self._process)
@@ -70,14 +70,14 @@ class Program:
 
 
 def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
-    """The end of what it writes until it ends, whether or not something that it left behind could still write."""
+    """Return the end of the output until the program itself ends, even if its children could still write."""
     assert process.stdout is not None
     output = process.stdout.fileno()
     watch = select.poll()
     watch.register(output, select.POLLIN)
     tail, over = b"", False
     while not over:
-        over = process.poll() is not None  # asked first: what it wrote before is in the pipe, which one read empties
+        over = process.poll() is not None  # checked first: then one read gets everything that it has written
         if watch.poll(0 if over else _LOOK):
             chunk = os.read(output, _PIPE)
             tail, over = (tail + chunk)[-_TAIL:], over or not chunk
@@ -85,7 +85,7 @@ def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
 
 
 def signal_name(number: int) -> str:
-    """Such as SIGKILL; the real-time signals have numbers alone."""
+    """Return a name such as SIGKILL; real-time signals only have numbers."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -99,6 +99,6 @@ def _ending(program: str, code: int, output: bytes) -> str:
 
 
 def shown(text: str) -> str:
-    """A text that fits in a reason: one line, printable, not long."""
+    """Shorten a text so that it fits in a reason: one printable line."""
     line = "".join(character if character.isprintable() else " " for character in text).strip()
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"

@@ -1,4 +1,4 @@
-"""The pauses between attempts at what fails."""
+"""Helpers for tasks: back-off, cancellation, a rate limit, and signal handlers."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ class Backoff:
 
 
 def raise_if_cancelled() -> None:
-    """Raise CancelledError when the current task was told to end and goes on all the same.
+    """Raise CancelledError if the current task was cancelled and goes on all the same.
 
-    A cancellation is lost where code takes it for a failure of its own. gRPC does: when a call fails by itself as its
-    task is cancelled, the task gets the failure and never the cancellation.
+    gRPC loses cancellations: if a call fails by itself while its task is cancelled, the task gets the failure and never
+    the cancellation.
     """
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no loop runs here, and so no task
+    except RuntimeError:  # no event loop runs here, so there is no task
         return
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -42,16 +42,16 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """What is inside `async with` ends with `Interrupted` when `interrupt` is called meanwhile; for one task.
+    """A cancel scope for one task: the code inside `async with` raises Interrupted when `interrupt` is called.
 
-    The work is ended from elsewhere in the loop, without cancelling the task that does it.
+    The task itself is not cancelled.
     """
 
     def __init__(self) -> None:
         self._scope: asyncio.Timeout | None = None
 
     def interrupt(self) -> None:
-        """End what is inside now; nothing where nothing is."""
+        """End the code that is inside now, if any."""
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
@@ -66,38 +66,40 @@ class Interruption:
         assert scope is not None
         try:
             await scope.__aexit__(kind, error, trace)
-        except TimeoutError as timeout:  # of the scope itself: those from inside are not raised here but passed on
+        except TimeoutError as timeout:  # raised by the scope itself; one from inside passes through
             raise Interrupted from timeout
 
 
-class Pace:
-    """`burst` times at once; each is made up for after so many seconds (`every`)."""
+class TokenBucket:
+    """A rate limit: `burst` tokens, refilled by one every `every` seconds."""
 
     def __init__(self, clock: Clock, *, burst: int, every: float) -> None:
         self._clock = clock
         self._burst = burst
         self._every = every
-        self._left = float(burst)
+        self._tokens = float(burst)
         self._at = clock.now()
 
-    async def ready(self) -> None:
-        while (missing := 1.0 - self._now()) > 0:
+    async def wait(self) -> None:
+        """Wait until there is a token."""
+        while (missing := 1.0 - self._refill()) > 0:
             await self._clock.sleep(missing * self._every)
 
-    def spend(self) -> None:
-        self._left = self._now() - 1.0
+    def take(self) -> None:
+        """Take a token, even if there is none yet."""
+        self._tokens = self._refill() - 1.0
 
-    def _now(self) -> float:
+    def _refill(self) -> float:
         now = self._clock.now()
-        self._left, self._at = min(self._burst, self._left + (now - self._at) / self._every), now
-        return self._left
+        self._tokens, self._at = min(self._burst, self._tokens + (now - self._at) / self._every), now
+        return self._tokens
 
 
 @contextlib.contextmanager
 def acting_on(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
-    """Do this on each; afterwards they are handled as before, without a moment of the system's own handling.
+    """Call the actions on signals while the context lasts; afterwards the old handlers are back.
 
-    So the loop is not told to forget them: it would put the system's handler in between.
+    `loop.remove_signal_handler` is not used, because it installs the default handler, which ends the process.
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in actions}

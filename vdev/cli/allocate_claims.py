@@ -65,7 +65,7 @@ def _read(path: Path) -> _Objects:
     except OSError as failed:
         raise UsageError(f"cannot read {path}: {reason_of(failed)}") from failed
     except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise UsageError(f"{path} is no YAML: {' '.join(str(wrong).split())}") from wrong
+        raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
     found = _Objects()
     for each in _flat(documents):
         name = _mapping(each.get("metadata")).get("name") or "claim"

@@ -139,7 +139,7 @@ def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextli
         from ..observe.device_metrics import application
 
         app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
-        yield http.running(http.Side(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
+        yield http.running(http.HttpServer(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
 
 
 def _check_name(fleet: str) -> None:

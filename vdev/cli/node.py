@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 from dataclasses import asdict
-from typing import Any
 
 from ..api_server import needed_server
 from ..errors import UsageError
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     found = asyncio.run(_found(Api(server), "" if args.all else chosen.node_name, removes=removes))
     if args.output == "json":
-        print(json.dumps({"cleaned": removes, "nodes": [_document(each) for each in found]}, indent=2))
+        print(json.dumps({"cleaned": removes, "nodes": [asdict(each) for each in found]}, indent=2))
     else:
         _print(found, removes=removes)
     return 0
@@ -57,10 +56,6 @@ async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ..
             for each in found:
                 await clean(api, each)
         return found
-
-
-def _document(fields: OwnedFields) -> dict[str, Any]:
-    return asdict(fields)
 
 
 def _print(found: tuple[OwnedFields, ...], *, removes: bool) -> None:

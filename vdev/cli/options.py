@@ -17,7 +17,7 @@ from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
 from ..errors import UsageError
 from ..model.problem import did_you_mean, listed
-from ..model.scalars import PROBLEM
+from ..model.section import PROBLEM
 from ..settings import Group, Settings, declared
 
 

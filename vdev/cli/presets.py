@@ -124,7 +124,13 @@ def _print_geometry(geometry: Geometry) -> None:
     compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
     print(f"\nprofiles, on {geometry.slices} memory slices{compute}")
     rows = [
-        (each.name, written(each.memory), str(each.slices), str(most_of(geometry, each)), _starts(geometry, each))
+        (
+            each.name,
+            written(each.memory),
+            str(each.slices),
+            str(most_of(geometry, each)),
+            ", ".join(map(str, geometry.starts(each))),
+        )
         for each in geometry.profiles.values()
     ]
     common.print_table(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
@@ -133,7 +139,3 @@ def _print_geometry(geometry: Geometry) -> None:
     common.print_table(
         ("LAYOUT", "PARTITIONS"), [(name, ", ".join(parts)) for name, parts in named.items()], indent="  "
     )
-
-
-def _starts(geometry: Geometry, profile: Profile) -> str:
-    return ", ".join(map(str, geometry.starts(profile)))

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.problem import Override
-from ..model.scalars import Plain
+from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
 from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees

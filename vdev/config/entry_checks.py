@@ -30,7 +30,7 @@ MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole 
 def check_entry(model: Entry, report: ProblemReport) -> None:
     """Check the keys of one entry against each other, as the file gives them."""
     path = model.where.path
-    sources = {"virtual": model.virtual, "glob": model.glob, "sysfs": model.sysfs, "usb": model.usb}
+    sources = {key: model.by_key[key] or None for key in ("virtual", "glob", "sysfs", "usb")}
     report.exactly_one(path, sources, "no device source")
     _keys_of_sources(model, path, report)
     _nodes(model, path, report)
@@ -54,7 +54,7 @@ def check_entry(model: Entry, report: ProblemReport) -> None:
 
 
 def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
-    if model.glob is None and model.exclude:
+    if model.exclude and not model.glob:
         report.key_error((*path, "exclude"), "exclude is for glob only")
     if model.group_by and not (model.glob or model.usb):
         report.key_error((*path, "groupBy"), "groupBy is for glob and usb only")
@@ -73,7 +73,7 @@ def _nodes(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def _globs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
-    for number, item in enumerate(model.glob or ()):
+    for number, item in enumerate(model.glob):
         here = (*path, "glob", number)
         if item.permissions is not None and item.type is PathType.MOUNT:
             report.key_error((*here, "permissions"), "permissions are for type device only", "use readOnly for a mount")
@@ -83,9 +83,9 @@ def _globs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def _usbs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
-    several = len(model.usb or ()) > 1
-    for number, stick in enumerate(model.usb or ()):
-        if not any((stick.vendor, stick.product, stick.serial, stick.port, stick.class_)):
+    several = len(model.usb) > 1
+    for number, selector in enumerate(model.usb):
+        if not any((selector.vendor, selector.product, selector.serial, selector.port, selector.class_)):
             hint = "give at least one of vendor, product, serial, port and class"
             report.error((*path, number) if several else path, "every USB device would match", hint)
 
@@ -150,14 +150,13 @@ def _is_no_directory(template: Template, at: KeyPath, report: ProblemReport) -> 
 
 def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Return the paths of the entry's own nodes in the container, as far as they are known."""
-    for number, glob in enumerate(model.glob or ()):
+    for number, glob in enumerate(model.glob):
         if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
             yield (*path, "glob", number, key), glob.container_path or glob.path
-    sticks = model.usb or ()
-    for number, stick in enumerate(sticks if len(sticks) > 1 else ()):
-        if stick.container_path and not stick.container_path.endswith("/"):
-            yield (*path, "usb", number, "containerPath"), stick.container_path
+    for number, selector in enumerate(model.usb if len(model.usb) > 1 else ()):
+        if selector.container_path and not selector.container_path.endswith("/"):
+            yield (*path, "usb", number, "containerPath"), selector.container_path
     node = model.virtual.node if model.virtual else None
     if node and "container_path" in node.model_fields_set:
         yield (*path, "virtual", "node", "containerPath"), node.inside.source

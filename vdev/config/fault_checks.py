@@ -16,7 +16,7 @@ from ..model.device import base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
-from ..model.scalars import Section
+from ..model.section import Section
 from ..model.spec import Spec
 from .entry_checks import partition_names
 from .messages import ProblemReport

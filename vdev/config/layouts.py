@@ -3,6 +3,7 @@
 A file is read once for all entries of one reading, and its text remembered, like the texts of presets.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,22 +15,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import (
-    STRING,
-    Flag,
-    Flaw,
-    Section,
-    Text,
-    Whole,
-    between,
-    described,
-    one_or_many,
-    refuse,
-    refuse_all,
-)
+from ..model.scalars import STRING, Flag, Text, Whole, between, one_or_many
+from ..model.section import Flaw, Section, described, refuse, refuse_all
 from ..planning.partitions import place
 from .loader import Text as FileText
-from .loader import read_file, read_text
+from .loader import read_text, text_of
 from .messages import ProblemReport, checked
 
 
@@ -264,28 +254,22 @@ class LayoutFiles:
 
     def __init__(self, *, known: Mapping[str, FileText] = _NONE) -> None:
         self.texts = dict(known)  # of the files that were asked for
-        self._read: dict[str, Form | ConfigError] = {}
 
     def layouts(self, path: Path, subject: Subject) -> dict[str, NamedLayout]:
         """Apply the file's layouts to these devices. Raises ConfigError with all of its problems, and HostError."""
         name = str(path)
-        if name not in self._read:
-            try:
-                self._read[name] = self._validated(name)
-            except ConfigError as bad:
-                self._read[name] = bad
-        form = self._read[name]
-        if isinstance(form, ConfigError):
-            raise form
-        return form.layouts(subject)
+        if name not in self.texts:
+            self.texts[name] = FileText(name, text_of(path))
+        return _form(self.texts[name]).layouts(subject)
 
-    def _validated(self, name: str) -> Form:
-        known = self.texts.get(name)
-        document = read_text(known.text, known.file) if known else read_file(Path(name))
-        (self.texts[name],) = document.texts
-        model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile
-        report, form = checked(document, model)
-        form.check(report)
-        if report.problems:
-            raise ConfigError(tuple(report.problems))
-        return form
+
+@functools.lru_cache(maxsize=8)  # several entries have the same file
+def _form(text: FileText) -> Form:
+    """Validate a file. Raises ConfigError with every problem of the file."""
+    document = read_text(text.text, text.file)
+    model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile
+    report, form = checked(document, model)
+    form.check(report)
+    if report.problems:
+        raise ConfigError(tuple(report.problems))
+    return form

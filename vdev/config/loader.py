@@ -16,7 +16,7 @@ import yaml
 
 from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
-from ..model.scalars import Plain
+from ..model.section import Plain
 from .nvidia_file import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
 from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 

@@ -12,7 +12,7 @@ from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.entry import Entry
 from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
-from ..model.scalars import NO_VALUE, PROBLEM, Placed, Section, described
+from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described
 from ..model.spec import PatternItem, SharedItem
 from .loader import Document
 from .parser import problem_at

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from ..model.nvidia_forms import Gfd, Imex
 from ..model.problem import KeyPath, did_you_mean
-from ..model.scalars import Section, keys_of
+from ..model.section import Section, keys_of
 from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
 
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from ..model.problem import KeyPath, Override, show
-from ..model.scalars import Placed, Plain, Section
+from ..model.section import Placed, Plain, Section
 from ..model.sources import AttributeTest
 from ..model.spec import Spec
 from ..model.telemetry import Range

@@ -14,7 +14,7 @@ import yaml
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Place, Problem, Severity, show
-from ..model.scalars import Plain
+from ..model.section import Plain
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 

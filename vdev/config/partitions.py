@@ -21,7 +21,8 @@ from ..model.geometry import (
     resource_suffix,
 )
 from ..model.problem import KeyPath, listed
-from ..model.scalars import Flaw, index_range
+from ..model.scalars import index_range
+from ..model.section import Flaw
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
 from .layouts import LayoutFiles, Subject

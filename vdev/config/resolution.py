@@ -13,7 +13,8 @@ from ..model.entry import Entry
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
-from ..model.scalars import Section
+from ..model.section import Section
+from ..model.sources import needed
 from ..model.telemetry import EntryTelemetry
 from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
@@ -40,13 +41,14 @@ def resolved(
     """
     path = entry.where.path
     given = entry
+    entry = entry.model_copy(update={"glob": needed(entry.glob), "usb": needed(entry.usb)})
     if entry.virtual is not None:
         virtual = _virtual(entry.virtual, (*path, "virtual"), presets, report)
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
         environment = entry.visible_devices_env or virtual.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
-    _check_templates(given, path, entry.source.attribute_names, report)
+    _check_templates(given, path, entry.attribute_names, report)
     if entry.smi and entry.maker is None:
         hint = "leave smi out, or use a preset of NVIDIA or AMD"
         report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
@@ -134,11 +136,11 @@ def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template
 
 
 def _container_paths(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob or ())]
-    several = len(entry.usb or ()) > 1
+    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob)]
+    several = len(entry.usb) > 1
     items += [
-        ((*path, "usb", number) if several else (*path, "usb"), stick.container_path)
-        for number, stick in enumerate(entry.usb or ())
+        ((*path, "usb", number) if several else (*path, "usb"), selector.container_path)
+        for number, selector in enumerate(entry.usb)
     ]
     if entry.sysfs:
         items.append(((*path, "sysfs"), entry.sysfs.container_path))

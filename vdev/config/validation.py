@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ..model.problem import KeyPath
-from ..model.scalars import NO_VALUE, Section
+from ..model.section import NO_VALUE, Section
 from ..model.spec import Spec
 from .loader import Document
 from .messages import ITEM_LISTS, ProblemReport, explained

@@ -5,16 +5,13 @@ not in the result; `planning` keeps it in the lists while a pod may hold it.
 """
 
 from dataclasses import replace
-from typing import assert_never
 
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
 from ..model.entry import Entry
 from ..model.problem import error
-from ..model.sources import GlobSource, Sysfs, UsbGroup
 from ..model.template import TemplateError
-from ..model.virtual import VirtualDevices
 from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found, Numbering
 
@@ -48,15 +45,11 @@ def discover(
 
 
 def _discover(entry: Entry, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
-    match entry.source:
-        case VirtualDevices():
-            device_dir, smi_dir = directories
-            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
-        case GlobSource():
-            return glob_source.discover(entry, entry.source, host, numbering=numbering)
-        case Sysfs():
-            return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
-        case UsbGroup():
-            return usb_source.discover(entry, entry.source, host, numbering=numbering)
-        case _:
-            assert_never(entry.source)
+    if entry.virtual is not None:
+        device_dir, smi_dir = directories
+        return virtual_source.discover(entry, entry.virtual, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
+    if entry.sysfs is not None:
+        return sysfs_source.discover(entry, entry.sysfs, host, numbering=numbering)
+    if entry.usb:
+        return usb_source.discover(entry, host, numbering=numbering)
+    return glob_source.discover(entry, host, numbering=numbering)

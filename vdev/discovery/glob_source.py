@@ -13,7 +13,7 @@ from ..model import names, path_pattern
 from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import Entry
 from ..model.path_pattern import PathPattern, natural_key
-from ..model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
+from ..model.sources import GlobItem, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
@@ -114,17 +114,17 @@ _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
-def discover(entry: Entry, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     problems = Problems(entry)
-    scan = _Scan(source, host, problems, allow_dangerous=entry.allow_dangerous)
-    matches = [scan.matches(item) for item in source.paths]
-    groups = _groups(source, matches)
-    builder = _Builder(entry, source, host)
+    scan = _Scan(entry, host, problems)
+    matches = [scan.matches(item) for item in entry.glob]
+    groups = _groups(entry, matches)
+    builder = _Builder(entry, host)
     devices = tuple(builder.devices(groups, numbering))
-    if all(each.optional for each in source.paths) and not any(matches):
+    if all(each.optional for each in entry.glob) and not any(matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {(item.path, match.path) for each in groups for item, match in each.members}
-    for item, found in zip(source.paths, matches, strict=True):
+    for item, found in zip(entry.glob, matches, strict=True):
         alone = [match.path for match in found if (item.path, match.path) not in used]
         if alone:
             problems.warn(
@@ -140,16 +140,16 @@ def discover(entry: Entry, source: GlobSource, host: HostRoot, *, numbering: Num
     )
 
 
-def _groups(source: GlobSource, matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    match source.group_by:
-        case GroupBy.POSITION:
-            return _by_position(source.paths, matches)
+def _groups(entry: Entry, matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+    match entry.group_by:
+        case GroupBy.POSITION | None:
+            return _by_position(entry.glob, matches)
         case GroupBy.NAME:
-            return _by_name(source.paths, matches)
+            return _by_name(entry.glob, matches)
         case GroupBy.ALL:
-            return _together(source.paths, matches)
+            return _together(entry.glob, matches)
         case _:
-            assert_never(source.group_by)
+            assert_never(entry.group_by)
 
 
 class _Scan:
@@ -159,13 +159,13 @@ class _Scan:
     whole machine delays neither reloads nor the shutdown.
     """
 
-    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems, *, allow_dangerous: bool) -> None:
+    def __init__(self, entry: Entry, host: HostRoot, problems: Problems) -> None:
         self.candidates: list[Candidate] = []
         self.watched: set[str] = set()
-        self._source = source
+        self._entry = entry
         self._host = host
         self._problems = problems
-        self._danger = None if allow_dangerous else Danger(host)
+        self._danger = None if entry.allow_dangerous else Danger(host)
         self._looks_left = MAX_LOOKS
         self._matches_left = MAX_MATCHES
 
@@ -201,7 +201,7 @@ class _Scan:
             return Check("can be looked at", str(broken), ok=False)
         if info is None:  # a link to nothing, or gone since the directory was read
             return _LEADS_NOWHERE
-        for excluded in self._source.exclude:
+        for excluded in self._entry.exclude:
             if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
                 return Check(f"is not excluded by {excluded}", info.path, ok=False)
         kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
@@ -332,14 +332,14 @@ def _kind_hint(kind: NodeKind) -> str:
 class _Builder:
     """Makes a device of each group. It is named after its first required match, or else after its key."""
 
-    def __init__(self, entry: Entry, source: GlobSource, host: HostRoot) -> None:
+    def __init__(self, entry: Entry, host: HostRoot) -> None:
         self.watched: set[str] = set()
         self._entry = entry
-        self._by_key = source.group_by is GroupBy.ALL or all(each.optional for each in source.paths)
+        self._by_key = entry.group_by is GroupBy.ALL or all(each.optional for each in entry.glob)
         self._host = host
         # The first of these patterns identifies a device, and no other device gets the nodes of the others.
-        self._alone = [item for item in source.paths if not item.optional and item.limit == 1]
-        self._required = any(not item.optional for item in source.paths)
+        self._alone = [item for item in entry.glob if not item.optional and item.limit == 1]
+        self._required = any(not item.optional for item in entry.glob)
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """A device for each group that can be named, in the order of the groups."""

@@ -9,7 +9,7 @@ from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import Entry
-from ..model.sources import GroupBy, Usb, UsbGroup
+from ..model.sources import GroupBy, Usb
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
 
@@ -33,17 +33,17 @@ Members = Sequence[tuple[int, _Usb]]
 """The USB devices that make up one device, each with the number of the selector that it matches."""
 
 
-def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     """The devices, each named after the match of the first required selector, or else by its number."""
     problems, tree = Problems(entry), SysTree(host)
     present = _present(tree)
-    candidates = [_nearest(group, device) for device in present]
-    for selector in group.selectors:
+    candidates = [_nearest(entry, device) for device in present]
+    for selector in entry.usb:
         if not selector.optional and not any(_meets(selector, device) for device in present):
             problems.warn(f"usb {_wanted(selector)}", "matches no device on this node")
-    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_by_position(group, present))
-    ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
-    finders = [NodeFinder(entry, selector, host, tree, {_LISTING}) for selector in group.selectors]
+    groups = _together(entry, present) if entry.group_by is GroupBy.ALL else list(_by_position(entry, present))
+    ids = [names.device_id(entry.name, identity) for identity in _identities(entry, groups, numbering)]
+    finders = [NodeFinder(entry, selector, host, tree, {_LISTING}) for selector in entry.usb]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
@@ -60,12 +60,12 @@ def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Number
     )
 
 
-def _by_position(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
+def _by_position(entry: Entry, present: Sequence[_Usb]) -> Iterator[Members]:
     """Groups of one USB device for each selector, until a required one has no match left; each is used once."""
     left = list(present)
     while True:
         members: list[tuple[int, _Usb]] = []
-        for place, selector in enumerate(group.selectors):
+        for place, selector in enumerate(entry.usb):
             hit = next((each for each in left if _meets(selector, each)), None)
             if hit is not None:
                 members.append((place, hit))
@@ -77,10 +77,10 @@ def _by_position(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
         yield members
 
 
-def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
+def _together(entry: Entry, present: Sequence[_Usb]) -> list[Members]:
     """One group of all matches; no group if a required selector has no match."""
     members: dict[str, tuple[int, _Usb]] = {}  # by port
-    for place, selector in enumerate(group.selectors):
+    for place, selector in enumerate(entry.usb):
         hits = [each for each in present if _meets(selector, each)]
         if not hits and not selector.optional:
             return []
@@ -89,10 +89,10 @@ def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
     return [tuple(members.values())] if members else []
 
 
-def _identities(group: UsbGroup, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
+def _identities(entry: Entry, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
     """The text that each id is made of. It does not depend on optional members."""
-    naming = next((place for place, selector in enumerate(group.selectors) if not selector.optional), None)
-    if group.group_by is GroupBy.ALL:
+    naming = next((place for place, selector in enumerate(entry.usb) if not selector.optional), None)
+    if entry.group_by is GroupBy.ALL:
         return ["all" for _ in groups]
     if naming is None:
         return [str(number) for number, _ in enumerate(groups)]
@@ -122,9 +122,9 @@ def _meets(source: Usb, device: _Usb) -> bool:
     return all(check.ok for check in _checks(source, device))
 
 
-def _nearest(group: UsbGroup, device: _Usb) -> Candidate:
+def _nearest(entry: Entry, device: _Usb) -> Candidate:
     """The USB device with the conditions of the selector that fits it best."""
-    tried = [_checks(selector, device) for selector in group.selectors]
+    tried = [_checks(selector, device) for selector in entry.usb]
     best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
     return Candidate(posixpath.join(_LISTING, device.port), best)
 

@@ -99,7 +99,8 @@ class Dra(Applier):
         wanted = plan.pools.keys() | self.claimed.keys()
         before, self._pools = self._pools, plan.pools
         for name in self._drivers.keys() - wanted:
-            self._drivers.pop(name).stop()
+            del self._drivers[name]
+            self._tasks[name].cancel()
             self._metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
@@ -205,9 +206,10 @@ class Dra(Applier):
                     await self._retrier.run("deleting ResourceSlices", self.slices.withdraw)
             except TimeoutError:
                 log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
-        for driver in self._drivers.values():
-            driver.stop()
-        if running := [task for task in self._tasks.values() if not task.done()]:
+        running = [task for task in self._tasks.values() if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
             await asyncio.wait(running)
 
     def measure(self) -> None:

@@ -9,7 +9,6 @@ are made again.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -19,7 +18,6 @@ import structlog
 
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Interrupted, Interruption
 from ..deviceplugin.rpc import ObserveRpc
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
@@ -50,7 +48,7 @@ class DriverState(StrEnum):
 
 
 class DraDriver:
-    """One driver. `run` serves until `stop`; everything else may be called at any time.
+    """One driver. `run` serves until it is cancelled; everything else may be called at any time.
 
     `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
     state, the problems or the prepared claims may have changed. `renew` is passed to `Claims`.
@@ -84,11 +82,8 @@ class DraDriver:
         )
         self._serves = False
         self._recheck = True  # the files of claims must be checked
-        self._tidied = False
         self._trouble = ""
         self._look = asyncio.Event()
-        self._restoring = Interruption()
-        self._stopping = False
         self._stopped = False
 
     # --- for the agent: state ----------------------------------------------------------------------------------------
@@ -145,29 +140,20 @@ class DraDriver:
         self._recheck = True
         self._look.set()
 
-    def stop(self) -> None:
-        """Let `run` end. The kubelet forgets the driver; prepared claims stay."""
-        self._stopping = True
-        self._restoring.interrupt()
-        self._look.set()
-
     async def run(self) -> None:
-        """Serve until `stop`; it may be called again after a failure."""
+        """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
         self._stopped = False
         self._servicer.open()
+        step = f"writing the status of claims of {self.name}"
         try:
             async with asyncio.TaskGroup() as group:
-                step = f"writing the status of claims of {self.name}"
-                writing = group.create_task(self._retrier.run_forever(step, self._status.work), name=step)
-                while not self._stopping:
+                group.create_task(self._retrier.run_forever(step, self._status.work), name=step)
+                while True:
                     self._look.clear()
-                    with contextlib.suppress(Interrupted):
-                        async with self._restoring:
-                            await self._restore()
+                    await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
-                writing.cancel()
-                self._retrier.forget(step)
         finally:
+            self._retrier.forget(step)
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
@@ -184,9 +170,8 @@ class DraDriver:
                 self._recheck = False
                 await self.claims.restore()
             if not await asyncio.to_thread(self._owns_sockets):
-                await self.claims.exclusively(
-                    self._check
-                )  # under the lock, so that one of two starting instances is first
+                # Under the lock, so that one of two starting instances is first.
+                await self.claims.exclusively(self._check)
                 for socket in self._sockets:
                     if not await asyncio.to_thread(socket.owns_socket):
                         if socket.servicer is self._registration:
@@ -210,10 +195,8 @@ class DraDriver:
         registry = self.places.registry
         if not is_directory(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
-        if not self._tidied:
-            self._tidied = True
-            for path in self.places.remove_leftovers():
-                log.info("removed the socket of a process that is gone", socket=str(path))
+        for path in self.places.remove_leftovers():
+            log.info("removed the socket of a process that is gone", socket=str(path))
         for socket in self._sockets:
             if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
                 raise SocketError(

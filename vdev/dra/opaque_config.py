@@ -22,7 +22,8 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 from ..errors import ClaimRefused
 from ..model.device import EMPTY, Device
 from ..model.problem import did_you_mean
-from ..model.scalars import EnvName, Flag, Memory, Section, Text, Whole, between, one_of, refuse
+from ..model.scalars import EnvName, Flag, Memory, Text, Whole, between, one_of
+from ..model.section import Section, refuse
 from .claim import AllocationResult, Claim, OpaqueConfig
 
 OURS = "vdev.dev/v1alpha1"

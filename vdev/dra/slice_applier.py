@@ -6,6 +6,7 @@ another program publishes slices under the name of a driver on this node, these 
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -16,7 +17,7 @@ from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState
 from . import slices as cutting
-from .published_devices import Pools
+from .published_devices import Pools, PublishedPool
 from .slices import Changes, changes, spoilt
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,14 @@ class SlicesView(Protocol):
         """Note that the server says that this slice does not exist."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A pool whose slices were written, and the fault that they had to have, if any."""
+
+    pool: PublishedPool | None
+    fault: str | None
+
+
 class ResourceSlices(ApiApplier):
     """Keeps the slices of the plan's pools. `published` is their number by driver."""
 
@@ -59,7 +68,7 @@ class ResourceSlices(ApiApplier):
         self._pools: Pools = {}
         self._taken: dict[str, str] = {}  # by driver: the other program that publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._written: dict[str, tuple[object, ...]] = {}  # by driver: the pool and fault whose slices were all written
+        self._written: dict[str, _Written] = {}  # by driver: what was written completely
 
     def _see_node(self) -> None:
         """Slices depend on the Node only by its uid."""
@@ -78,9 +87,8 @@ class ResourceSlices(ApiApplier):
         self.look()
 
     async def apply(self, plan: DesiredState) -> None:
-        if (
-            plan.pools != self._pools or not self._follows
-        ):  # at first also without pools: an earlier process may have left slices
+        # The first time also without pools, because an earlier process may have left slices.
+        if plan.pools != self._pools or not self._follows:
             self._pools = plan.pools
             self._note()
 
@@ -105,25 +113,24 @@ class ResourceSlices(ApiApplier):
                 await self._publish(driver, uid)
 
     async def _publish(self, driver: str, uid: str) -> None:
+        """Bring the slices of one driver to its pool, or to what a fault makes of it."""
+
         def made(spec: Document, number: int) -> Document:
             return self._made(spec, number, uid)
 
-        present = await self._ours(driver)
         if driver in self._wiped:
-            await self._carry_out(driver, Changes(delete=tuple(present)))
+            await self._carry_out(driver, Changes(delete=tuple(await self._ours(driver))))
             self._wiped.discard(driver)
-            present = ()
+        present = await self._ours(driver)
         if not present:
             self.published.pop(driver, None)
-        pool = self._pools.get(driver)
-        was_complete = driver in self._written and self._written[driver][0] == pool
-        # For another pool, all fields are sent again, also those that the server did not store before.
-        dropped = self._dropped.get(driver, frozenset()) if was_complete else frozenset[str]()
+        pool, last = self._pools.get(driver), self._written.get(driver)
         wanted = cutting.specifications(pool, self._node) if pool else ()
+        # For another pool, all fields are sent again, also those that the server did not store before.
+        dropped = self._dropped.get(driver, frozenset()) if last and last.pool == pool else frozenset[str]()
         found = changes(wanted, present, made, dropped=dropped)
         fault = self._faults.on_slices(driver, news=bool(found))
-        of = (pool, fault)
-        if found and self._written.get(driver) == of:
+        if found and last == _Written(pool, fault):  # somebody else changed or deleted slices
             await self._pause(found)
             present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
             found = changes(wanted, present, made, dropped=dropped)
@@ -132,7 +139,7 @@ class ResourceSlices(ApiApplier):
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
-            self._written[driver] = of
+            self._written[driver] = _Written(pool, fault)
         else:
             self.published.pop(driver, None)
 

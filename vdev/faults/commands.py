@@ -84,7 +84,7 @@ class FaultCommands:
         name = name_of(device, node)
         if name not in self._store.rules.runs:
             where = f"device {device}" + (f" of node {node}" if node else "")
-            raise UsageError(f"nothing is set on {where}; vdev fault list shows the rules in force")
+            raise UsageError(f"nothing is set on {where}; vdev fault list shows all rules")
         self._store.clear(name)
         return {"cleared": [name]}
 
@@ -111,8 +111,8 @@ class FaultCommands:
 def not_allowed(who: str) -> str:
     """The refusal of a process that runs without --enable-fault-injection."""
     return (
-        f"{who} takes no faults from people; start it with --enable-fault-injection "
-        "(env VDEV_ENABLE_FAULT_INJECTION), or write them under `faults` in its configuration"
+        f"{who} does not allow fault injection; start it with --enable-fault-injection "
+        "(env VDEV_ENABLE_FAULT_INJECTION), or write rules under `faults` in its configuration"
     )
 
 

@@ -19,19 +19,17 @@ from ..model.scalars import (
     Duration,
     Flag,
     Number,
-    Section,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
     longer_than_nothing,
     one_of,
     one_or_many,
-    refuse,
     without_problem,
 )
+from ..model.section import Section, described, refuse
 
 
 class Rpc(StrEnum):

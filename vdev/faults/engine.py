@@ -28,7 +28,6 @@ log = structlog.get_logger(__name__)
 
 _Effect = TypeVar("_Effect")
 
-_COUNTED_AT_BEGINNING = (DEVICE, "cdi", "podResources", "condition")  # the other kinds are counted when they act
 _FROM_NOW_ON: Mapping[str, float] = {}
 _NOT_NOW = RegisterFaults(never=True)
 
@@ -347,7 +346,7 @@ class Engine:
             devices = targets.names(run.targets)[:8] if rule.kind == DEVICE else None
             level, event = (logging.WARNING, "fault begins") if active else (logging.INFO, "fault ends")
             self._log(level, event, run, devices=devices)
-            if active and rule.kind in _COUNTED_AT_BEGINNING:
+            if active and rule.traits.counts_beginnings:
                 for resource in self._resources_of(run):
                     self._count(run, resource)
 

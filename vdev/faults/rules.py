@@ -5,7 +5,7 @@ What a rule can do is in `effects`. `schedule` decides when a rule is active, an
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -21,22 +21,17 @@ from ..model.scalars import (
     Duration,
     FilePath,
     Flag,
-    Placed,
-    Plain,
-    Section,
     Shorthand,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
     index_range,
     matching,
     one_or_many,
-    refuse,
-    refuse_items,
 )
+from ..model.section import Placed, Plain, Section, described, refuse, refuse_items
 from .effects import (
     Answer,
     ApiFaults,
@@ -217,15 +212,38 @@ class Start(StrEnum):
 
 OF_DEVICES = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
 """The keys of effects on devices."""
-EFFECTS = (
-    *OF_DEVICES,
-    *("rpc", "register", "stream", "socket", "cdi", "podResources", "process"),
-    *("event", "condition", "api", "slices", "healthStream"),
-)
-"""The keys of all effects. A rule has one of them; `health` may be combined with `xid`."""
 DEVICE = "device"
-KINDS = (DEVICE, *EFFECTS[len(OF_DEVICES) :])
-"""The kinds of rules: the parts of the plugin that they disturb."""
+"""The kind of rules with effects on devices. The kind of another rule is the key of its effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """In what kinds of rules differ."""
+
+    of_kubelet: bool = False  # disturbs what only exists beside a kubelet
+    of_drivers: bool = False  # `resource` names DRA drivers
+    is_momentary: bool = False  # happens at its beginning and has no duration
+    counts_calls: bool = False  # `nth` and `probability` are about calls or requests, not about repetitions
+    counts_beginnings: bool = False  # counted as injected at each beginning, others when they do something
+
+
+KINDS: Mapping[str, Traits] = {
+    DEVICE: Traits(counts_beginnings=True),
+    "rpc": Traits(of_kubelet=True, counts_calls=True),
+    "register": Traits(of_kubelet=True, counts_calls=True),
+    "stream": Traits(of_kubelet=True),
+    "socket": Traits(of_kubelet=True),
+    "cdi": Traits(of_kubelet=True, counts_beginnings=True),
+    "podResources": Traits(of_kubelet=True, counts_beginnings=True),
+    "process": Traits(of_kubelet=True, is_momentary=True),
+    "event": Traits(is_momentary=True),
+    "condition": Traits(counts_beginnings=True),
+    "api": Traits(counts_calls=True),
+    "slices": Traits(of_drivers=True),
+    "healthStream": Traits(of_kubelet=True, of_drivers=True),
+}
+EFFECTS = (*OF_DEVICES, *(kind for kind in KINDS if kind != DEVICE))
+"""The keys of all effects. A rule has one of them; `health` may be combined with `xid`."""
 
 EVERY_DEVICE = Select()
 EVERY_NODE = OnNodes()
@@ -347,8 +365,13 @@ class FaultRule(Placed):
     @property
     def kind(self) -> str:
         """Its kind, one of KINDS."""
-        effect = next(key for key in EFFECTS if self.by_key[key])
+        values = self.by_key
+        effect = next(key for key in EFFECTS if values[key])
         return DEVICE if effect in OF_DEVICES else effect
+
+    @property
+    def traits(self) -> Traits:
+        return KINDS[self.kind]
 
     @property
     def selection(self) -> Select:
@@ -385,20 +408,12 @@ class FaultRule(Placed):
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
-        moment = self.process is not None or self.event is not None
-        return moment or closes or wipes or breaks or self.socket is not None
+        return self.traits.is_momentary or closes or wipes or breaks or self.socket is not None
 
     @property
     def momentary(self) -> bool:
         """Whether the fault is over after that moment."""
-        if self.process is not None or self.event is not None:
-            return True
-        return self.lasts is None and self.api is None and self.strikes
-
-    @property
-    def counts_calls(self) -> bool:
-        """Whether `nth` and `probability` are about calls, registrations or requests, not about repetitions."""
-        return bool(self.rpc or self.register_ or self.api)
+        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.strikes)
 
     @property
     def of_resources(self) -> bool:
@@ -411,7 +426,7 @@ class FaultRule(Placed):
         """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
             return any(isinstance(each, ClaimCall) for each in self.rpc)
-        return self.slices is not None or self.health_stream is not None
+        return self.traits.of_drivers
 
     @property
     def triggered(self) -> bool:

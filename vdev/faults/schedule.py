@@ -135,7 +135,7 @@ def _outer(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterato
     # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
     # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
-    is_certain = rule.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
+    is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
     skipped = 0
     while times is None or number < times:
         start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))

@@ -20,7 +20,7 @@ import structlog
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Backoff, Pace
+from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
@@ -91,8 +91,10 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed turns in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
-        self.writers: Writers | None = None
-        self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
+        self.writers = Writers(may=self._may_write, timing=options.timing)
+        self._events = TokenBucket(
+            options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
+        )
         self.telemetry = FleetTelemetry(options.timing.clock)
         self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
         self._adopt(loaded, self._epoch)
@@ -155,15 +157,14 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, as far as the API server has told."""
-        is_idle = not self._due.names and not self._trouble
-        return is_idle and self.writers is not None and not self.writers.at_work
+        return self.has_begun and not self._due.names and not self._trouble and not self.writers.at_work
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: the node, what is to be done, and why that fails."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
-        return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
+        return [*failed, *turning, *self.writers.at_work]
 
     @property
     def writes(self) -> int:
@@ -176,13 +177,12 @@ class Fleet:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
                 await until()
-                if self.writers is not None:
-                    self.writers.stop()
+                self.writers.stop()
                 work.cancel()  # not awaited: a turn may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
+            self.writers.start(group)
             tasks: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
@@ -252,13 +252,13 @@ class Fleet:
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
-        if seen.has_kubelet:
+        if seen.has_kubelet:  # the agent on the node has the Node from now on
             self.maker.refused.pop(name, None)
             if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
                 await self.maker.hand_over(seen)
         elif wanted is not None:
             await self.maker.make(wanted, seen)
-        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
+        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):  # it left the file
             await self.maker.remove(seen)
             self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
@@ -279,24 +279,24 @@ class Fleet:
                 self.cluster.forget(name)
                 self._came.pop(name, None)
             return
+        is_new = member is None
         if member is None:
             member = self.members[name] = self._member(name)
-            member.adopt(self._spec, delays, rules.sources, rules.since)
-            rules.meet(member.engine)
         member.adopt(self._spec, delays, rules.sources, rules.since)
-        again = await self._take(name, member)
+        if is_new:
+            rules.meet(member.engine)
+        await self._apply(name, member)
+
+    async def _apply(self, name: str, member: Member) -> bool:
+        """Plan for the node as pods and claims are now, and let writers write; returns whether a later turn is due."""
+        pods = self.cluster.pods_of(name)
+        again = await member.turn(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
-        self._wake(name, member)
-
-    async def _take(self, name: str, member: Member) -> float | None:
-        """The member's turn, with the devices that pods and claims have now."""
-        member.claim_uses = self.cluster.claim_uses(name)
-        member.rejects = self._spec.fleet.reject_pods
-        again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, self.cluster.pods_of(name).wishes)
-        return again
+            self.telemetry.note(name, member.plan, pods.wishes)
+        self._wake(name, member)
+        return again is not None
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
@@ -331,8 +331,8 @@ class Fleet:
             member.slices.look()
 
     def _wake(self, name: str, member: Member | None) -> None:
-        for applier in member.writers if member and self.writers else ():
-            self.writers.wake(name, applier)  # type: ignore[union-attr]
+        for writer in member.writers if member else ():
+            self.writers.wake(name, writer)
 
     def _may_write(self, name: str) -> bool:
         member = self.members.get(name)
@@ -357,9 +357,8 @@ class Fleet:
             if not seen.has_kubelet and not await self._take_back(name, member):
                 return
             await self.maker.release(seen)
-        for applier in member.writers:
-            if self.writers:
-                self.writers.drop(applier)
+        for writer in member.writers:
+            self.writers.drop(writer)
         self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name
@@ -367,15 +366,12 @@ class Fleet:
     async def _take_back(self, name: str, member: Member) -> bool:
         """Remove from the node all devices that nobody holds; returns whether nothing is left."""
         member.leave()
-        again = await self._take(name, member)
-        self._wake(name, member)
-        if any(applier.has_news for applier in member.writers):
+        is_due_again = await self._apply(name, member)
+        if any(writer.has_news for writer in member.writers):
             self._due.add_later(name, 1.0)
             return False
-        if again is not None:
-            self._due.add_later(name, again - self.clock.now())
-            return False
-        return not member.has_anything  # if a pod or a claim holds a device, its end leads to another turn
+        # If a pod or a claim holds a device, its end leads to another turn.
+        return not is_due_again and not member.has_anything
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:

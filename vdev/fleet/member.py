@@ -57,7 +57,6 @@ class Member:
         self.engine = engine
         self.assigned = Assignment()
         self.claim_uses: tuple[Use, ...] = ()  # devices that claims have, with the pods that reserved them, if any
-        self.rejects = False
         self.notes = notes
         self.plan: DesiredState | None = None
         self.delays = Delays()
@@ -121,24 +120,26 @@ class Member:
         """Whether the last plan has anything to write, such as devices that stay because somebody holds them."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
-    async def turn(self, pods: SeenPods) -> float | None:
+    async def turn(self, pods: SeenPods, claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
         """Plan for the node and its pods, and apply; returns the time at which to plan again, or None.
 
-        If nothing has changed since the last turn, it ends at once.
+        `claim_uses` are the devices that claims have; `rejects`: pods that a kubelet would refuse must fail. If nothing
+        has changed since the last turn, it ends at once.
         """
-        before, given = self.assigned, (self.delays, self.rejects, self.claim_uses)
+        self.claim_uses = claim_uses
+        before, given = self.assigned, (self.delays, rejects, claim_uses)
         chosen = self._layouts.labels_of(self._spec, self.node.labels)
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._planned_from:
             return self._again
         self._planned_from = () if self.engine.runs else seen
-        self._again = await self._turn(pods)
+        self._again = await self._turn(pods, rejects=rejects)
         if self.assigned != before:
             self._again = self._clock.now()  # the devices that pods have now are input of the next plan
         return self._again
 
-    async def _turn(self, pods: SeenPods) -> float | None:
+    async def _turn(self, pods: SeenPods, *, rejects: bool) -> float | None:
         last, in_use = self.plan, self._in_use(pods)
         spec, base = self._layouts.look(
             self._spec,
@@ -170,7 +171,7 @@ class Member:
         if self.engine.minds_labels:
             self.relabel()
         self._assign(pods, is_first=last is None)
-        self.notes.update(self.assigned, self.plan.advertised, rejects=self.rejects)
+        self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
         for rule in self.engine.take_strikes():
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)

@@ -147,7 +147,6 @@ def is_early(delay: float, age: float | None) -> bool:
     return delay > 0 and (age is None or age < delay)
 
 
-_OF_A_KUBELET = frozenset({"rpc", "register", "stream", "socket", "process", "podResources", "cdi", "healthStream"})
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
 
 
@@ -157,7 +156,7 @@ def without_effect(rule: FaultRule) -> str:
         return "it waits for a file of its node, and a node without a kubelet has none"
     if rule.api is not None and not _concerns_writes(rule.api):
         return "one controller reads for all nodes, so only writes can fail for some of them"
-    return "no kubelet, plugin or container runs there" if rule.kind in _OF_A_KUBELET else ""
+    return "no kubelet, plugin or container runs there" if rule.traits.of_kubelet else ""
 
 
 def is_real(entry: Entry) -> bool:

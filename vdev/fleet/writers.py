@@ -37,15 +37,14 @@ class _Job:
 
 
 class Writers:
-    """The tasks, which run in `group`; `may` says whether anything may be written about a node now."""
+    """The tasks; `may` says whether anything may be written about a node now."""
 
-    def __init__(self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], timing: Timing) -> None:
-        self._group = group
+    def __init__(self, *, may: Callable[[str], bool], timing: Timing) -> None:
+        self._group: asyncio.TaskGroup | None = None  # None: nothing is written yet, or any more
         self._may = may
         self._clock = timing.clock
         self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
         self._jobs: dict[Writer, _Job] = {}
-        self._stopped = False
 
     @property
     def at_work(self) -> Sequence[tuple[str, str, str]]:
@@ -54,14 +53,18 @@ class Writers:
 
     def wake(self, node: str, applier: Writer) -> None:
         """Start a task for an applier that has something to write and no task yet."""
-        if applier.has_news and applier not in self._jobs and not self._stopped and self._may(node):
+        if self._group is not None and applier.has_news and applier not in self._jobs and self._may(node):
             job = self._jobs[applier] = _Job(node)
             job.task = self._group.create_task(self._work(job, applier), name=f"{applier.name} of {node}")
             job.task.add_done_callback(lambda task: self._done(node, applier, task))
 
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run tasks in this group from now on."""
+        self._group = group
+
     def stop(self) -> None:
         """Start no more tasks."""
-        self._stopped = True
+        self._group = None
 
     def drop(self, applier: Writer) -> None:
         """Cancel the task of an applier whose node is gone."""

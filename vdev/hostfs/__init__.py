@@ -1,8 +1,7 @@
-"""The host's files: where its `/dev` and `/sys` are read, atomic writes, and file events.
+"""The host's files: paths below the host root, atomic writes, locks, and file events.
 
-`root` maps the host's own paths to where this process sees them, `files` replaces files whole, `watch` turns
-inotify (or a poll where there is none) and kernel uevents into async events. Nothing here knows what a device is for:
-that is `discovery`. Commands that look once do without `watch`, which brings asyncio and inotify.
+`root` maps the host's own paths to where this process sees them, `files` replaces files as a whole, and `watch` turns
+inotify (or a poll) into async events. Nothing here knows about devices.
 """
 
 from .files import read_plain, remove_unfinished, write_atomic

@@ -1,4 +1,4 @@
-"""Writing a file so that a reader sees all of it or nothing of it."""
+"""Atomic writes, and reads that never wait for a pipe or open a device."""
 
 import contextlib
 import os
@@ -12,11 +12,10 @@ from ..errors import HostError, reason_of
 _UNFINISHED = ".tmp"
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False) -> None:
-    """Put `data` at `path` by renaming a finished file over it; blocks.
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace the file by renaming a finished one over it, so that readers see all of it or nothing; blocks.
 
-    The temporary file is made in the same directory, hidden, and is gone when anything fails. `sync` also outlives a
-    power cut. Raises HostError.
+    The temporary file is hidden, in the same directory, and removed if anything fails. Raises HostError.
     """
     temporary = ""
     try:
@@ -26,9 +25,6 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
             temporary = file.name
             os.fchmod(file.fileno(), mode)
             file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
         os.replace(temporary, path)
         temporary = ""
     except OSError as cause:
@@ -40,7 +36,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
 
 
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
-    """Remove what processes that were killed left of writing files of these names; blocks. For their sole writer."""
+    """Remove temporary files that killed writers of these names left behind; blocks. For the only writer."""
     ours = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for each in found:
@@ -60,16 +56,16 @@ _KINDS = {
 
 
 def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
-    """The content of a plain file of at most `limit` bytes; None when nothing is there. Blocks, but never on a pipe.
+    """Return the content of a plain file of at most `limit` bytes, or None if it does not exist; blocks.
 
-    With `follow` a link to a plain file counts as one. Raises HostError for anything else, and for what is too large
-    or cannot be read.
+    With `follow`, a link to a plain file counts as one. Raises HostError for any other kind of file, and if the file is
+    too large or cannot be read.
     """
     try:
-        _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may do something
+        _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may have effects
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         with open(os.open(path, flags), "rb") as file:
-            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # another file may have taken its place since
+            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # it may have been replaced since
             data = file.read(limit + 1)
     except FileNotFoundError:
         if follow and os.path.islink(path):
@@ -91,17 +87,17 @@ Stamp = tuple[int, int, int]
 
 
 def exists(path: Path) -> bool:
-    """Whether something is there, as far as this process can see."""
+    """Whether the path exists and this process can see it."""
     return os.path.exists(path)
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a directory is there, as far as this process can see."""
+    """Whether the path is a directory that this process can see."""
     return os.path.isdir(path)
 
 
 def names(directory: Path) -> list[str]:
-    """The names in a directory; none where it cannot be listed."""
+    """Return the names in a directory; none if it cannot be read."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -109,14 +105,14 @@ def names(directory: Path) -> list[str]:
 
 
 def listed(directory: Path) -> list[Path]:
-    """What is in a directory; nothing where it cannot be listed."""
+    """Return the paths in a directory; none if it cannot be read."""
     return [directory / name for name in names(directory)]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What another file, or the same one written anew, would not have; None where there is no file.
+    """Return a value that changes if the file is replaced or written; None if there is no file.
 
-    The inode alone would not do, because file systems use numbers again.
+    The inode number alone is not enough, because file systems use numbers again.
     """
     try:
         found = os.stat(path)

@@ -24,18 +24,18 @@ _MAX_LINKS = 40  # the kernel's own limit for one path
 
 @dataclass(slots=True)
 class Way:
-    """Where a path leads, and the directories of the links on the way there."""
+    """The end of a path, and the directories of the links on the way."""
 
     path: str = "/"
     directories: list[str] = field(default_factory=list)
-    is_loop: bool = False  # more links than the kernel would follow; then `path` is only how far it got
+    is_loop: bool = False  # more links than the kernel would follow; then `path` is where this gave up
 
 
 def follow_links(path: str, read: Callable[[str], str], *, last: bool = True) -> Way:
-    """The way from `/` to an absolute path. What does not exist stays as it is written.
+    """Follow the links of an absolute path from `/` on. Parts that do not exist stay as they are written.
 
-    `read` answers the target of a link, and the empty string for anything else. With `last=False` a link
-    at the end is not followed.
+    `read` returns the target of a link, and the empty string for anything else. With `last=False`, a link at the end is
+    not followed.
     """
     way = Way()
     pending = _parts(path)
@@ -62,10 +62,10 @@ def follow_links(path: str, read: Callable[[str], str], *, last: bool = True) ->
 
 
 def read_link(path: str) -> str:
-    """The target of a link as this process sees it; the empty string for anything else. Blocks."""
+    """Return the target of a link; the empty string for anything else. Blocks."""
     try:
         return os.readlink(path)
-    except (OSError, ValueError):  # no link, not permitted, or a name that no file can have
+    except (OSError, ValueError):  # not a link, not permitted, or a name with a NUL character
         return ""
 
 
@@ -77,7 +77,7 @@ def _joined(parts: list[str]) -> str:
     return "/".join(("", *parts)) if parts else "/"
 
 
-READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
+READ_LIMIT = 64 * 1024  # bytes; sysfs attributes have at most a page, probed files a word
 
 _KINDS = {
     stat.S_IFCHR: NodeKind.CHAR,
@@ -91,7 +91,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What a host path is. `path` is the host's own, links resolved; the numbers are those of a device node."""
+    """The kind of a host path. `path` is the host's own without links; `major` and `minor` are of a device node."""
 
     path: str
     kind: NodeKind
@@ -107,15 +107,15 @@ Inspect = Callable[[str], tuple[NodeKind, int, int]]
 
 
 def inspect(path: str) -> tuple[NodeKind, int, int]:
-    """Kind, major and minor of a file that is no link. Raises OSError."""
+    """Return kind, major and minor of a file that is not a link. Raises OSError."""
     found = os.lstat(path)
-    if stat.S_ISLNK(found.st_mode):  # one that leads nowhere, such as /proc/<pid>/exe of a thread of the kernel
+    if stat.S_ISLNK(found.st_mode):  # it cannot be followed, such as /proc/<pid>/exe of a kernel thread
         raise FileNotFoundError(errno.ENOENT, "a link that cannot be followed", path)
     return _KINDS[stat.S_IFMT(found.st_mode)], os.major(found.st_rdev), os.minor(found.st_rdev)
 
 
 class HostRoot:
-    """The host's file system below `root`; `inspect` tells what a file is (tests without rights give their own)."""
+    """The host's file system below `root`; tests without the right to make device nodes give their own `inspect`."""
 
     def __init__(self, root: Path = Path("/"), *, inspect: Inspect = inspect) -> None:
         self.root = Path(posixpath.normpath(root.absolute()))
@@ -126,10 +126,10 @@ class HostRoot:
         return f"HostRoot({str(self.root)!r})"
 
     def resolve(self, host_path: str, *, follow: bool = True) -> str:
-        """The host path without links and `..`; with `follow=False` a link at the end stays.
+        """Return the host path without links and `..`; with `follow=False`, a link at the end stays.
 
-        What does not exist stays as it is written. Raises HostError when the links form a loop, and for a path with
-        a NUL character, which no file has.
+        Parts that do not exist stay as they are written. Raises HostError if links form a loop, and for a path with a
+        NUL character.
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
@@ -142,16 +142,16 @@ class HostRoot:
         return read_link(self._prefix + resolved)
 
     def path(self, host_path: str, *, follow: bool = True) -> Path:
-        """Where this process finds the host path, links resolved below the root.
+        """Return where this process sees the host path, with links resolved below the root.
 
         Raises HostError for a loop of links.
         """
         return Path(self._prefix + self.resolve(host_path, follow=follow))
 
     def info(self, host_path: str) -> FileInfo | None:
-        """What stands at the host path, links followed; None when nothing does.
+        """Return the kind of the host path, with links followed; None if it does not exist.
 
-        Raises HostError for a loop of links, or without permission to look.
+        Raises HostError for a loop of links, or without permission.
         """
         resolved = self.resolve(host_path)
         try:
@@ -169,23 +169,23 @@ class HostRoot:
             return False
 
     def is_present(self, host_path: str) -> bool:
-        """Whether the directory has such an entry, be it a link to nothing."""
+        """Whether the directory has such an entry, even if that is a link to nothing."""
         try:
             return os.path.lexists(self._prefix + self.resolve(host_path, follow=False))
         except HostError:
             return False
 
     def link(self, host_path: str) -> str:
-        """The target of a link, as it is written in it; the empty string when it is no link."""
+        """Return the target as it is written in the link; the empty string for anything else."""
         try:
             return self._read_link(self.resolve(host_path, follow=False))
         except HostError:
             return ""
 
     def entries(self, host_path: str) -> Iterator[tuple[str, bool]]:
-        """Names in a directory, each with whether it is a directory itself (a link is none), in no order.
+        """Yield the names in a directory in any order, each with whether it is a directory itself (a link is not).
 
-        Nothing for a directory that is not there; raises HostError when it cannot be read.
+        Yields nothing if the directory does not exist; raises HostError if it cannot be read.
         """
         try:
             with os.scandir(self._prefix + self.resolve(host_path)) as found:
@@ -196,9 +196,9 @@ class HostRoot:
             raise HostError(f"cannot list {host_path}: {reason_of(cause)}") from cause
 
     def read_text(self, host_path: str, *, limit: int = READ_LIMIT) -> str | None:
-        """The text of a file, stripped, at most `limit` bytes; None when it is not there. Never waits at a pipe.
+        """Return the stripped text of a file, at most `limit` bytes; None if it does not exist. Never waits for a pipe.
 
-        Raises HostError when it cannot be read.
+        Raises HostError if it cannot be read.
         """
         try:
             handle = os.open(self._prefix + self.resolve(host_path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -219,7 +219,7 @@ _MOST = 64  # bytes; it is a UUID
 
 
 def machine_type(host: HostRoot) -> str:
-    """The machine's model; empty where nothing tells. Blocks for a moment."""
+    """Return the machine's model, empty if it is unknown. Blocks briefly."""
     try:
         return host.read_text(_PRODUCT) or ""
     except HostError:
@@ -227,7 +227,7 @@ def machine_type(host: HostRoot) -> str:
 
 
 def boot_id() -> str:
-    """What Linux calls this boot; empty where nothing tells. Blocks for a moment."""
+    """Return Linux's id of this boot, empty if it is unknown. Blocks briefly."""
     try:
         return (read_plain(_BOOT, limit=_MOST) or b"").decode("ascii", "replace").strip()
     except HostError:

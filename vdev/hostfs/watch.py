@@ -1,9 +1,9 @@
-"""Directories whose changes wake the event loop: inotify tells of them at once, and a poll finds what it misses.
+"""Watches directories with inotify, and polls for changes that inotify misses.
 
-One `Watcher` holds one inotify descriptor and has one consumer, which awaits `changes()` and then looks what is new
-itself: a change is a hint, never a fact. Directories may be missing; those above them tell when they appear. What
-inotify cannot see (sysfs, remote file systems, a directory that something was mounted on) the poll finds, which
-compares every directory with what was in it before.
+A `Watcher` has one inotify descriptor and one consumer, which awaits `changes()` and then reads the directories itself:
+a change is only a hint. Directories need not exist; their parents are watched, too. The poll compares every directory
+with its earlier entries, and finds changes that inotify cannot see: in sysfs, on remote file systems, and below a new
+mount.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _ENTRIES = _ABOVE | _ATTRIB | _MOVED_FROM | _DELETE
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
 Changes = Mapping[Path, frozenset[str]]
-"""Watched directories that may have changed, each with the entries concerned; no entries mean: anything may have."""
+"""Watched directories that may have changed, each with the entries concerned; without entries, all may have."""
 
 
 @dataclass(slots=True)
 class _Target:
-    """A watched directory. `stamp` is what the last look found in it; None where it changed since."""
+    """A watched directory. `stamp` is what the last poll found in it; None if it has changed since."""
 
     content: bool
     stamp: Hashable = None
@@ -47,8 +47,8 @@ class _Target:
 class Watcher:
     """Watches directories on the running event loop.
 
-    `settle` is how long (seconds) a burst is gathered after its first event, since a file is written in several steps.
-    `poll_interval` is the pace of the poll behind the events. `inotify=False` leaves the poll alone.
+    `settle` is how long (seconds) events are gathered after the first one, because a file is written in several steps.
+    With `inotify=False` there is only the poll, every `poll_interval` seconds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Watcher:
         self._poll_interval = poll_interval
         self._settle = settle
         self._targets: dict[Path, _Target] = {}
-        # The kernel's watch on each target and on each directory above one; None for what is missing or not watched.
+        # The kernel's watch on each target and on each of its parents; None if it is missing or cannot be watched.
         self._watches: dict[Path, int | None] = {}
         self._names: dict[Path, set[str]] = {}  # for the next `changes()`: directories, and the entries that changed
         self._anything: set[Path] = set()  # for the same: directories of which anything may have changed
@@ -88,15 +88,15 @@ class Watcher:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What is slower than it could be on this machine, one sentence each."""
+        """What is slower than it could be on this machine, a sentence for each."""
         return tuple(self._limits)
 
     async def follow(self, directories: Mapping[Path, bool]) -> frozenset[Path]:
-        """Watch these directories, which need not exist, and no others; returns those that were not watched before.
+        """Watch these directories, which need not exist, and no others; return those that were not watched before.
 
-        The value of a directory says whether it matters that a file's content was written. It does not in `/dev`,
-        where each `> /dev/null` of anybody's shell is such a write. Changes of a new directory are reported from now
-        on, so a look at it after this call misses none.
+        The value of a directory says whether writes to its files matter. They do not in `/dev`, where each shell that
+        writes to /dev/null would be an event. Changes of a new directory are reported from now on, so a caller that
+        reads it after this call misses none.
         """
         fresh = {}
         for path in self._targets.keys() - directories.keys():
@@ -176,10 +176,10 @@ class Watcher:
                 if target is not None and (target.content or not event.mask & _CLOSE_WRITE):
                     self._report(path, event.name)
         if is_elsewhere:
-            self._listen_anew()
+            self._watch_again()
 
-    def _listen_anew(self) -> None:
-        """Listen wherever the paths lead now, and report the directories that are others than before."""
+    def _watch_again(self) -> None:
+        """Watch the directories that the paths lead to now, and report those that changed."""
         before, self._watches = self._watches, {}
         for path in self._targets:
             self._listen(path)
@@ -191,9 +191,9 @@ class Watcher:
                 self._report(path)
 
     def _listen(self, path: Path) -> None:
-        """Listen at a directory and at all above it, as far as they exist.
+        """Watch a directory and all its parents, as far as they exist.
 
-        From the root down: what is made after its turn is told by the directory above, at which it listens by then.
+        From the root down, so that the parent is already watched when a missing directory is made.
         """
         if self._inotify is None:
             return
@@ -214,10 +214,10 @@ class Watcher:
                 self._limit(f"{path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
             return None
 
-    # --- the poll behind ----------------------------------------------------------------------------------------------
+    # --- polling ------------------------------------------------------------------------------------------------------
 
     async def _look(self, targets: Mapping[Path, _Target]) -> None:
-        """Compare directories with what the last look found, in a thread."""
+        """Compare directories with the last poll, in a thread."""
         asked = [(path, target.content) for path, target in targets.items()]
         stamps = await asyncio.to_thread(_stamps, asked)
         is_elsewhere = False
@@ -229,7 +229,7 @@ class Watcher:
             is_elsewhere = True  # perhaps
             target.stamp = stamp
         if is_elsewhere and self._inotify is not None:
-            self._listen_anew()
+            self._watch_again()
 
 
 def _stamps(asked: Iterable[tuple[Path, bool]]) -> list[Hashable]:
@@ -237,7 +237,7 @@ def _stamps(asked: Iterable[tuple[Path, bool]]) -> list[Hashable]:
 
 
 def _stamp(path: Path, *, content: bool) -> Hashable:
-    """The directory and what is in it; with `content`, also what changes when a file is written."""
+    """Return a value of the directory and its entries; with `content`, one that a write to a file changes."""
     try:
         found = os.stat(path)
         with os.scandir(path) as entries:

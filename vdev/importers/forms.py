@@ -79,7 +79,7 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
     form = FORMS[options.form] if options.form else _form_of(found) or _refuse(found, name)
     own = [each for each in found if form.recognizes(each.content)]
     if not own:
-        raise UsageError(f"{name}: this is no configuration of {form.title}")
+        raise UsageError(f"{name}: this is not a configuration of {form.title}")
     drafts = form.drafts(own, options)
     results = [_checked(draft) for draft in drafts]
     if not any(draft.devices or draft.shared or draft.flags for draft in drafts):

@@ -15,18 +15,15 @@ from .scalars import (
     STRING,
     Amount,
     Flag,
-    Plain,
-    Section,
     Shorthand,
     Text,
     Word,
     choice,
-    described,
     not_empty,
     one_or_many,
-    refuse,
     without_problem,
 )
+from .section import Plain, Section, described, refuse
 from .template import Template
 
 

@@ -27,9 +27,7 @@ from .scalars import (
     PathPattern,
     PathTemplate,
     Permissions,
-    Placed,
     ResourceTemplate,
-    Section,
     TemplateText,
     Text,
     Word,
@@ -40,7 +38,8 @@ from .scalars import (
     one_or_many,
     without_problem,
 )
-from .sources import Glob, GlobSource, GroupBy, Sysfs, UsbGroup, Usbs, needed
+from .section import Placed, Section
+from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
 from .telemetry import EntryTelemetry, Measured, PhysicsModel, SmiTool
 from .template import Template, parse
 from .virtual import VirtualDevices
@@ -272,8 +271,6 @@ _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
 """Tools by the resource of the maker's own device plugin."""
 _WITHOUT_NODE: dict[str, object] = {"labels": {}, "conditions": (), "dra": None, "telemetry": None}
 
-Source = VirtualDevices | GlobSource | Sysfs | UsbGroup
-
 
 EntryName = Annotated[
     Text,
@@ -305,11 +302,11 @@ class Entry(Placed):
     """How Dynamic Resource Allocation offers these devices, if advertise includes dra."""
     virtual: VirtualDevices | None = None
     """Virtual devices."""
-    glob: Annotated[Glob, not_empty()] | None = None
+    glob: Annotated[Glob, not_empty(), NO_DEFAULT] = ()
     """Real devices by path: one pattern, or a list of patterns whose i-th matches together form one device."""
     sysfs: Sysfs | None = None
     """Real devices by their attributes in sysfs."""
-    usb: Usbs | None = None
+    usb: Annotated[Usbs, NO_DEFAULT] = ()
     """Real USB devices by identity. With a list, one match of each item together form a device."""
     exclude: Annotated[tuple[PathPattern, ...], one_or_many(PATH)] = ()
     """For glob: patterns for paths to leave out."""
@@ -378,17 +375,18 @@ class Entry(Placed):
         return self.wanted_partitions if isinstance(self.wanted_partitions, PartitionChoice) else None
 
     @property
-    def source(self) -> Source:
-        """Where the devices come from."""
+    def by_attributes(self) -> tuple[Sysfs | Usb, ...]:
+        """The sources that find devices by their attributes in sysfs."""
+        return self.usb if self.sysfs is None else (self.sysfs,)
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes that the devices may have, for templates."""
         if self.virtual is not None:
-            return self.virtual
-        if self.sysfs is not None:
-            return self.sysfs
-        group_by = self.group_by or GroupBy.POSITION
-        if self.usb:
-            selectors = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
-            return UsbGroup(selectors=selectors, group_by=group_by)
-        return GlobSource(paths=needed(self.glob or ()), exclude=self.exclude, group_by=group_by)
+            return self.virtual.attribute_names
+        if self.glob:
+            return frozenset({"base", "target", "match", "below"})
+        return frozenset[str]().union(*(each.attribute_names for each in self.by_attributes))
 
     @property
     def geometry(self) -> Geometry | None:

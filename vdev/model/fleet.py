@@ -8,7 +8,8 @@ from pydantic import AfterValidator
 
 from . import names
 from .names import NameRange, NameRangeError, parse_names
-from .scalars import AsWritten, Duration, Flag, Section, Word, matching, not_empty, refuse, without_problem
+from .scalars import AsWritten, Duration, Flag, Word, matching, not_empty, without_problem
+from .section import Section, refuse
 
 _KWOK = {"kwok.x-k8s.io/node": "fake"}
 

@@ -23,24 +23,8 @@ from pydantic import (
 
 from ..errors import VdevError
 from .problem import did_you_mean, listed
-from .scalars import (
-    NO_DEFAULT,
-    AsWritten,
-    Flag,
-    LabelKey,
-    Memory,
-    Plain,
-    Section,
-    Text,
-    Whole,
-    Word,
-    between,
-    described,
-    keys_of,
-    matching,
-    refuse,
-    refuse_items,
-)
+from .scalars import NO_DEFAULT, AsWritten, Flag, LabelKey, Memory, Text, Whole, Word, between, matching
+from .section import Plain, Section, described, keys_of, refuse, refuse_items
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me

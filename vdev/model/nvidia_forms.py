@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from .scalars import Constraint, Duration, Flag, Flaw, Plain, Section, Text, Whole, described, refuse, refuse_all
+from .scalars import Constraint, Duration, Flag, Text, Whole
+from .section import Flaw, Plain, Section, described, refuse, refuse_all
 
 DOMAIN = "nvidia.com"
 

@@ -29,20 +29,17 @@ from .scalars import (
     PathPattern,
     PathText,
     Permissions,
-    Plain,
-    Section,
     Shorthand,
     Text,
     Word,
     choice,
-    described,
     matching,
     not_empty,
     one_of,
     one_or_many,
-    refuse,
     without_problem,
 )
+from .section import Plain, Section, described, refuse
 
 
 class PathType(StrEnum):
@@ -109,22 +106,8 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
-Glob = Annotated[list[GlobItem], ItemInJson(), Shorthand((list, tuple), PATH, path_item)]
+Glob = Annotated[tuple[GlobItem, ...], ItemInJson(), Shorthand((list, tuple), PATH, path_item)]
 """One pattern, or a list of patterns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobSource:
-    """Devices found by path patterns below the host root; several patterns together form one device."""
-
-    paths: tuple[GlobItem, ...]
-    exclude: tuple[str, ...] = ()
-    group_by: GroupBy = GroupBy.POSITION
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates."""
-        return frozenset({"base", "target", "match", "below"})
 
 
 class Operator(StrEnum):
@@ -392,27 +375,14 @@ class Usb(Section):
         return frozenset({*own, *self.children})
 
 
-def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> list[Usb]:
+def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> tuple[Usb, ...]:
     """Validate the value in one of the two forms, so that the errors are of that form alone."""
-    return _STICKS.validate_python(value) if isinstance(value, (list, tuple)) else [Usb.model_validate(value)]
+    return _SELECTORS.validate_python(value) if isinstance(value, (list, tuple)) else (Usb.model_validate(value),)
 
 
-_STICKS: TypeAdapter[list[Usb]] = TypeAdapter(Annotated[list[Usb], not_empty()])
-Usbs = Annotated[list[Usb], WrapValidator(_usbs), ItemInJson()]
+_SELECTORS: TypeAdapter[tuple[Usb, ...]] = TypeAdapter(Annotated[tuple[Usb, ...], not_empty()])
+Usbs = Annotated[tuple[Usb, ...], WrapValidator(_usbs), ItemInJson()]
 """One USB device, or a list of those that form a device together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsbGroup:
-    """Devices of one or several USB devices each: one match of each selector, or with ALL all matches together."""
-
-    selectors: tuple[Usb, ...]
-    group_by: GroupBy = GroupBy.POSITION
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes that its devices may have, for templates: those that any selector gives."""
-        return frozenset[str]().union(*(each.attribute_names for each in self.selectors))
 
 
 Part = TypeVar("Part", GlobItem, Usb)

@@ -14,22 +14,18 @@ from .scalars import (
     MAX_COUNT,
     AbsolutePath,
     Flag,
-    Placed,
-    Plain,
     ResourceName,
     ResourceTemplate,
-    Section,
     Shorthand,
     Text,
     Whole,
     Word,
     between,
     choice,
-    described,
     matching,
     not_empty,
-    refuse,
 )
+from .section import Placed, Plain, Section, described, refuse
 from .telemetry import Telemetry
 
 # --- flags -----------------------------------------------------------------------------------------------------------

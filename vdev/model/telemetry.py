@@ -14,21 +14,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
-from .scalars import (
-    Duration,
-    Flag,
-    HostPort,
-    Number,
-    Section,
-    Text,
-    Whole,
-    between,
-    choice,
-    described,
-    longer_than_nothing,
-    matching,
-    refuse,
-)
+from .scalars import Duration, Flag, HostPort, Number, Text, Whole, between, choice, longer_than_nothing, matching
+from .section import Section, described, refuse
 
 
 class LoadPattern(StrEnum):

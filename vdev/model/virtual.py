@@ -20,7 +20,6 @@ from .scalars import (
     PathTemplate,
     Permissions,
     ResourceName,
-    Section,
     Text,
     Whole,
     Word,
@@ -28,8 +27,8 @@ from .scalars import (
     choice,
     matching,
     one_or_many,
-    refuse,
 )
+from .section import Section, refuse
 from .telemetry import PhysicsModel
 from .virtual_node import VirtualNode
 

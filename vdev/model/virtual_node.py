@@ -17,7 +17,8 @@ from typing import Annotated, Any, Self
 from pydantic import WithJsonSchema, model_validator
 
 from .device import DeviceNode, Mount, RawDevice
-from .scalars import NO_VALUE, Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
+from .scalars import Flag, PathTemplate, Permissions, TemplateText, Text, choice, matching
+from .section import NO_VALUE, Section
 from .template import Template, parse
 
 DIRECTORY = "/var/run/vdev/devices"

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ..agent.applier import Applier
 from ..aio.clock import Timing
-from ..aio.tasks import Backoff, Pace
+from ..aio.tasks import Backoff, TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
@@ -54,7 +54,7 @@ class NodeAccess:
     view: TargetNode
     timing: Timing
     on_news: Callable[[], None] = lambda: None  # called when an applier has something to write
-    events: Pace | None = None  # the rate of Events, if several nodes share it
+    events: TokenBucket | None = None  # the rate of Events, if several nodes share it
     level: int = logging.INFO  # of log lines about writes
     takes_back: bool = False  # remove labels of an earlier process even if the file asks for none now
     may_have_kubelet: bool = True  # a kubelet may compute what is allocatable
@@ -91,7 +91,7 @@ class ApiApplier(Applier):
         self._is_replanned = asyncio.Event()  # the plan wants something else than when a pause began
         self._follows = False
         self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
-        self._pace = Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
+        self._tokens = TokenBucket(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
         self._repairs = 0
         self._repaired_at = float("-inf")
 
@@ -137,7 +137,7 @@ class ApiApplier(Applier):
         try:
             if self._is_undone(document):
                 await self._pause_before_repair()
-            await self._pace.ready()
+            await self._tokens.wait()
             await self._write(await self._view.seen())
         except (AttributeError, LookupError, TypeError, ValueError) as odd:
             self._news.set()
@@ -151,7 +151,7 @@ class ApiApplier(Applier):
         uid = (document.get("metadata") or {}).get("uid")
         metadata = {**wanted.get("metadata", {}), **({"uid": uid} if uid else {})}
         whole = {**wanted, "metadata": metadata}
-        self._pace.spend()
+        self._tokens.take()
         subresource = "status" if status else ""
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
 

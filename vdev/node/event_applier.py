@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from ..aio.tasks import Pace
+from ..aio.tasks import TokenBucket
 from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses
@@ -51,7 +51,9 @@ class NodeEvents(ApiApplier):
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
-        self._pace = access.events or Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event)
+        self._tokens = access.events or TokenBucket(
+            access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event
+        )
         self.written = 0
         self.dropped = 0
         self._situation = situation
@@ -116,14 +118,14 @@ class NodeEvents(ApiApplier):
             self._sent.clear()
         while (text := self._next()) is not None:
             times = self._waiting[text]
-            self._pace.spend()
+            self._tokens.take()
             await self._send(text, times, uid)
             self.written += times
             if left := self._waiting.get(text, times) - times:
                 self._waiting[text] = left
             else:
                 self._waiting.pop(text, None)
-            await self._pace.ready()
+            await self._tokens.wait()
 
     def _next(self) -> EventText | None:
         """The oldest Event that may be written now. One that was written lately waits, and its count grows."""

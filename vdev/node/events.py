@@ -35,9 +35,7 @@ class Situation:
     reading: str = ""  # the result of the last reading
     unregistered: Mapping[str, str] = field(default_factory=dict)  # resources that the kubelet does not know, and why
     drills: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
-    announced: Mapping[EventFault, int] = field(
-        default_factory=dict
-    )  # Events of fault rules, and how often each happened
+    announced: Mapping[EventFault, int] = field(default_factory=dict)  # Events of fault rules, and how many of each
 
 
 NOTHING = Situation()

@@ -113,9 +113,8 @@ def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
     ):
         text = gpu.attributes.get(key, "")
         parts = text.split(".")
-        if 2 <= len(parts) <= len(names) and all(
-            part.isdecimal() for part in parts
-        ):  # there are at least major and minor
+        # At least major and minor.
+        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):
             for name, part in zip(names, (*parts, ""), strict=False):
                 values[f"nvidia.com/cuda.{kind}.{name.replace('revision', 'rev')}"] = part
                 values[f"nvidia.com/cuda.{kind}-version.{name}"] = part

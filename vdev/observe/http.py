@@ -1,10 +1,10 @@
-"""The HTTP side: metrics, health, readiness, status, and a page for a person. Read-only; it knows nothing of the agent.
+"""HTTP: metrics, health, readiness, status, and a page for people. It is read-only and knows nothing of the agent.
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 while the agent's loop turns
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status  /telemetry  what devices measure now
 
-What is shown comes through `Watched`. When the port is not available, that is reported and the agent works without it.
+The content comes from `Watched`. If the port is not available, that is reported, and the agent works without HTTP.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _SHOWN = 80  # characters of a stranger's text
 
 
 def answers_to(host: str, patterns: Collection[str]) -> bool:
-    """Whether a `Host` header is an address or a name of ours; `patterns` are names that may contain `*`."""
+    """Whether a `Host` header is an IP address or one of our names; `patterns` are names that may contain `*`."""
     name = _without_port(host).removesuffix(".").lower()
     try:
         ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
@@ -90,29 +90,29 @@ _PAGE_HEADERS = {
 
 
 class Watched(Protocol):
-    """What the HTTP side asks. `status` and `telemetry` are asked from a thread, the rest from the loop."""
+    """The content of the pages. `status` and `telemetry` are called in a thread, the rest on the event loop."""
 
     def status(self) -> Mapping[str, Any]:
         """The status document."""
 
     def telemetry(self) -> Mapping[str, Any]:
-        """What devices measure now."""
+        """The readings of the devices' sensors."""
 
     def registry(self) -> CollectorRegistry:
         """The metrics, brought up to date."""
 
     def stalled(self) -> str:
-        """Why the agent no longer does its work; empty while it does."""
+        """Why the agent's loop does not turn; empty if it does."""
 
     def not_ready(self) -> Sequence[str]:
-        """Why the agent is not ready, a sentence each; empty when it is."""
+        """Why the agent is not ready, a sentence for each reason; empty if it is."""
 
     def stand_by(self) -> str:
-        """What the agent stands by for, in a sentence; empty when it serves."""
+        """Which agent this one stands by for, in a sentence; empty if it serves."""
 
 
 def application(watched: Watched, *, page: str = PAGE) -> Starlette:
-    """The ASGI application, with a page from beside this module. Starlette calls what is no coroutine in a thread."""
+    """The ASGI application, with a page of this package. Starlette calls plain functions in a thread."""
 
     def front(_request: Request) -> Response:
         return HTMLResponse(resources.files(__package__).joinpath(page).read_bytes(), headers=_PAGE_HEADERS)
@@ -176,32 +176,32 @@ async def serving(
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
     requests may be addressed to (see `allowed_hosts`). An address that is taken is tried again every `retry` seconds.
     """
-    async with running(Side(address, application(watched, page=page), hosts=hosts, retry=retry)) as bound:
+    async with running(HttpServer(address, application(watched, page=page), hosts=hosts, retry=retry)) as bound:
         yield bound
 
 
 @contextlib.asynccontextmanager
-async def running(side: "Side") -> AsyncIterator[str]:
-    """Let a side answer while the context lasts; gives the address that was bound, empty when none could be yet."""
-    bound = await side.bind()
-    task = asyncio.create_task(side.run(), name="http")
+async def running(server: "HttpServer") -> AsyncIterator[str]:
+    """Serve while the context lasts; yields the bound address, empty if it is not available yet."""
+    bound = await server.bind()
+    task = asyncio.create_task(server.run(), name="http")
     try:
         yield bound
     finally:
-        side.stop()
+        server.stop()
         await task
 
 
 class _Server(uvicorn.Server):
-    """uvicorn in the agent's loop. It has no option to leave the signals of the process alone."""
+    """uvicorn in the agent's event loop. It has no option to leave the process's signal handlers alone."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class Side:
-    """An address and the server on it; `trouble` says why the address is not available."""
+class HttpServer:
+    """A server for one address; `trouble` is why the address is not available."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class Side:
         self._stopped = asyncio.Event()
 
     async def bind(self) -> str:
-        """Try to get the address; its name, or the empty string. The same reason is told once."""
+        """Try to bind the address; return its name, or the empty string. The same reason is logged once."""
         try:
             self._listener = await asyncio.to_thread(_bind, self._address)
         except OSError as failed:
@@ -253,7 +253,7 @@ class Side:
         return name
 
     async def run(self) -> None:
-        """Serve until `stop`, as soon as the address is free; what goes wrong must not take the agent along."""
+        """Serve until `stop`, as soon as the address is free. A failure must not end the agent."""
         while not self._stopped.is_set():
             if self._listener is None:
                 with contextlib.suppress(TimeoutError):

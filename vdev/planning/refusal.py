@@ -11,15 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import assert_never
 
 from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
-from ..model.sources import GlobSource, Sysfs, UsbGroup
 from ..model.template import Template
-from ..model.virtual import VirtualDevices
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # not possible in a variable, nor in a message to the kubelet
@@ -105,19 +102,10 @@ def _places(entry: Entry) -> Iterator[_Place]:
 
 def _inside(entry: Entry) -> Iterator[_Place]:
     """The container paths of the source's nodes. Those of a glob consist of names of real files."""
-    match entry.source:
-        case Sysfs(container_path=path):
-            yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
-        case UsbGroup(selectors=selectors):
-            for selector in selectors:
-                yield _Place("containerPath", _Use.PATH, template.parse(selector.container_path), in_directory=True)
-        case VirtualDevices(node=node):
-            if node is not None:
-                yield _Place("node.containerPath", _Use.PATH, node.inside)
-        case GlobSource():
-            pass
-        case _:
-            assert_never(entry.source)
+    for part in entry.by_attributes:
+        yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
+    if entry.virtual and entry.virtual.node:
+        yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
@@ -167,20 +155,12 @@ def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
 
 def _is_list(entry: Entry, attribute: str) -> bool:
     """Whether the attribute is a list of names of children that discovery joined."""
-    if isinstance(entry.source, UsbGroup):
-        return any(attribute in selector.children for selector in entry.source.selectors)
-    return isinstance(entry.source, Sysfs) and attribute in entry.source.children
+    return any(attribute in part.children for part in entry.by_attributes)
 
 
 def _is_chosen(entry: Entry, name: str) -> bool:
     """Whether the maker of the device chose the text; a match of a path pattern is part of a real path."""
-    match entry.source:
-        case Sysfs() | UsbGroup():
-            return name != "path"
-        case VirtualDevices() | GlobSource():
-            return False
-        case _:
-            assert_never(entry.source)
+    return bool(entry.by_attributes) and name != "path"
 
 
 def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str, str]:

@@ -84,7 +84,7 @@ class Journal:
         text = f"{path}{f':{line}' if line else ''} refused: {why}"
         self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
 
-    def tell_claim(self, name: str, what: str, devices: Sequence[str] = ()) -> None:
+    def note_claim(self, name: str, what: str, devices: Sequence[str] = ()) -> None:
         """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
         text = f"{name} {what}{': ' if devices else ''}{', '.join(devices)}"
         self.note("claim", "claim", text, claim=name, what=what, devices=list(devices))

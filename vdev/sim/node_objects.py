@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .api.kinds import KINDS, ApiKind, Document, Refused
+from .api.kinds import BY_NAME, ApiKind, Document, Refused
 from .api.store import ObjectStore, timestamp
 from .device_manager.device_table import KubeletPanic
 from .kubelet.kubelet import Kubelet
@@ -17,8 +17,7 @@ from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
-_KINDS = {each.kind: each for each in KINDS}
-_NODE, _POD, _EVENT = _KINDS["Node"], _KINDS["Pod"], _KINDS["Event"]
+_NODE, _POD, _EVENT = BY_NAME["Node"], BY_NAME["Pod"], BY_NAME["Event"]
 _KILLED = 137  # exit code of a container
 _OWN = "default-scheduler"  # the default of schedulerName
 _LONGEST_MESSAGE = 1024  # characters of an event's message

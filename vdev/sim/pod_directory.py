@@ -15,12 +15,11 @@ import yaml
 
 from ..errors import UsageError
 from .api.api_objects import ApiObjectError, ApiObjects
-from .api.kinds import KINDS, Refused
+from .api.kinds import BY_NAME, Refused
 from .journal import Journal
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 
-_KINDS = {each.kind: each for each in KINDS}
 _DRA_KINDS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _LARGEST_MANIFEST = 1_000_000  # bytes; the API server's limit is near that
@@ -105,7 +104,7 @@ class PodDirectory:
         for each in sorted(file.objects, key=lambda each: not each.is_pod):
             if (meta := each.created) is not None:
                 with contextlib.suppress(Refused):  # somebody else has deleted it
-                    kind, place = _KINDS[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
+                    kind, place = BY_NAME[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
                     self._objects.store.delete(kind, *place, {"uid": meta["uid"]}, now=False)
 
 

@@ -22,7 +22,7 @@ from .simulation import Throttle
 from .tool_data import loads_of
 
 if TYPE_CHECKING:
-    from ..observe.http import Side
+    from ..observe.http import HttpServer
 
 _Fault = TypeVar("_Fault")
 
@@ -145,7 +145,7 @@ class Telemetry(Applier):
         self._is_stale = False  # whether the plan or the pods' loads changed after the last update
         self._section = Section()
         self._work_due = asyncio.Event()
-        self._side: Side | None = None
+        self._side: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._pods: PodLoads | None = None
         self._following: asyncio.Task[None] | None = None
@@ -215,7 +215,8 @@ class Telemetry(Applier):
                         address = self._section.address or ""
                         await self._serve(group, address)
                     self._follow_pods(group)
-                    await asyncio.to_thread(self._update_now)
+                    if self._is_on:  # else the sensors are updated when something reads them
+                        await asyncio.to_thread(self._update_now)
             finally:
                 await self._stop_serving()
 
@@ -227,12 +228,12 @@ class Telemetry(Applier):
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
-    def _make_side(self, address: str) -> "Side":
+    def _make_side(self, address: str) -> "HttpServer":
         from ..observe import device_metrics, http  # they import the web server
 
         hosts = (self._options.node, platform.node(), *self._options.http_hosts)
         app = device_metrics.application(self.page)
-        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
+        return http.HttpServer(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
 
     async def _stop_serving(self) -> None:
         if self._side is not None:

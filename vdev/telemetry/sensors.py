@@ -98,8 +98,13 @@ class Sensors:
         """Let this situation hold from `at` on."""
         before, self._simulated, self._infos = self._simulated, {}, {}
         found = _device_infos(situation)
-        position = {entry: place for place, entry in enumerate(situation.loads)}
-        for raw in sorted(found, key=lambda raw: (position[(it := found[raw][0].device.raw).entry], it.index)):
+        entries = list(situation.loads)
+
+        def order(raw: str) -> tuple[int, int]:
+            device = found[raw][0].device.raw
+            return entries.index(device.entry), device.index
+
+        for raw in sorted(found, key=order):
             device = before.get(raw)
             conditions = _conditions(situation, found[raw], device.conditions.parts if device else (), at)
             if device is None:

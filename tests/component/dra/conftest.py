@@ -42,8 +42,8 @@ class Running:
 
     async def stop(self):
         """End it."""
-        self.driver.stop()
-        await self.task
+        self.task.cancel()
+        await asyncio.wait([self.task])
 
 
 @pytest.fixture

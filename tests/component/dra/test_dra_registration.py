@@ -215,7 +215,7 @@ async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubele
     hangs = api_server.fail(verb="get", hang=True, times=1)
     answer = asyncio.ensure_future(called.prepare(claim))
     await api_server.until(lambda: hangs.hits)
-    running.driver.stop()
+    running.task.cancel()
     running.clock.advance(50)
     assert "was not prepared within" in (await answer)[claim["metadata"]["uid"]].error
-    await running.task
+    await asyncio.wait([running.task])

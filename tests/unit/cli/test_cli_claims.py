@@ -163,7 +163,7 @@ def test_what_is_refused(allocate, text, why):
         ("kind: Pod", "has no ResourceClaim"),
         ("", "has no ResourceClaim"),
         ("[1, a]", "has no ResourceClaim"),
-        ("a: b: c", "is no YAML"),
+        ("a: b: c", "is not YAML"),
         ("kind: ResourceClaim\nspec: {}", "an API server would not take"),
         ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "asks for nothing"),
         ("kind: ResourceClaim\nspec: {devices: {requests: [{name: x}]}}", "Required value"),

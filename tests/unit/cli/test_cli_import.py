@@ -77,7 +77,7 @@ def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: st
         ([], "no file to import"),
         (["FILE", "--device", FUSE], "give a file or --device, not both"),
         (["/nowhere"], "cannot be read"),
-        (["FILE", "--from", "sriov"], "this is no configuration of the SR-IOV network device plugin"),
+        (["FILE", "--from", "sriov"], "this is not a configuration of the SR-IOV network device plugin"),
         (["FILE", "--from", "sriof"], "invalid choice: 'sriof'"),
         (["--device", "{name: x, groups: []}"], "but it declares nothing"),
         (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "but nothing in it can be converted:"),

@@ -8,7 +8,6 @@ import pytest
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.virtual import VirtualDevices
 
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 
@@ -470,24 +469,24 @@ def test_links_are_groups_unless_they_are_a_square_of_scores(
 ) -> None:
     """`count` lists of `count` numbers are scores."""
     text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
-    source = config.load_text(text).spec.entries[0].source
-    assert isinstance(source, VirtualDevices)
+    source = config.load_text(text).spec.entries[0].virtual
+    assert source is not None
     assert expected == source.links
 
 
 def test_an_entry_wins_over_its_preset() -> None:
     """What the entry says itself stands over the node preset's count, numa, links and attributes."""
     text = HEAD + "    virtual: {preset: dgx-a100, count: 2, numa: 4, links: [], attributes: {model: mine}}"
-    source = config.load_text(text).spec.entries[0].source
-    assert isinstance(source, VirtualDevices)
+    source = config.load_text(text).spec.entries[0].virtual
+    assert source is not None
     assert (2, (4,), {}, "mine") == (source.count, source.numa, source.links, source.attributes["model"])
     assert "NVIDIA-A100-SXM4-40GB" == source.attributes["product"]
 
 
 def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
     """Numa and links of the first ones stay."""
-    source = config.load_text(HEAD + "    virtual: {preset: dgx-a100, count: 3}").spec.entries[0].source
-    assert isinstance(source, VirtualDevices)
+    source = config.load_text(HEAD + "    virtual: {preset: dgx-a100, count: 3}").spec.entries[0].virtual
+    assert source is not None
     assert (3, (3, 3, 1)) == (source.count, source.numa)
     assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
 
@@ -498,8 +497,8 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
     (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
     file = tmp_path / "vdev.yaml"
     file.write_text("presetsDir: mine\n" + HEAD + "    virtual: {preset: x1}\n")
-    source = config.load([file]).spec.entries[0].source
-    assert isinstance(source, VirtualDevices)
+    source = config.load([file]).spec.entries[0].virtual
+    assert source is not None
     assert 2**30 == source.memory
     file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
     with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):

@@ -101,5 +101,5 @@ def test_any_text_is_rendered_and_read(subtests):
             device = {"name": "a", "resource": "example.com/a", "virtual": {"attributes": {"m": text}}}
             written = json.dumps({"version": "v1", "devices": [device]})
             once = config.load_text(written)
-            assert {"m": text} == once.spec.entries[0].source.attributes
+            assert {"m": text} == once.spec.entries[0].virtual.attributes
             assert once.spec == config.load_text(config.render(once.origins)).spec

@@ -9,7 +9,6 @@ import yaml
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.virtual import VirtualDevices
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
@@ -30,8 +29,8 @@ def problems(text: str) -> list[str]:
 def node(text: str) -> Any:
     """The stand-in of a configuration."""
     (entry,) = config.load_text(NODE % text).spec.entries
-    assert isinstance(entry.source, VirtualDevices)
-    return entry.source.node
+    assert entry.virtual is not None
+    return entry.virtual.node
 
 
 def test_what_stands_in_is_taken(subtests):

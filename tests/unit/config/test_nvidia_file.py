@@ -4,7 +4,7 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+from vdev.model.entry import DeviceIdStrategy, MigStrategy
 from vdev.model.problem import Override
 from vdev.preview import preview
 
@@ -54,7 +54,6 @@ sharing:
       - {name: mig-small, replicas: 2, devices: all}
 imex: {channelIDs: [0], required: false}
 """
-UNUSED = ["sleepInterval", "outputFile", "machineTypeFile", "channelIDs"]
 
 
 @pytest.fixture
@@ -70,37 +69,9 @@ def load(tmp_path):
     return load
 
 
-def test_a_complete_file_loads_unchanged(load):
-    """Every key of NVIDIA's plugin is known; what asks for something that means nothing here is warned about."""
-    loaded = load(DEVICES, COMPLETE)
-    flags = loaded.spec.flags
-    assert MigStrategy.MIXED is flags.mig_strategy
-    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (
-        flags.nvidia_driver_root,
-        flags.dev_root,
-        flags.mps_directory,
-    )
-    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.plugin.device_list_strategy
-    assert (True, DeviceIdStrategy.INDEX) == (flags.plugin.gives_nodes, flags.plugin.device_id_strategy)
-    assert AllocationPolicy.PACKED is flags.plugin.shared_devices_allocation_policy
-    assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.resources.mig]
-    assert [("nvidia.com/gpu", ("0",), 4), ("nvidia.com/mig-small", None, 2)] == [
-        (each.name, each.devices, each.replicas) for each in loaded.spec.sharing.resources
-    ]
-    assert UNUSED == [warning.message.partition(" ")[0] for warning in loaded.warnings]
-
-
 def test_the_file_may_come_first(load):
     """The order of the files says nothing."""
     assert load(COMPLETE, DEVICES).spec.flags == load(DEVICES, COMPLETE).spec.flags
-
-
-def test_an_mps_block_fails_requests_greater_than_one_by_default(load):
-    """As in NVIDIA's plugin: absent means true for mps, false for timeSlicing."""
-    mps = "flags: {mpsRoot: /mps}\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
-    assert load(DEVICES, mps).spec.sharing.fail_requests_greater_than_one
-    slicing = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
-    assert not load(DEVICES, slicing).spec.sharing.fail_requests_greater_than_one
 
 
 def test_a_broken_flag_is_the_only_complaint(load):

@@ -48,7 +48,7 @@ sharing:
     resources:
     - {name: gpu, replicas: 4, devices: [0, "0:1", GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397]}
     - {name: nvidia.com/mig-small, rename: mig-tiny, devices: 2, replicas: 2}
-imex: {channelIDs: [], required: false}
+imex: {channelIDs: [0], required: false}
 """
 ITEMS = "{resources: [{name: gpu, replicas: 2}]}"
 MPS = f"{{mps: {ITEMS}}}"
@@ -108,6 +108,7 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
     expected = ["flags.useNodeFeatureAPI"]
     expected += [f"flags.gfd.{key}" for key in ("sleepInterval", "outputFile", "machineTypeFile")]
+    expected += ["imex.channelIDs"]
     assert expected == keys
 
 

@@ -4,23 +4,22 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.sources import Usb, UsbGroup
+from vdev.model.sources import Usb
 from vdev.model.virtual import VirtualDevices
 
 
 def usb(value: str, key: str = "vendor") -> Usb:
     """The source of an entry with that text in it."""
     text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
-    source = config.load_text(text, "f").spec.entries[0].source
-    assert isinstance(source, UsbGroup)
-    return source.selectors[0]
+    (stick,) = config.load_text(text, "f").spec.entries[0].usb
+    return stick
 
 
 def virtual(fields: str) -> VirtualDevices:
     """The source of a virtual entry with these fields."""
     text = f"devices:\n  - name: v\n    resource: a.b/v\n    virtual: {{{fields}}}\n"
-    source = config.load_text(text, "f").spec.entries[0].source
-    assert isinstance(source, VirtualDevices)
+    source = config.load_text(text, "f").spec.entries[0].virtual
+    assert source is not None
     return source
 
 

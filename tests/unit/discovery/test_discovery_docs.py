@@ -44,7 +44,7 @@ def test_snippets_are_configurations_that_work(tmp_path: Path, snippet: str, hos
             assert found.devices or found.problems
             assert not any(problem.is_error for problem in found.problems)
             attributes = [device.attributes.keys() for device in found.devices]
-            assert all(keys <= entry.source.attribute_names for keys in attributes)
+            assert all(keys <= entry.attribute_names for keys in attributes)
 
 
 @pytest.mark.parametrize(

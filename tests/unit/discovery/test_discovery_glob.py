@@ -12,7 +12,7 @@ from vdev import discovery
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
 from vdev.model.device import DeviceNode
-from vdev.model.sources import GlobItem, GlobSource, GroupBy, NodeKind
+from vdev.model.sources import GlobItem, GroupBy, NodeKind
 
 KIT = Path(__file__).parents[2] / "kit"
 
@@ -32,8 +32,8 @@ def find(
 ) -> Found:
     """One scan for an entry `e` with these patterns."""
     items = tuple(GlobItem(path=each) if isinstance(each, str) else each for each in paths)
-    source = GlobSource(paths=items, exclude=exclude, group_by=group_by)
-    entry = made_entry("e", "example.com/e", source, allow_dangerous=allow_dangerous)
+    fields = {"exclude": exclude, "group_by": group_by, "allow_dangerous": allow_dangerous}
+    entry = made_entry("e", "example.com/e", glob=items, **fields)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -363,8 +363,8 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     """NUMA node, numbers, members, what a link leads to, and what is in a directory all count."""
     fake.add((KIT / "server.yaml").read_text())
     fake.link("/dev/gpu", "dri/renderD128")
-    source = GlobSource(paths=(GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),))
-    entry = made_entry("e", "example.com/e", source)
+    items = (GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),)
+    entry = made_entry("e", "example.com/e", glob=items)
     first = discovery.discover(entry, fake.host, node="n")
     change(fake)
     assert first.devices != discovery.discover(entry, fake.host, node="n").devices

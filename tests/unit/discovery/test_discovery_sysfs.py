@@ -35,7 +35,7 @@ def where(attribute: str, *values: str, operator: Operator = Operator.GLOB) -> t
 
 
 def find(fake: FakeHost, source: Sysfs, numbering: Numbering | None = None) -> Found:
-    entry = made_entry("e", "example.com/e", source)
+    entry = made_entry("e", "example.com/e", sysfs=source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -211,5 +211,5 @@ def test_a_device_that_gives_a_container_nothing_is_unhealthy(
     server: FakeHost, source: Sysfs, container: Container, reason: str
 ) -> None:
     """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
-    entry = made_entry("e", "example.com/e", source, container=container)
+    entry = made_entry("e", "example.com/e", sysfs=source, container=container)
     assert reason == discovery.discover(entry, server.host, node="n").devices[0].health.reason

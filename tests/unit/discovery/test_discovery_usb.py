@@ -8,7 +8,7 @@ from tests.kit.fakehost import FakeHost
 from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.model.sources import GroupBy, Usb, UsbGroup
+from vdev.model.sources import GroupBy, Usb
 
 KIT = Path(__file__).parents[2] / "kit"
 BUS = "pci0000:00/0000:00:14.0/usb1"
@@ -19,9 +19,10 @@ def desk(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path).add((KIT / "workstation.yaml").read_text())
 
 
-def find(fake: FakeHost, source: Usb | UsbGroup, numbering: Numbering | None = None) -> Found:
-    source = UsbGroup(selectors=(source,)) if isinstance(source, Usb) else source
-    entry = made_entry("e", "example.com/e", source)
+def find(
+    fake: FakeHost, *sticks: Usb, numbering: Numbering | None = None, group_by: GroupBy = GroupBy.POSITION
+) -> Found:
+    entry = made_entry("e", "example.com/e", usb=sticks, group_by=group_by)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -115,9 +116,9 @@ def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
     fake, numbering = FakeHost(tmp_path), Numbering()
     stick(fake, "1-3", 5)
     stick(fake, "1-2", 6)
-    assert ["e_1-2", "e_1-3"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2", "e_1-3"] == list(nodes(find(fake, SDR, numbering=numbering)))
     fake.unplug(f"{BUS}/1-3")
-    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering)))
+    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering=numbering)))
 
 
 def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
@@ -162,10 +163,6 @@ def bus(*numbers: int) -> list[str]:
     return [f"/dev/bus/usb/001/{number:03}" for number in numbers]
 
 
-def group(*sticks: Usb, group_by: GroupBy = GroupBy.POSITION) -> UsbGroup:
-    return UsbGroup(selectors=sticks, group_by=group_by)
-
-
 DONGLE = Usb(vendor="0bda", product="4711")
 
 
@@ -178,7 +175,7 @@ def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
     stick(fake, "1-4", 14, "D2", product="4711")
     stick(fake, "1-5", 15, "A3")
 
-    found = find(fake, group(SDR, DONGLE))
+    found = find(fake, SDR, DONGLE)
 
     assert {"e-A1": bus(11, 12), "e-A2": bus(13, 14)} == nodes(found)
     assert [("char 189:10", "char 189:11"), ("char 189:12", "char 189:13")] == [device.owns for device in found.devices]
@@ -190,27 +187,23 @@ def test_a_required_stick_that_is_missing(tmp_path: Path) -> None:
     fake = FakeHost(tmp_path)
     stick(fake, "1-1", 11, "A1")
 
-    found = find(fake, group(SDR, DONGLE))
+    found = find(fake, SDR, DONGLE)
     assert {} == nodes(found)
     assert ["e: warning: usb vendor 0bda product 4711 matches no device on this node"] == [
         str(problem) for problem in found.problems
     ]
 
-    assert {"e-A1": bus(11)} == nodes(find(fake, group(SDR, Usb(vendor="0bda", product="4711", optional=True))))
+    assert {"e-A1": bus(11)} == nodes(find(fake, SDR, Usb(vendor="0bda", product="4711", optional=True)))
 
 
 def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
     """With groupBy all; of optional sticks it needs one."""
     fake = FakeHost(tmp_path)
-    both = group(
-        Usb(vendor="0bda", product="2838", optional=True),
-        Usb(vendor="0bda", product="4711", optional=True),
-        group_by=GroupBy.ALL,
-    )
-    assert {} == nodes(find(fake, both))
+    both = [Usb(vendor="0bda", product=product, optional=True) for product in ("2838", "4711")]
+    assert {} == nodes(find(fake, *both, group_by=GroupBy.ALL))
     stick(fake, "1-1", 11, "A1")
-    assert {"e-all": bus(11)} == nodes(find(fake, both))
+    assert {"e-all": bus(11)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
     stick(fake, "1-2", 12, "D1", product="4711")
     stick(fake, "1-3", 13, "A2")
-    assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, both))
-    assert {"e-all": bus(11, 13)} == nodes(find(fake, group(SDR, group_by=GroupBy.ALL)))
+    assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
+    assert {"e-all": bus(11, 13)} == nodes(find(fake, SDR, group_by=GroupBy.ALL))

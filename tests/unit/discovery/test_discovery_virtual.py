@@ -12,7 +12,7 @@ from vdev.model.virtual import DriverNode, VirtualDevices
 
 
 def find(tmp_path: Path, source: VirtualDevices, node: str = "n") -> Found:
-    entry = made_entry("acme", "acme.dev/npu", source)
+    entry = made_entry("acme", "acme.dev/npu", virtual=source)
     return discovery.discover(entry, FakeHost(tmp_path).host, node=node)
 
 

@@ -83,7 +83,7 @@ def test_other_texts_have_no_form(text: str) -> None:
 def test_a_form_that_is_not_known() -> None:
     with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
         imported("a: 1", "f", ImportOptions())
-    with pytest.raises(UsageError, match="f: this is no configuration of NVIDIA's mig-parted"):
+    with pytest.raises(UsageError, match="f: this is not a configuration of NVIDIA's mig-parted"):
         imported(GENERIC, "f", ImportOptions(form="mig-parted"))
 
 

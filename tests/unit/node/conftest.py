@@ -19,7 +19,7 @@ def labels():
             found
             if found is not None
             else {
-                entry.name: tuple(raw for raw in devices(entry, entry.source, node) if not away(raw))
+                entry.name: tuple(raw for raw in devices(entry, entry.virtual, node) if not away(raw))
                 for entry in spec.on_node(node)
             }
         )

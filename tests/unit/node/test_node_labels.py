@@ -124,7 +124,7 @@ def files(draw):
 
 def worlds(file):
     spec = config.load_text(json.dumps(file)).spec
-    return spec, {entry.name: tuple(devices(entry, entry.source, "n")) for entry in spec.entries}
+    return spec, {entry.name: tuple(devices(entry, entry.virtual, "n")) for entry in spec.entries}
 
 
 @given(files(), TEXTS)

@@ -5,7 +5,6 @@ import pytest
 from tests.kit.geometry import made_geometry, made_profile
 from tests.kit.specs import made_entry
 from vdev.model.entry import MigStrategy
-from vdev.model.sources import GlobSource
 from vdev.model.spec import PatternItem
 from vdev.planning import naming
 
@@ -167,7 +166,7 @@ def test_a_pattern_that_matches_nothing_is_reported(build):
 
 def test_an_entry_without_devices_keeps_its_resource(build):
     """A glob that matches nothing now is advertised with 0, so that a hot-plug can show."""
-    entry = made_entry("uart", "example.com/uart", GlobSource(paths=()))
+    entry = made_entry("uart", "example.com/uart")
     stock = build.inventory(entry, found={"uart": ()})
     assert {"example.com/uart": 0} == counts(stock)
 

@@ -312,7 +312,7 @@ def test_many_linked_devices_stay_in_their_islands():
 
 
 def resource_of(slots, source, policy=DISTRIBUTED):
-    entry = made_entry("npu", "acme.dev/npu", source)
+    entry = made_entry("npu", "acme.dev/npu", virtual=source)
     flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
     return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
 

@@ -9,7 +9,7 @@ from vdev.errors import UnhealthyDevice
 from vdev.model.device import DeviceNode, Mount, RawDevice
 from vdev.model.entry import Action, Container, DeviceListStrategy, Probe
 from vdev.model.entry import Health as HealthPolicy
-from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
+from vdev.model.sources import GlobItem, Usb
 from vdev.model.spec import DEFAULT_FLAGS
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
@@ -21,7 +21,7 @@ CRI = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
 
 
 def usb(**keys):
-    return UsbGroup(selectors=(Usb(vendor="1050", children=("hidraw",), **keys),))
+    return {"usb": (Usb(vendor="1050", children=("hidraw",), **keys),)}
 
 
 USB = usb()
@@ -57,7 +57,7 @@ def raw(number, **changes):
 
 def arranged(raws, source=USB, **changes):
     """The node with these devices."""
-    entry = made_entry("e", NAME, source, where="t.yaml:4:5: devices[0]", **changes)
+    entry = made_entry("e", NAME, **source, where="t.yaml:4:5: devices[0]", **changes)
     flags = DEFAULT_FLAGS.with_plugin(device_list_strategy=CRI)
     return arrange(made_spec(entry, flags=flags), "n", {"e": raws})
 
@@ -131,7 +131,7 @@ def test_links_by_id_work():
     by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
     found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
     container = Container(env={"PORT": parse("{path}")}, mounts=path("{path}").mounts)
-    source = GlobSource(paths=(GlobItem(path="/dev/serial/by-id/*"),))
+    source = {"glob": (GlobItem(path="/dev/serial/by-id/*"),)}
     assert {"e-1": ""} == reasons(arranged([found], source, container=container))
 
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
-from .kinds import KINDS, ApiKind, Document, Refused, Stored
+from .kinds import BY_NAME, ApiKind, Document, Refused, Stored
 from .rules import Rules
 from .store import ObjectStore
 
 _MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
-_KINDS = {each.kind: each for each in KINDS}
 
 
 class ApiObjectError(Exception):
@@ -35,12 +34,12 @@ class ApiObjects:
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""
-        return list(self.store.all(_KINDS[kind]))
+        return list(self.store.all(BY_NAME[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """An object, None if it does not exist."""
         try:
-            return self.store.get(_KINDS[kind], _namespace(kind, namespace), name)
+            return self.store.get(BY_NAME[kind], _namespace(kind, namespace), name)
         except Refused:
             return None
 
@@ -48,10 +47,10 @@ class ApiObjects:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
         namespace = _namespace(kind, document["metadata"].get("namespace", ""))
         with _as_object_errors():
-            if namespace and not self.store.has(_KINDS["Namespace"], "", namespace):
-                self.store.create(_KINDS["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
-            found = self.store.create(_KINDS[kind], namespace, document, _MANAGER)
-            return self._with_status(_KINDS[kind], found, document.get("status", found.get("status")))
+            if namespace and not self.store.has(BY_NAME["Namespace"], "", namespace):
+                self.store.create(BY_NAME["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
+            found = self.store.create(BY_NAME[kind], namespace, document, _MANAGER)
+            return self._with_status(BY_NAME[kind], found, document.get("status", found.get("status")))
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
@@ -63,8 +62,8 @@ class ApiObjects:
         new = deepcopy(dict(old))
         change(new)
         with _as_object_errors():
-            found = self.store.change(_KINDS[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
-            return self._with_status(_KINDS[kind], found, new.get("status"))
+            found = self.store.change(BY_NAME[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
+            return self._with_status(BY_NAME[kind], found, new.get("status"))
 
     def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
         """Write the status too, which is a subresource."""
@@ -77,7 +76,7 @@ class ApiObjects:
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it does not exist."""
         if await self.get(kind, name, namespace) is not None:
-            self.store.delete(_KINDS[kind], _namespace(kind, namespace), name)
+            self.store.delete(BY_NAME[kind], _namespace(kind, namespace), name)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on the event loop after each change; returns a function that ends this."""
@@ -85,7 +84,7 @@ class ApiObjects:
 
 
 def _namespace(kind: str, namespace: str) -> str:
-    return (namespace or "default") if _KINDS[kind].namespaced else ""
+    return (namespace or "default") if BY_NAME[kind].namespaced else ""
 
 
 @contextlib.contextmanager

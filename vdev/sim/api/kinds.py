@@ -85,6 +85,7 @@ KINDS = (
     ApiKind(DRA, "v1", "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
     ApiKind(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
 )
+BY_NAME = {each.kind: each for each in KINDS}
 
 
 def value_at(document: Document, path: str) -> Any:

@@ -144,9 +144,10 @@ class ApiServer:
 
     async def respond(self, sent: HttpRequest) -> Response:
         """The answer to a request. Raises Refused."""
-        about = discovery.answer(sent.url.path, self.kinds.values(), self.objects.rules.version)
-        if sent.method == "GET" and about is not None:
-            return JSONResponse(about)
+        if sent.method == "GET":
+            about = discovery.answer(sent.url.path, self.kinds.values(), self.objects.rules.version)
+            if about is not None:
+                return JSONResponse(about)
         request = http_requests.read(
             self.kinds, sent.method, sent.scope["path"], sent.query_params, sent.headers, await sent.body()
         )

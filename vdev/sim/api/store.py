@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from ..objects import formats
 from ..objects.amounts import as_given_back
 from . import ownership
-from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
+from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .ownership import Manager, Owners
 from .rules import Rules
 
@@ -26,7 +26,7 @@ NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # the characters behind generated names, as in Kubernetes
 _LONGEST_PREFIX = 58  # of a generated name, so that it fits a label
-_NAMESPACE = next(each for each in KINDS if each.kind == "Namespace")
+_NAMESPACE = BY_NAME["Namespace"]
 _SERVER_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation")
 
 

@@ -135,6 +135,7 @@ class Allocator:
         if not missing:
             return self._choose_request(number + 1)
         candidates = self._candidates[request]
+        # A device is followed by at least as many candidates as are missing after it.
         for index in range(start, len(candidates) - missing + 1):
             if (grant := self._grant(request, candidates[index])) is None:
                 continue

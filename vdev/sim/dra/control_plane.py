@@ -141,7 +141,7 @@ class Cluster:
         await self._objects.edit("ResourceClaim", name, namespace, functools.partial(_allocated, allocation))
         results = allocation["devices"].get("results", ())
         devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
-        self._journal.tell_claim(f"{namespace}/{name}", "allocated", devices)
+        self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
 
     # --- the end of a pod ---------------------------------------------------------------------------------------------
 
@@ -157,18 +157,18 @@ class Cluster:
                     await self._objects.edit("ResourceClaim", name, namespace, lambda each: _release(each, pod))
                 else:
                     continue
-                self._journal.tell_claim(f"{namespace}/{name}", "released")
+                self._journal.note_claim(f"{namespace}/{name}", "released")
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    async def look(self) -> None:
+    async def check_slices(self) -> None:
         """Report mistakes in the slices that this node can use, if these have changed."""
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
             self._journal.find(slice_lint.check_all(slices))
 
-    async def incomplete(self) -> list[Finding]:
+    async def incomplete_pools(self) -> list[Finding]:
         """The pools that are incomplete or outdated now. That is a mistake only if it lasts."""
         return list(slice_lint.check_complete(await self._own_slices()))
 

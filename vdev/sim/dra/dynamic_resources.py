@@ -167,7 +167,7 @@ class DynamicResources:
                 if not info.prepared:
                     info.prepared = True
                     devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
-                    self._journal.tell_claim(info.key, "prepared", devices)
+                    self._journal.note_claim(info.key, "prepared", devices)
 
     async def _fetch(self, pod: PodSpec, name: str) -> Document:
         """The claim, if the pod may use it. Raises ClaimsError."""
@@ -242,7 +242,7 @@ class DynamicResources:
                         self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
             for info in ended:
                 self._claims.pop((info.namespace, info.name), None)
-                self._journal.tell_claim(info.key, "unprepared")
+                self._journal.note_claim(info.key, "unprepared")
             await self._save()
 
     # --- health and reconciliation ------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class Kubelet:
     def _tick(self) -> None:
         self.tick()
         if self._process is not None and self._process.alive:
-            self._process.life.spawn(self._scheduling.look_again(), "look at slices")
+            self._process.life.spawn(self._scheduling.report_incomplete_pools(), "look at slices")
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Kubelet:
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
         wait_for_devices = wait_for_devices and not spec.node
-        waits = wait_for_devices or await self._scheduling.concerns(spec)
+        waits = wait_for_devices or await self._scheduling.needs_claims(spec)
         record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
         try:
             await self._pods_known()

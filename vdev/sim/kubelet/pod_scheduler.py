@@ -1,7 +1,6 @@
 """The scheduler: binds a pod to the node when its claims are allocated and the node has enough devices."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -39,28 +38,21 @@ class PodScheduler:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            with contextlib.suppress(ApiObjectError):
-                await self._cluster.look()
+            await self._cluster.check_slices()
             for pod in self._store.waiting():
                 await self.bind(pod)
                 if pod.bound:
                     bound(pod)
 
-    async def look_again(self) -> None:
+    async def report_incomplete_pools(self) -> None:
         """Report pools that are incomplete, and were so at the last call."""
-        try:
-            found = await self._cluster.incomplete()
-        except ApiObjectError:
-            return
+        found = await self._cluster.incomplete_pools()
         self._journal.find(each for each in found if each in self._incomplete)
         self._incomplete = found
 
-    async def concerns(self, pod: PodSpec) -> bool:
+    async def needs_claims(self, pod: PodSpec) -> bool:
         """Whether a pod has to wait for claims."""
-        try:
-            return await self._cluster.concerns(pod, self._node.allocatable())
-        except ApiObjectError:
-            return False  # only a DeviceClass could say that the pod needs a claim
+        return await self._cluster.concerns(pod, self._node.allocatable())
 
     async def bind(self, pod: PodRecord) -> None:
         """Bind a pod if it still waits, and if its claims can be allocated now.

@@ -1,0 +1,172 @@
+"""The base of all mappings of the file, `Section`, and how validators refuse values.
+
+YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that the types of single values can decide.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from .problem import Where
+
+PROBLEM = "vdev"
+"""The type of pydantic errors whose text is vdev's."""
+
+MAX_SHOWN = 60
+"""Characters of a text that an error quotes."""
+
+
+class Plain(str):
+    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
+
+    __slots__ = ()
+
+
+class NoValue:
+    """The value of a key that has none in the file."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+NO_VALUE = NoValue()
+
+
+class Section(BaseModel):
+    """A mapping of the file: its keys are known, in camel case.
+
+    A key without a value counts as absent, unless `config.validation` puts NO_VALUE for it, which every type refuses.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
+
+    @property
+    def by_key(self) -> dict[str, Any]:
+        """The values by key, in the schema's order."""
+        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The values that the file gives, by key."""
+        fields = type(self).model_fields
+        return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The keys with a value other than their default, in the schema's order.
+
+        False and an empty list count as absent.
+        """
+        defaults = (field.default for field in type(self).model_fields.values())
+        values = zip(self.by_key.items(), defaults, strict=True)
+        return tuple(
+            key for (key, value), default in values if value is not False and value not in (default, None, [], ())
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = keys_of(cls)
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    def filled(self, **defaults: object) -> Self:
+        """Set these values in fields that have none, so that writing out a default changes nothing.
+
+        Only for validators of the section, for defaults that follow from other fields.
+        """
+        for name, value in defaults.items():
+            if self.__dict__[name] is None:
+                self.__dict__[name] = value
+        return self
+
+    def __deepcopy__(self, memo: object = None) -> Self:
+        """Return itself: sections are immutable, and pydantic copies each default that it cannot hash."""
+        return self
+
+
+class Placed(Section):
+    """An item of a list in the file that knows its place, for problems that are found later."""
+
+    _where: Where = PrivateAttr(Where())
+    _for_nvidia: bool = PrivateAttr(default=False)
+
+    def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
+        """Return the item with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
+        copy = self.model_copy()
+        copy._where, copy._for_nvidia = where, for_nvidia
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        """A moved line is no change."""
+        return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
+
+    @property
+    def where(self) -> Where:
+        """Its place in the file; empty for an item that is built in code."""
+        return self._where
+
+    @property
+    def for_nvidia(self) -> bool:
+        """Whether the file is for NVIDIA's plugin, which ignores values that it does not know."""
+        return self._for_nvidia
+
+
+@functools.cache
+def keys_of(section: type[Section]) -> frozenset[str]:
+    """The keys that the mapping may have."""
+    return frozenset(field.alias or name for name, field in section.model_fields.items())
+
+
+def refuse(message: str, hint: str = "") -> NoReturn:
+    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
+    raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One of several errors in a value; `at` is the place inside it."""
+
+    at: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+    value: object = None
+
+
+def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
+    """Refuse the value under validation with several errors, each at its own place inside it."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
+            loc=fault.at,
+            input=fault.value,
+        )
+        for fault in faults
+    ]
+    raise ValidationError.from_exception_data(title, details)
+
+
+def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str]) -> None:
+    """Refuse the items of a list for which `problem_of` returns a text, each at its place."""
+    flaws = [Flaw((place,), text, value=item) for place, item in enumerate(items) if (text := problem_of(item))]
+    if flaws:
+        refuse_all(title, flaws)
+
+
+def described(value: object) -> str:
+    """Describe a value in an error: `the number 0451`, `the string 'x'`, `a list`."""
+    if value is None or value is NO_VALUE:
+        return "nothing"
+    if isinstance(value, (list, tuple, dict)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and not isinstance(value, Plain):
+        return f"the string {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
+    text = str(value)
+    kind = "boolean" if text.lower() in ("true", "false") else "number"
+    return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"
