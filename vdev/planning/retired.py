@@ -95,10 +95,11 @@ def keep_in_use(
         for key, each in waiting.items()
         if in_use.may_hold(key) or not in_use.has_heard_since(each.since, intervals)
     }
-    by_resource = {
-        name: replace(resource, slots=tuple(slot for slot in resource.slots if owner.get(slot.id, name) == name))
-        for name, resource in devices.resources.items()
-    }
+    by_resource = dict(devices.resources)
+    for name, resource in devices.resources.items():
+        slots = tuple(slot for slot in resource.slots if owner.get(slot.id, name) == name)
+        if len(slots) < len(resource.slots):  # a resource that stays the same keeps what it has computed
+            by_resource[name] = replace(resource, slots=slots)
     held = [
         (each.slot, f"overlaps {each.slot.id}, which {_holder(in_use, key)} still holds")
         for key, each in kept.items()
