@@ -21,7 +21,8 @@ from ..aio.clock import Timing
 from ..aio.program import Program
 from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
-from ..hostfs import HostRoot, locks
+from ..hostfs import HostRoot
+from ..hostfs.root import chmod, truncate
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
 from ..observe.metrics import Metrics
@@ -99,9 +100,9 @@ class Actions:
                 program = Program([word.render(values) for word in action.command])
                 return program.run, program.abort
             case ActionKind.TRUNCATE:
-                return functools.partial(locks.truncate, self._host, path), _cannot_abort
+                return functools.partial(truncate, self._host, path), _cannot_abort
             case ActionKind.CHMOD:
-                return functools.partial(locks.chmod, self._host, path, action.permissions), _cannot_abort
+                return functools.partial(chmod, self._host, path, action.permissions), _cannot_abort
             case ActionKind.RENEW:
                 return functools.partial(self._renew, subject.device.raw.id), _cannot_abort
             case _:
