@@ -30,7 +30,7 @@ from .status import HttpView, status
 
 log = structlog.get_logger(__name__)
 
-_Life = Callable[[], Awaitable[object]]
+_Work = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
 _STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
@@ -135,41 +135,44 @@ class Agent(AgentParts):
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
         """Start the tasks that also run in stand-by."""
-        turns = {
+        repeated = {
             "taking a turn": lambda: self._turn(watcher),
             "watching files": lambda: self.events.watch(watcher),
             "looking at the kubelet now and then": self.events.look_at_kubelet,
             "looking at all devices now and then": self.events.look_again,
         }
-        lives = {"following the Node": self.node_api.object.run}
+        lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
             commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands}
-            lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
-        return self._tasks(group, turns, lives)
+            lasting["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
+        return self._tasks(group, repeated, lasting)
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
-        turns = {
+        repeated = {
             "looking at holders now and then": self.events.look_at_holders,
             "following health": lambda: self.events.follow_health(news),
             **self.node_api.turns,
             "publishing ResourceSlices": self.dra.work,
-            "telling what devices measure": self.telemetry.work,
+            "serving what devices measure": self.telemetry.work,
         }
-        lives = {
+        lasting = {
             "doing ownership actions": self.handovers.run,
             "probing devices": self.health.run,
             "writing what tools show in containers": self.tools.run,
             "following ResourceSlices": self.dra.follow,
         }
-        return self._tasks(group, turns, lives)
+        return self._tasks(group, repeated, lasting)
 
-    def _tasks(self, group: asyncio.TaskGroup, turns: Mapping[str, _Life], lives: Mapping[str, _Life]) -> list[_Task]:
-        tasks = [group.create_task(self.retrier.run_forever(name, each), name=name) for name, each in turns.items()]
-        return tasks + [
-            group.create_task(self.retrier.supervise(name, each), name=name) for name, each in lives.items()
-        ]
+    def _tasks(
+        self, group: asyncio.TaskGroup, repeated: Mapping[str, _Work], lasting: Mapping[str, _Work]
+    ) -> list[_Task]:
+        """Start a task for each function; those in `repeated` are called again when they return."""
+        retrier = self.retrier
+        tasks = [group.create_task(retrier.run_forever(name, work), name=name) for name, work in repeated.items()]
+        tasks += [group.create_task(retrier.supervise(name, work), name=name) for name, work in lasting.items()]
+        return tasks
 
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
         """Serve the node from the next turn on.

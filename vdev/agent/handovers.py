@@ -21,7 +21,8 @@ from ..aio.clock import Timing
 from ..aio.program import Program
 from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
-from ..hostfs import HostRoot, locks
+from ..hostfs import HostRoot
+from ..hostfs.root import chmod, truncate
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
 from ..observe.metrics import Metrics
@@ -90,8 +91,8 @@ class Actions:
             log.info("action done", action=name, **where)
         return reason
 
-    def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], str | None], Callable[[], None]]:
-        """Return a blocking function that runs the action and may return why it failed, and one that ends it early."""
+    def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], str | None], Callable[[], None] | None]:
+        """Return a blocking function that runs the action and may return why it failed, and one to end it early."""
         values = placeholders(subject.resource.name, subject.device)
         path = action.path.render(values) if action.path is not None else ""
         match action.kind:
@@ -99,20 +100,13 @@ class Actions:
                 program = Program([word.render(values) for word in action.command])
                 return program.run, program.abort
             case ActionKind.TRUNCATE:
-                return functools.partial(locks.truncate, self._host, path), _cannot_abort
+                return functools.partial(truncate, self._host, path), None
             case ActionKind.CHMOD:
-                return functools.partial(locks.chmod, self._host, path, action.permissions), _cannot_abort
+                return functools.partial(chmod, self._host, path, action.permissions), None
             case ActionKind.RENEW:
-                return functools.partial(self._renew, subject.device.raw.id), _cannot_abort
+                return functools.partial(self._renew, subject.device.raw.id), None
             case _:
                 assert_never(action.kind)
-
-    def status(self) -> dict[str, Any]:
-        return {"done": self.done, "failed": self.failed, "failures": list(self.failures)}
-
-
-def _cannot_abort() -> None:
-    pass
 
 
 class HandoverActions(Applier):
@@ -244,8 +238,6 @@ class HandoverActions(Applier):
                 self._failing[handover] = failed[0][1]
                 self._wake()
             await self._clock.sleep(self._backoff.pause(attempt))
-            if self._is_given_up(handover):
-                break
             # The configuration may have been edited: other actions run from the beginning, the same ones only if
             # they failed.
             subject = self._find(handover.unit) or subject
@@ -350,7 +342,13 @@ class HandoverActions(Applier):
             {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": self._failing.get(each, "")}
             for each in self._ledger.releases
         ]
-        return {**self.actions.status(), "releasesToDo": releases}
+        actions = self.actions
+        return {
+            "done": actions.done,
+            "failed": actions.failed,
+            "failures": list(actions.failures),
+            "releasesToDo": releases,
+        }
 
 
 def _acting(resource: Resource, ids: Sequence[str]) -> list[Key]:

@@ -32,10 +32,12 @@ class BlockingCalls:
     def running(self) -> int:
         return len(self._running)
 
-    async def run(self, key: str, call: Callable[[], _T], *, within: float, abort: Callable[[], None]) -> _T:
+    async def run(
+        self, key: str, call: Callable[[], _T], *, within: float, abort: Callable[[], None] | None = None
+    ) -> _T:
         """Return the call's result, or raise its exception.
 
-        After `within` seconds (TimeoutError), or when cancelled, `abort` is called, which may end the call, and the
+        After `within` seconds (TimeoutError), or when cancelled, `abort` is called, if the call can be ended, and the
         thread is abandoned. Raises StillHanging at once if the last call of this key has not returned.
         """
         if key in self._running:
@@ -60,5 +62,6 @@ class BlockingCalls:
                 async with self._clock.timeout(within):
                     return await asyncio.wrap_future(answer)
             except (TimeoutError, asyncio.CancelledError):
-                abort()
+                if abort is not None:
+                    abort()
                 raise

@@ -1,17 +1,14 @@
-"""Locks on a directory, which leave no file behind and end with their process; changes of a single file of the host."""
+"""Locks on a directory, which leave no file behind and end with their process."""
 
 import errno
 import fcntl
 import os
-import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
-from ..errors import HostError, reason_of
-from .root import HostRoot
+from ..errors import reason_of
 
 log = structlog.get_logger(__name__)
 
@@ -83,39 +80,3 @@ class DirectoryLock:
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
-
-
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def truncate(host: HostRoot, host_path: str) -> None:
-    _amend(host, host_path, "empty", (stat.S_ISREG,), lambda own: os.truncate(own, 0))
-
-
-def chmod(host: HostRoot, host_path: str, mode: int) -> None:
-    kinds = (stat.S_ISREG, stat.S_ISCHR, stat.S_ISBLK)
-    _amend(host, host_path, "set the mode of", kinds, lambda own: os.chmod(own, mode))
-
-
-def _amend(
-    host: HostRoot, host_path: str, what: str, kinds: tuple[Callable[[int], bool], ...], act: Callable[[str], None]
-) -> None:
-    if ".." in host_path.split("/"):
-        raise HostError(f"refused to {what} {host_path}: it contains '..'")
-    handles: list[int] = []
-    try:
-        handles.append(os.open(host.root, _STEP & ~os.O_NOFOLLOW))
-        *above, last = [part for part in host.resolve(host_path).split("/") if part] or ["."]
-        for part in above:
-            handles.append(os.open(part, _STEP, dir_fd=handles[-1]))
-        handles.append(os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handles[-1]))
-        found = os.fstat(handles[-1]).st_mode
-        if not any(is_kind(found) for is_kind in kinds):
-            wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"
-            raise HostError(f"refused to {what} {host_path}: it is not {wanted}")
-        act(f"/proc/self/fd/{handles[-1]}")
-    except OSError as cause:
-        raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause
-    finally:
-        for handle in handles:
-            os.close(handle)
