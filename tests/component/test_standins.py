@@ -139,7 +139,7 @@ async def test_what_an_entry_loses_stays_while_a_pod_holds_it(kubelet, start_age
 
 async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, directory):
     """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
-    held = HeldBack(lambda plan: [each.source for each in plan.observed.inventory.resources[NPU].entries.values()])
+    held = HeldBack(lambda plan: [each.virtual for each in plan.observed.inventory.resources[NPU].entries.values()])
     agent = await start_agent(config("file: text"), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
     agent.edit(config("file: text").replace(", node: {file: text}", ""))

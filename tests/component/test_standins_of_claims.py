@@ -126,7 +126,7 @@ async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, 
     seen = []
 
     async def apply(self, plan, apply=Dra.apply):
-        if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].source.node is None:
+        if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].virtual.node is None:
             seen.append(await asyncio.to_thread(stand_in.exists))
         await apply(self, plan)
 

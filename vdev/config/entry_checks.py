@@ -6,6 +6,7 @@ The models have checked single values. Facts of a node, such as a glob without m
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..faults.rules import FaultRule
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
 from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Entry, Health, MigStrategy, Probe
@@ -223,15 +224,13 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 # --- all entries -----------------------------------------------------------------------------------------------------
 
 
-def check_entries(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Check that no name is given twice."""
-    first: dict[str, Entry] = {}
-    for entry in entries:
-        if first.setdefault(entry.name, entry) is not entry:
-            other = report.document.value_place((*first[entry.name].where.path, "name"))
-            hint = "device ids begin with it, so each entry needs its own"
-            message = f"the name {entry.name!r} is taken by the entry at {other}"
-            report.error((*entry.where.path, "name"), message, hint)
+def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemReport, hint: str = "") -> None:
+    """Check that no name is given twice; `what` is what the items are."""
+    first: dict[str, Entry | FaultRule] = {}
+    for item in items:
+        if first.setdefault(item.name, item) is not item:
+            other = report.document.value_place((*first[item.name].where.path, "name"))
+            report.error((*item.where.path, "name"), f"the name {item.name!r} is taken by the {what} at {other}", hint)
 
 
 def may_meet(one: Entry, other: Entry) -> bool:

@@ -18,7 +18,7 @@ from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.section import Section
 from ..model.spec import Spec
-from .entry_checks import partition_names
+from .entry_checks import check_names, partition_names
 from .messages import ProblemReport
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
@@ -195,13 +195,9 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
         return
     declared = _declared(spec)
     entries = [entry.name for entry in spec.entries]
-    first: dict[str, KeyPath] = {}
+    check_names(rules, "rule", report)
     for rule in rules:
         path = rule.where.path
-        if rule.name in first:
-            at = report.document.value_place((*first[rule.name], "name"))
-            report.error((*path, "name"), f"the name {rule.name!r} is taken by the rule at {at}")
-        first.setdefault(rule.name, path)
         _resource(rule, path, declared, report)
         for number, want in enumerate(rule.selection.filters(entries)):
             _want(want, number, path, declared, report)

@@ -14,7 +14,7 @@ from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.spec import Spec
 from ..model.telemetry import Telemetry
 from . import fault_checks, file_checks
-from .entry_checks import check_entries, check_entry, check_sharing
+from .entry_checks import check_entry, check_names, check_sharing
 from .fault_checks import check_rule
 from .file_checks import check_node
 from .layouts import LayoutFiles
@@ -87,7 +87,7 @@ def built(
         resolved(entry, presets, layouts, report, is_measured=telemetry is not None) for entry in written.entries
     )
     spec = written.model_copy(update={"entries": tuple(entries), "telemetry": telemetry})
-    check_entries(spec.entries, report)
+    check_names(spec.entries, "entry", report, "device ids begin with it, so each entry needs its own")
     file_checks.check_flags(spec, report)
     check_sharing(spec, report)
     file_checks.check_sizes(spec, report)

@@ -9,12 +9,12 @@ from typing import Any
 from ..errors import ConfigError
 from ..model import names
 from ..model.dra import ClaimApi, Dra, DraPartitions
-from ..model.entry import Entry
+from ..model.entry import Entry, OnFailure
 from ..model.geometry import PartitionChoice
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
 from ..model.section import Section
-from ..model.sources import needed
+from ..model.sources import GroupBy, needed
 from ..model.telemetry import EntryTelemetry
 from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
@@ -41,7 +41,14 @@ def resolved(
     """
     path = entry.where.path
     given = entry
-    entry = entry.model_copy(update={"glob": needed(entry.glob), "usb": needed(entry.usb)})
+    entry = entry.model_copy(
+        update={
+            "glob": needed(entry.glob),
+            "usb": needed(entry.usb),
+            "group_by": entry.group_by or GroupBy.POSITION,
+            "if_release_fails": entry.if_release_fails or OnFailure.BLOCK,
+        }
+    )
     if entry.virtual is not None:
         virtual = _virtual(entry.virtual, (*path, "virtual"), presets, report)
         if virtual is None:

@@ -517,3 +517,30 @@ def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
     text = HEAD + "    virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
     partitions = config.load_text(text).spec.entries[0].partitions
     assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_equal"),
+    [
+        ("virtual: {preset: a30}", "\n\n    virtual: {preset: a30}", True),
+        ("virtual: {preset: a30}", "virtual: {preset: a30, count: 1, memory: 24Gi}", True),
+        ("virtual: {preset: a30}", "virtual: {preset: a30}\n    visibleDevicesEnv: NVIDIA_VISIBLE_DEVICES", True),
+        (
+            "glob: [{path: /dev/a}, {path: /dev/b}]",
+            "glob: [{path: /dev/a}, {path: /dev/b}]\n    groupBy: position",
+            True,
+        ),
+        ("virtual: {preset: a30}", "virtual: {preset: a30, count: 2}", False),
+        ("virtual: {preset: a30}", "virtual: {preset: a10}", False),
+        ("virtual: {preset: a30}", "virtual: {preset: a30}\n    partitions: {all: [1g.6gb]}", False),
+        (
+            "virtual: {preset: a30}\n    partitions: {all: [1g.6gb]}",
+            "virtual: {preset: a30}\n    partitions: {}",
+            False,
+        ),
+    ],
+)
+def test_an_entry_changes_only_with_its_values(before: str, after: str, is_equal: bool) -> None:
+    """Neither with its place in the file, nor if a default is written out."""
+    one, other = (config.load_text(f"{HEAD}    {fields}").spec.entries for fields in (before, after))
+    assert is_equal is (one == other)
