@@ -141,7 +141,7 @@ async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, 
     """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
     held = HeldBack(lambda plan: [each.virtual for each in plan.observed.inventory.resources[NPU].entries.values()])
     agent = await start_agent(config("file: text"), appliers=[held], look_at_holders=0.2)
-    await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
+    await kubelet.wait_until(lambda: agent.agent.holders.in_use.is_complete, what="a trusted answer about pods")
     agent.edit(config("file: text").replace(", node: {file: text}", ""))
     await held.reached.wait()
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))

@@ -298,7 +298,11 @@ class ResourceService:
     async def _close(self) -> None:
         if self._server is not None:
             server, self._server = self._server, None
-            await server.stop()
+            try:
+                await server.stop()
+            except asyncio.CancelledError:  # nobody else knows of this server
+                await server.stop()
+                raise
 
     def _become(self, state: ServiceState, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not ServiceState.REGISTERED:

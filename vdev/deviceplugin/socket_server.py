@@ -111,19 +111,19 @@ class SocketServer(Generic[_Servicer]):
 
     async def restore(self) -> None:
         """Bind the same path again after its file was removed; raises SocketError."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop(None)  # first, because it removes whatever file is at the path
+        if self._server is not None:
+            await self._server.stop(None)  # first, because it removes whatever file is at the path
+            self._server = None
         await self.start()
 
     async def stop(self) -> None:
-        """End the streams, finish calls in flight, close the socket; safe to call twice."""
+        """End the streams, finish calls in flight, close the socket. After a cancellation, call it again."""
         self.servicer.close()
         if self._server is not None:
-            server, self._server = self._server, None
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._intervals.server):
-                    await server.stop(grace=self._intervals.last_requests)
+                    await self._server.stop(grace=self._intervals.last_requests)
+            self._server = None
 
     def owns_socket(self) -> bool:
         """Whether the socket's file is still ours: a kubelet deletes all sockets when it starts. Blocks briefly."""
