@@ -19,14 +19,19 @@ DEEP = b"[" * 100_000
 @pytest.fixture
 async def odd_address(account):
     """Make a server that answers each request by `say(writer, head)`; where it is."""
+    connections = set()
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(say):
             async def answer(reader, writer):
-                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                connections.add(asyncio.current_task())
+                try:
                     await say(writer, await reader.readuntil(b"\r\n\r\n"))
                     await writer.drain()
-                writer.close()
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    pass
+                finally:
+                    writer.close()
 
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             stack.callback(server.close)
@@ -34,6 +39,11 @@ async def odd_address(account):
             return kube.ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
 
         yield start
+        for _ in range(5):  # for connections that were accepted a moment ago
+            await asyncio.sleep(0)
+    for each in connections:
+        each.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 @pytest.fixture
