@@ -204,7 +204,7 @@ async def test_a_terminal_without_a_cursor_gets_one_view_after_the_other(capsys,
 def test_an_agent_that_is_not_there(tmp_path, capsys):
     """In words, and with where it was looked for."""
     assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])
-    said = f"no running vdev answers on {tmp_path}/vdev.sock: No such file or directory; is --run-dir that of"
+    said = f"no running vdev answers on {tmp_path}/vdev.sock: No such file or directory; start `vdev run`, or give its"
     assert said in capsys.readouterr().err
 
 

@@ -408,7 +408,7 @@ def test_usage(tmp_path, capsys):
         (["--exec", ""], "the command is empty"),
         (
             ["--exec", "true", "--scenario", "podd"],
-            "scenario 'podd': no such file, and no built-in scenario; those are registration, pod,",
+            "scenario 'podd': no such file, and no built-in scenario; did you mean 'pod'? built-in scenarios: ",
         ),
         (["--exec", "true", "--scenario", str(bare)], 'write a placeholder in quotes: "{resource}"'),
         (

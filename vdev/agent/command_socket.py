@@ -165,7 +165,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
             finally:
                 writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:
-        hint = "is --run-dir that of `vdev run`?"
+        hint = "start `vdev run`, or give its --run-dir"
         if isinstance(failed, OSError) and failed.errno == errno.EACCES:
             hint = "it answers root and the user of `vdev run` alone"
         raise SocketError(f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; {hint}") from failed

@@ -76,7 +76,7 @@ class NodeObject:
     def trouble(self) -> ApiServerError | None:
         if self._informer.trouble is not None or self.document is not None or not self._informer.is_listed:
             return self._informer.trouble
-        hint = "set --node-name (env NODE_NAME) to the pod's spec.nodeName"
+        hint = "set --node-name (env NODE_NAME) to the Node's name, in a pod spec.nodeName"
         return kube.Unconfigured(f"the cluster has no node {self._node!r}; {hint}")
 
     @property

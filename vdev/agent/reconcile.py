@@ -355,6 +355,10 @@ class Reconciler:
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
+        if loaded.spec.entries and not loaded.spec.on_node(self._options.node):
+            wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
+            hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
+            log.info("no entry is for this node", node=self._options.node, onNodes=wanted, hint=hint)
         self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
         self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
 

@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
         for notice in seen.notices:
             print(notice, file=sys.stderr)
         raise UsageError(
-            f"node {seen.node} does not advertise {args.resource!r}; it advertises {known}" + f"; {hint}" * bool(hint)
+            f"node {seen.node} does not advertise {args.resource!r}; "
+            + f"{hint} " * bool(hint)
+            + f"it advertises {known}"
         )
     chosen = _chosen(resource, ids, args.size)
     strategies = DeviceListStrategy if args.all_strategies else [None]
@@ -121,8 +123,9 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
         raise UsageError("give ids or --size, not both")
     chosen = preview.preferred(resource, size)
     if not chosen:
-        free = len(preview.healthy(resource))
-        raise UsageError(f"cannot choose {size} devices of {resource.name}: {free} are healthy")
+        found = common.counted(len(resource.slots), "device")
+        healthy = len(preview.healthy(resource))
+        raise UsageError(f"--size {size} is not possible: {resource.name} has {found}, {healthy} healthy")
     return chosen
 
 

@@ -200,14 +200,14 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
     because = f"because {why}" if why else ""
     if name == resource.name or slot.replica is None:
         return because
-    return f"by sharing, which renames {name}" + (f", named so {because}" if why else "")
+    return f"by sharing, which renames {name}" + (f" (named {because})" if why else "")
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
     print(f"\n{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list")
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
-        print(f"  named so {reason}")
+        print(f"  named {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
     for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
         print(common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), common.width()))

@@ -152,7 +152,7 @@ def _times(model: FaultRule, kinds: list[str], path: KeyPath, report: ProblemRep
             report.key_error((*path, "times"), "times needs every")
         if model.jitter and not model.at and flap is None:
             report.key_error((*path, "jitter"), "jitter needs every, at or flap")
-    elif model.lasts is None and not model.momentary:
+    elif model.lasts is None and kinds and not model.momentary:
         report.key_error((*path, "every"), "without `for` it never ends, so it cannot repeat", "add for")
     if model.jitter > MAX_JITTER:
         report.error((*path, "jitter"), f"{model.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")

@@ -61,8 +61,8 @@ def test_a_refused_request_says_why(vdev):
 
 def test_the_plan_says_which_pattern_named_a_resource(vdev):
     _, out, _ = vdev("plan", CONFIGS / "resource-names.yaml")
-    assert "  named so because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
-    assert "  named so because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
+    assert "  named because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
+    assert "  named because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
 
 
 def test_the_plan_says_what_sharing_renamed(vdev, tmp_path):
@@ -85,11 +85,11 @@ sharing:
     _, out, _ = vdev("plan", file)
     pattern = "resources.gpus pattern 'NVIDIA-A100*' matches 'NVIDIA-A100-SXM4-40GB'"
     after = {line.partition(":")[0]: following for line, following in itertools.pairwise(out.splitlines())}
-    renamed = "  named so by sharing, which renames"
-    assert f"  named so because {pattern}" == after["nvidia.com/big"]
-    assert f"{renamed} nvidia.com/big, named so because {pattern}" == after["nvidia.com/slow"]
+    renamed = "  named by sharing, which renames"
+    assert f"  named because {pattern}" == after["nvidia.com/big"]
+    assert f"{renamed} nvidia.com/big (named because {pattern})" == after["nvidia.com/slow"]
     by_entry = "because the entry 'npu' gives this name"
-    assert f"{renamed} acme.dev/npu, named so {by_entry}" == after["acme.dev/npu.shared"]
+    assert f"{renamed} acme.dev/npu (named {by_entry})" == after["acme.dev/npu.shared"]
 
 
 def test_the_plan_says_why_a_profile_was_refused(vdev, tmp_path):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError
+from ...model.problem import did_you_mean
 from .driver import Capability
 from .scenario import Scenario, load, step_lines
 
@@ -47,7 +48,9 @@ def find(name: str) -> ScenarioFile:
     """A built-in scenario by its name, or a file by its path. Blocks. Raises UsageError."""
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
-        raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; those are {', '.join(NAMES)}")
+        hint = did_you_mean(name, NAMES)
+        known = f"{hint} " * bool(hint) + f"built-in scenarios: {', '.join(NAMES)}"
+        raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; {known}")
     return ScenarioFile(path.stem, path, load(path), step_lines(path.read_text()))
 
 
