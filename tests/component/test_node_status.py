@@ -166,10 +166,18 @@ async def test_without_a_node(kubelet, start_agent, account, api_server, shows):
 
 
 async def test_without_an_api_server(kubelet, start_agent, shows, api_server):
-    """The device plugin serves, and status says what is missing."""
+    """The device plugin serves, and status says what is missing for as long as the file asks for it."""
     agent = await start_agent(config(status="false", conditions="true"))
     await shows(NPU, 4, 4)
-    await api_server.until(lambda: any("no API server" in str(each) for each in agent.agent.reconciler.problems))
+
+    def complains():
+        return any("no API server" in str(each) for each in agent.agent.reconciler.problems)
+
+    await api_server.until(complains)
+    agent.edit(config(status="false", conditions="false"))
+    await api_server.until(lambda: not agent.agent.reconciler.spec.node.conditions)
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: not complains())
 
 
 async def test_what_was_written_is_known_at_once(start_agent, account, api_server, status_of):

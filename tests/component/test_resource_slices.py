@@ -167,13 +167,17 @@ async def test_it_is_not_ready_while_slices_are_not_published(start_agent, accou
 
 
 async def test_without_an_api_server(start_agent, api_server):
-    """The status says in both places why nothing is published."""
+    """The status says in both places why nothing is published, for as long as the file asks for slices."""
     agent = await start_agent(CONFIG, wait=False)
     await api_server.until(lambda: agent.agent.reconciler.published and agent.agent.dra.document())
     (reason,) = status.not_ready(agent.agent)
     assert reason == "the ResourceSlices of acme.dev are not published: no API server is known"
     (driver,) = (line for line in status_lines(status.status(agent.agent)) if line.startswith("DRA driver "))
     assert driver.endswith(" in no slice: NOT PUBLISHED (no API server is known)")
+    agent.edit(CONFIG.replace("    advertise: [dra]\n", ""))
+    await api_server.until(lambda: not agent.agent.dra.document())
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: not agent.agent.reconciler.problems)
 
 
 async def test_a_wrong_name_of_the_node(start_agent, account, api_server):

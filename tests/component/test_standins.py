@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import stat
-import sys
 
 import pytest
 
@@ -302,7 +301,6 @@ def nest(path, depth):
     os.close(handle)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="shutil.rmtree calls itself for each level")
 async def test_a_directory_that_is_nested_deeply_goes(kubelet, start_agent, shows, directory):
     """What a container makes of its directory keeps nobody from getting another device."""
     node = "directory: {one: '1'}"

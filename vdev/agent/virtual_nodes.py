@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -406,6 +407,25 @@ def _clear_unless(path: Path, kind: Callable[[int], bool]) -> None:
 
 def _clear(path: Path) -> None:
     if _is(path, stat.S_ISDIR):
-        shutil.rmtree(path)
+        _remove_tree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _remove_tree(top: Path) -> None:
+    """Remove a directory that a container may have filled.
+
+    `shutil.rmtree` needs a stack frame for each level, and containers can nest directories deeper than the stack is.
+    So inner directories are moved up to the first level, until there are none.
+    """
+    while inner := _directories(top):
+        for directory in inner:
+            for each in _directories(directory):
+                each.rename(tempfile.mkdtemp(dir=top))  # a new name, whatever else is there
+            shutil.rmtree(directory)
+    shutil.rmtree(top)
+
+
+def _directories(path: Path) -> list[Path]:
+    with os.scandir(path) as entries:
+        return [Path(each) for each in entries if each.is_dir(follow_symlinks=False)]

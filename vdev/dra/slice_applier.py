@@ -99,6 +99,10 @@ class ResourceSlices(ApiApplier):
                 await self._delete(each)
         self.published.clear()
 
+    @property
+    def _wants_anything(self) -> bool:
+        return bool(self._pools)
+
     async def _write(self, document: Document) -> None:
         uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
         present = (await self._slices.seen()).values()

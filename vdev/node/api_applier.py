@@ -132,6 +132,9 @@ class ApiApplier(Applier):
 
     async def catch_up(self) -> None:
         """Write what differs. Raises ApiServerError, and then there is still news."""
+        if self._given is None and not self._wants_anything:
+            self._news.clear()  # nothing was ever written that has to be removed now
+            return
         document = await self._view.seen()
         self._news.clear()
         try:
@@ -154,6 +157,11 @@ class ApiApplier(Applier):
         self._tokens.take()
         subresource = "status" if status else ""
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
+
+    @property
+    @abstractmethod
+    def _wants_anything(self) -> bool:
+        """Whether the plan wants something on the server."""
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         """Whether somebody else undid what was written."""

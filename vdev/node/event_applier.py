@@ -82,6 +82,10 @@ class NodeEvents(ApiApplier):
         self._choices = plan.observed.layouts
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.observed.inventory, plan.xids
 
+    @property
+    def _wants_anything(self) -> bool:
+        return self._is_on
+
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""
         if self._waiting:

@@ -46,6 +46,10 @@ class NodeLabels(ApiApplier):
             self._wanted = wanted
             self._note()
 
+    @property
+    def _wants_anything(self) -> bool:
+        return bool(self._wanted)
+
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         free, _ = self._free(document)
         return self.written == free and not _has(document, free)

@@ -47,6 +47,10 @@ class NodeStatus(ApiApplier):
             self.written = False
             self._note()
 
+    @property
+    def _wants_anything(self) -> bool:
+        return bool(self._capacity or self._conditions)
+
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         status = document.get(_STATUS) or {}
         self._learn(status)
