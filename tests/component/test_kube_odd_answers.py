@@ -295,3 +295,16 @@ async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_se
         await api_server.until(lambda: len(asked) > seen + 2)
         told = [str(each) for each in agent.agent.reconciler.problems]
         assert not [each for each in told if "defect" in each], document
+
+
+async def test_the_bound_of_an_agent(odd_address, start_agent, kubelet):
+    """An agent asks only about one node, and has 256 MiB in the manifest: less is read than by other commands."""
+    config = """
+version: v1
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]
+node: {status: true}
+"""
+    agent = await start_agent(config, api_server=await odd_address(endless), wait=False)
+    await kubelet.wait_until(
+        lambda: any("the answer is longer than 16 MiB" in str(each) for each in agent.agent.reconciler.problems)
+    )
