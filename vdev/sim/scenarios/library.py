@@ -1,10 +1,10 @@
 """The built-in scenarios for any plugin, and scenario files of users."""
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError
-from ...model.problem import did_you_mean
 from .driver import Capability
 from .scenario import Scenario, load, step_lines
 
@@ -48,8 +48,8 @@ def find(name: str) -> ScenarioFile:
     """A built-in scenario by its name, or a file by its path. Blocks. Raises UsageError."""
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
-        hint = did_you_mean(name, NAMES)
-        known = f"{hint} " * bool(hint) + f"built-in scenarios: {', '.join(NAMES)}"
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        known = f"did you mean {near[0]!r}? " * bool(near) + f"built-in scenarios: {', '.join(NAMES)}"
         raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; {known}")
     return ScenarioFile(path.stem, path, load(path), step_lines(path.read_text()))
 
