@@ -160,7 +160,8 @@ class DeviceLists:
     async def stop(self) -> None:
         running = [task for task in self._tasks.values() if not task.done()]
         for task in running:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would break off the end of its server
+                task.cancel()
         if running:
             await asyncio.wait(running)
 

@@ -208,7 +208,8 @@ class Dra(Applier):
                 log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
         running = [task for task in self._tasks.values() if not task.done()]
         for task in running:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would break off the end of its server
+                task.cancel()
         if running:
             await asyncio.wait(running)
 
