@@ -58,6 +58,7 @@ class Intervals:
     pod_resources_answer: float = 5.0  # to answer PodResources
     first_reading: float = 1.0  # to answer PodResources before the first list
     first_stream: float = 15.0  # to open a stream after it took a registration
+    look_for_stream: float = 0.1  # while a resource that is removed has no stream for its empty list
     end_of_stream: float = 0.2  # to notice that a stream ended, before another registration
     empty_list: float = 1.0  # to read the empty list of a resource that is removed
     steady: float = 10.0  # for which a stream must be open before the next pause is the shortest again

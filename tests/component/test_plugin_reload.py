@@ -163,6 +163,19 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
     assert [] == kubelet.errors
 
 
+async def test_a_resource_that_goes_while_its_stream_is_closed_drains(kubelet, start_agent, shows):
+    """The kubelet keeps the ids of its last list, so the empty list is sent on the stream that it opens next."""
+    agent = await start_agent(TWO, end_of_stream=1.0, retire_handover=2.0)
+    service = agent.agent.lists.services[OTHER]
+    service.close_streams()
+    agent.edit(TWO.replace("example.com/other", "example.com/new"))
+    await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the end of the resource")
+    assert service.streams == 0, "the kubelet has opened a stream before the resource went"
+    await shows(OTHER, 0, 0)
+    await kubelet.wait_until(lambda: not kubelet.listed().get(OTHER), what="the empty list")
+    assert [] == kubelet.errors
+
+
 BAD_EDITS = [
     "",
     "version: v2\n",

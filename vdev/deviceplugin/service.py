@@ -200,11 +200,19 @@ class ResourceService:
             await self._sleep(self._intervals.end_of_stream, for_all=True)
 
     async def retire(self) -> None:
-        """Send an empty list, so that the resource's capacity becomes 0; to be called before the end."""
-        listened = self.streams > 0
+        """Send an empty list, so that the resource's capacity becomes 0; to be called before the end.
+
+        A kubelet keeps the ids of the last list for five minutes after the stream has ended. If it has no stream open
+        at this moment, the empty list is sent on the one that it opens after the next registration.
+        """
         self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
-        if listened:
-            await self._clock.sleep(self._intervals.empty_list)
+        generation, deadline = self._link.generation, self._clock.now() + self._intervals.first_stream
+        while not self.streams:
+            has_list = self.registrations and self._link.generation == generation
+            if not has_list or self.state is ServiceState.STOPPED or self._clock.now() >= deadline:
+                return
+            await self._clock.sleep(self._intervals.look_for_stream)
+        await self._clock.sleep(self._intervals.empty_list)
 
     def _owns_socket(self) -> bool:
         """Whether no server runs, or the file of its socket still exists. Blocks briefly."""
