@@ -1,13 +1,11 @@
 """The admission policy that keeps an agent's token to its own Node: who may change what."""
 
 import copy
-import functools
 
-import pytest
 import yaml
 
 from tests.kit.admission import ERROR, assert_in_force, notices, refusal
-from tests.kit.manifests import DEPLOY, charted, helm
+from tests.kit.manifests import DEPLOY
 
 POLICY, BINDING = yaml.safe_load_all((DEPLOY / "components" / "own-node-only" / "policy.yaml").read_text())
 NODE_NAME = "authentication.kubernetes.io/node-name"
@@ -147,8 +145,6 @@ REQUESTS = {
     "nodes of another group": (asked("nodes", group="metrics.k8s.io"), node("worker-2"), node("worker-2"), ""),
 }  # fmt: skip
 
-by_request = pytest.mark.parametrize("name", REQUESTS)
-
 
 def test_who_may_change_what(subtests):
     """The agent's token is good for its own node and Events about it; nobody else is concerned."""
@@ -156,25 +152,6 @@ def test_who_may_change_what(subtests):
         with subtests.test(name=name):
             request, before, after, reason = REQUESTS[name]
             assert reason == refusal(POLICY["spec"], request, before, after)
-
-
-@functools.cache
-def chart():
-    """What the chart of another release renders with the policy."""
-    return charted({"ownNodeOnly": {"enabled": True}}, release="lab")
-
-
-@helm
-def test_the_chart_decides_the_same(subtests):
-    """The policy of a release is about this release's account, and decides as kustomize's does."""
-    for name in REQUESTS:
-        with subtests.test(name=name):
-            request, before, after, reason = copy.deepcopy(REQUESTS[name])
-            request["userInfo"]["username"] = request["userInfo"]["username"].replace(
-                "vdev-system:vdev", "vdev-system:lab-vdev"
-            )
-            (spec,) = (each["spec"] for each in chart() if each["kind"] == "ValidatingAdmissionPolicy")
-            assert reason == refusal(spec, request, before, after)
 
 
 def test_every_validation_is_needed(subtests):

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 STYLE = ROOT / "docs" / "developers" / "style.md"
 BETWEEN = r"[\s#>]+"  # the words of a phrase may be on two lines, of a comment or a quotation too
@@ -39,16 +37,3 @@ def test_older_turns_of_phrase_are_not_used():
 def test_the_words_are_those_of_the_style_page():
     """So that a changed table does not leave the test without any."""
     assert {"whoever", "thereby", "wherefrom", "for ever"} <= {*unwanted()}
-
-
-@pytest.mark.parametrize(
-    ("text", "hits"),
-    [
-        ("Whoever reads", ["1: whoever"]),
-        ("It runs.\nIt waits for\n    # ever.", ["2: for ever"]),
-        ("for everything, forever", []),
-    ],
-)
-def test_what_counts_as_used(text, hits):
-    """Whole words, in capitals too, and over the end of a line."""
-    assert hits == found(text, ["whoever", "for ever"])

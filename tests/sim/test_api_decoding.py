@@ -60,21 +60,6 @@ async def test_fields_that_only_the_server_writes(ask):
         assert made["metadata"][field] == changed["metadata"][field]
 
 
-async def test_stored_objects_are_never_changed(ask):
-    """Each write stores another object, so code may keep an object that it has read."""
-    objects, nodes = ask.server.objects, ask.server.kind("nodes")
-    await ask("POST", NODES, of("Node"))
-    first = objects.get(nodes, "", "one")
-    version = first["metadata"]["resourceVersion"]
-    for path in (f"{NODES}/one/status", f"{NODES}/one"):
-        await ask("PATCH", path, {"metadata": {"labels": {"a": path[-3:]}}, "status": {"phase": "Running"}}, MERGE)
-    await ask("PATCH", f"{NODES}/one?fieldManager=me", of("Node", spec={"unschedulable": True}), APPLY)
-    assert (
-        version == first["metadata"]["resourceVersion"] != objects.get(nodes, "", "one")["metadata"]["resourceVersion"]
-    )
-    assert "labels" not in first["metadata"]
-
-
 async def test_an_unknown_field_of_a_claims_status(ask):
     """It is refused like an unknown field of the spec."""
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

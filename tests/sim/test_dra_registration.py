@@ -3,13 +3,12 @@
 import asyncio
 import socket
 
-import grpc
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 
-from tests.kit.dra_driver import RefusalError, device, slice_of
+from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod
 from vdev.pb import pluginregistration_v1_pb2 as registration
 
@@ -67,16 +66,6 @@ async def test_the_authority_is_the_path_of_the_socket(kubelet, clock):
     assert str(path).replace("/", "%2F") == headers[":authority"]
 
 
-async def test_an_empty_endpoint_is_the_registration_socket(kubelet, dra, clock):
-    """The API defines it so."""
-    driver = await dra(register=False)
-    driver.info.endpoint = ""
-    await driver.register()
-    clock.advance(1)
-    await kubelet.wait_until(kubelet.drivers)
-    assert str(driver.registration_socket) == kubelet.drivers()["acme.dev"][0].endpoint
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -114,21 +103,6 @@ async def test_another_type_of_plugin(kubelet, dra, clock):
     assert said == driver.statuses[0].error
 
 
-async def test_get_info_that_fails_is_tried_again(kubelet, dra, clock):
-    """The delay doubles."""
-    driver = await dra(register=False)
-
-    async def fails():
-        raise RefusalError(grpc.StatusCode.INTERNAL, "later")
-
-    driver.answer_info = fails
-    await driver.register()
-    assert (await refused(kubelet, clock)).endswith("err: rpc error: code = Internal desc = later")
-    driver.answer_info = None
-    clock.advance(1)
-    await kubelet.wait_until(kubelet.drivers)
-
-
 async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
     """One second; in this test less."""
     async with kubelet_of(get_info=0.1) as kubelet:
@@ -143,19 +117,6 @@ async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
         await driver.register()
         assert (await refused(kubelet, clock)).endswith("code = DeadlineExceeded desc = context deadline exceeded")
         release.set()
-
-
-async def test_a_driver_that_fails_notify_registration_status(kubelet, dra, clock):
-    """It is not registered."""
-    driver = await dra(register=False)
-
-    async def fails():
-        raise RefusalError(grpc.StatusCode.INTERNAL, "no")
-
-    driver.answer_status = fails
-    await driver.register()
-    assert "failed to send registration status at socket" in await refused(kubelet, clock)
-    assert {} == kubelet.drivers()
 
 
 async def test_files_that_are_ignored(kubelet, dra, clock):

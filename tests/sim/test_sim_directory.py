@@ -1,13 +1,11 @@
 """Pods from a directory, and the embedded kubelet on its own."""
 
 import asyncio
-import errno
 import io
 import json
 import os
 import signal
 import urllib.request
-from pathlib import Path
 
 import pytest
 import yaml
@@ -114,19 +112,6 @@ async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
     assert [] == kubelet.pods()
 
 
-async def test_a_pipe_is_no_manifest(kubelet, pods):
-    """It is ignored, and other files are read."""
-    os.mkfifo(pods / "a.yaml")
-    write(pods / "b.yaml", manifest("b"))
-    await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
-
-
-async def test_missing_directory(kubelet, short_dir):
-    """A directory that does not exist has no pods."""
-    await PodDirectory(kubelet.objects, kubelet.journal, short_dir / "later").sync()
-    assert [] == kubelet.pods()
-
-
 class Watched(io.StringIO):
     """An output that can be waited for."""
 
@@ -225,27 +210,6 @@ async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir)
     _, task = await sim()
     with pytest.raises(HostError, match="pods: not a directory; give --pods the directory of the manifests"):
         await task
-
-
-async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):
-    (short_dir / "pods").rmdir()
-    (short_dir / "pods").write_text("kind: Pod\n")
-    _, task = await sim()
-    with pytest.raises(HostError, match="pods: not a directory; give --pods"):
-        await task
-
-
-async def test_a_directory_that_may_not_be_seen(sim, short_dir, monkeypatch):
-    """The error is one line."""
-
-    def stat(path, **_):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    with monkeypatch.context() as denied:
-        denied.setattr(Path, "stat", stat)
-        _, task = await sim()
-        with pytest.raises(HostError, match="Permission denied; choose another with --kubelet-dir"):
-            await task
 
 
 async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):

@@ -17,14 +17,12 @@ import pytest
 import yaml
 
 from tests.kit import prepared, prepared_plugin
-from tests.kit.foreign_plugin import DEFECTS
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
 from vdev.sim import scenario_run
 from vdev.sim.scenario_run import RunOptions
 from vdev.sim.scenarios import library
 from vdev.sim.scenarios.command_node import NodeOptions
-from vdev.sim.scenarios.plugin_process import run_program
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = f"PYTHON {prepared_plugin.FILE} --socket-dir {{plugin_dir}} --state {{dir}}"
@@ -133,11 +131,6 @@ async def finds(defect, timeout):
     code, text = await played(name, command=f"{PLUGIN} --defect {defect}", hooks=HOOKS, timeout=timeout)
     assert 1 == code, (defect, text)
     assert re.search(said, text), (defect, text)
-
-
-def test_every_defect_is_looked_for():
-    """All defects are in the table above, except for the one that is no failure."""
-    assert set(DEFECTS) - {"child"} == set(FOUND)
 
 
 async def test_what_the_plugin_started_ends_with_it(tmp_path):
@@ -280,43 +273,12 @@ async def test_the_output_of_a_plugin_that_never_stops_printing(tmp_path):
     assert "      | the last\n" in text
 
 
-async def test_logs_of_others_stay(tmp_path):
-    """Other files in the directory of --logs are not removed."""
-    path = scenario(tmp_path, {"hook": "end"})
-    (tmp_path / "mine.log").write_text("of an earlier run\n")
-    (tmp_path / "run.log").write_text("somebody else's\n")
-    code, _ = await played(path, command="sh -c 'echo hello; sleep 60'", hooks={"end": "true"}, logs=tmp_path)
-    assert (0, "somebody else's\n") == (code, (tmp_path / "run.log").read_text())
-    assert "of an earlier run" not in (tmp_path / "mine.log").read_text()
-
-
 async def test_results_that_cannot_be_written(tmp_path):
     """The error comes before a scenario is played."""
     path = scenario(tmp_path, {"hook": "touch"})
     with pytest.raises(HostError, match="cannot write the results"):
         await played(path, hooks={"touch": f"touch {tmp_path}/played"}, junit=tmp_path / "none" / "sim.xml")
     assert not (tmp_path / "played").exists()
-
-
-async def test_a_hook_that_leaves_a_program_behind(tmp_path):
-    """The hook ends with its own process, even if a program in another session holds its output."""
-    (tmp_path / "hook").write_text(f"#!/bin/sh\nsetsid sleep 60 &\necho $! >{tmp_path}/pid\n")
-    (tmp_path / "hook").chmod(0o755)
-    mine = scenario(tmp_path, {"expect": READY}, {"hook": "leaves"})
-    code, text = await played(mine, hooks={"leaves": f"{tmp_path}/hook"})
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-    assert 0 == code, text
-
-
-async def test_a_program_that_is_waited_for_no_more(tmp_path):
-    """A cancellation kills the program first."""
-    os.mkfifo(tmp_path / "begun")
-    running = asyncio.create_task(run_program(["sh", "-c", f"echo $$ >{tmp_path}/begun; sleep 60"]))
-    pid = int(await asyncio.to_thread((tmp_path / "begun").read_text))
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not Path(f"/proc/{pid}").exists()
 
 
 async def test_a_hook_that_fails(tmp_path):
@@ -356,14 +318,6 @@ async def test_a_device_that_leaves_the_list(tmp_path):
     assert "acme.dev/widget: capacity: expected at least 2 as remembered, seen 1" in text
     watched = library.find("registration").scenario.expectations[-1]
     assert ({"atLeast": "remembered"}, True) == (watched.node["{resource}"].capacity, watched.stays > 0)
-
-
-async def test_a_directory_that_the_plugin_has_for_itself(directory, tmp_path):
-    """Each scenario starts on a new node, also in a given directory."""
-    path, again = (scenario(tmp_path, {"expect": READY}, name=name) for name in ("one", "two"))
-    command = PLUGIN.replace("{plugin_dir}", f"{directory}/device-plugins")
-    code, text = await played(path, again, command=command, kubelet_dir=directory)
-    assert 0 == code, text
 
 
 async def test_a_plugin_that_does_nothing():

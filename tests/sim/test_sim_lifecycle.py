@@ -11,7 +11,7 @@ import pytest
 from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
-from vdev.sim import Kubelet, KubeletPanic, Phase, Timings, manifest
+from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
 
 NPU = "acme.dev/npu"
 
@@ -329,16 +329,6 @@ async def test_new_node_zeroes_what_it_showed(kubelet, plugins, shows):
     await shows(kubelet, NPU, 0, 0)
 
 
-async def test_starts_and_stops_twice(kubelet):
-    """Conformance 29: a second stop has no effect."""
-    assert kubelet.alive
-    await kubelet.stop()
-    await kubelet.stop()
-    assert not kubelet.alive
-    await kubelet.start()
-    assert ["kubelet.sock"] == sockets(kubelet)
-
-
 async def test_crash_leaves_a_stale_socket(kubelet, plugins):
     """After a crash, kubelet.sock remains and refuses connections, and the plugin's stream has ended."""
     plugin = await plugins(NPU, ["d1"])
@@ -443,68 +433,3 @@ async def test_run_pod_while_the_kubelet_is_down(kubelet):
     assert Phase.PENDING is (await kubelet.run_pod(manifest("p"))).phase
     await kubelet.start()
     assert Phase.RUNNING is kubelet.pod("p").phase
-
-
-async def test_real_time(short_dir, plugin_class):
-    """By default, the machine's clock is used."""
-    from vdev.sim import Timings
-
-    async with Kubelet(short_dir, status_on_change=False, timings=Timings(tick=0.05)) as kubelet:
-        plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
-        await kubelet.wait_until(lambda: kubelet.node().capacity == {NPU: 1})
-        await plugin.stop()
-
-
-async def test_who_is_cancelled_at_the_start_leaves_no_server(directory, monkeypatch):
-    """A cancelled start stops all servers, also one that already listens."""
-    listening, make = asyncio.Queue(), grpc.aio.server
-
-    def serving():
-        made = make()
-        begin = made.start
-
-        async def start():
-            await begin()
-            listening.put_nowait(made)
-            await asyncio.Event().wait()
-
-        made.start = start
-        return made
-
-    monkeypatch.setattr(grpc.aio, "server", serving)
-    starting = asyncio.create_task(Kubelet(directory / "node").start())
-    async with asyncio.timeout(30):
-        server = await listening.get()
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        assert not await server.wait_for_termination(1)  # it did not have to wait for that long
-
-
-@pytest.fixture
-def servers(monkeypatch):
-    """All gRPC servers of the test."""
-    made, make = [], grpc.aio.server
-
-    def kept():
-        made.append(make())
-        return made[-1]
-
-    monkeypatch.setattr(grpc.aio, "server", kept)
-    return made
-
-
-async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(directory, servers):
-    """A cancelled start stops the kubelet, which already serves."""
-    kubelet = Kubelet(directory / "node", timings=Timings(boot=0.01, lead=0.01, sources=1000))
-    await kubelet.start()
-    await kubelet.stop()
-    async with asyncio.timeout(30):
-        entering = asyncio.create_task(kubelet.__aenter__())
-        await kubelet.wait_until(lambda: kubelet.alive)
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
-        assert not kubelet.alive
-        for server in servers:
-            assert not await server.wait_for_termination(1)  # it did not have to wait for that long

@@ -8,16 +8,6 @@ NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"
 
 
-async def test_single_device_flips(kubelet, plugins, shows, device):
-    """Conformance 13: a device becomes unhealthy and recovers."""
-    plugin = await plugins(NPU, ["d1"])
-    await shows(kubelet, NPU, 1, 1)
-    plugin.list(device("d1", "Unhealthy"))
-    await shows(kubelet, NPU, 1, 0)
-    plugin.list("d1")
-    await shows(kubelet, NPU, 1, 1)
-
-
 async def test_unhealthy_while_used(kubelet, plugins, shows, device):
     """Conformance 14: a pod runs on when its device becomes unhealthy."""
     plugin = await plugins(NPU, ["d1"])
@@ -60,17 +50,6 @@ async def test_stream_fails_after_a_list(kubelet, plugins, shows, clock):
     assert 1 == len(plugin.requests("ListAndWatch"))
 
 
-async def test_plugin_stops(kubelet, plugins, shows, clock):
-    """Conformance 18: a plugin that dies leaves 0/2, and 0/0 after five minutes."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    await plugin.stop()
-    await shows(kubelet, NPU, 2, 0)
-    clock.advance(250)
-    assert (2, 0) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
-    clock.advance(60)
-    assert (0, 0) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
-
-
 async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
     """Conformance 31: a list replaces the previous one, and does not affect other resources."""
     plugin = await plugins(NPU, ["d1", "d2", device("d3", "Unhealthy")])
@@ -84,13 +63,6 @@ async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
     plugin.list(device("d2", "Unhealthy"), device("d3", "Unhealthy"))
     await shows(kubelet, NPU, 2, 0)
     await shows(kubelet, GPU, 1, 1)
-
-
-async def test_allocatable_devices(kubelet, plugins, device):
-    """Conformance 32: only healthy devices count as allocatable, per resource."""
-    await plugins(NPU, ["d1", device("d2", "Unhealthy")])
-    await plugins(GPU, ["g1", "g2"])
-    assert {NPU: 1, GPU: 2} == kubelet.devices().allocatable
 
 
 async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, clock):

@@ -10,9 +10,7 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import podresources_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
-from vdev.sim import Kubelet, LeapClock, ManualClock, Phase, Timings, manifest
-from vdev.sim.journal import Journal
-from vdev.sim.kubelet_life import Life
+from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
 
 NPU = "acme.dev/npu"
 SOURCES = 3600.0  # seconds: nothing comes by itself
@@ -234,14 +232,3 @@ async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
     await plugin.stop()
     await shows(kubelet, NPU, 1, 0)
     assert {} == kubelet.listed()
-
-
-async def test_what_is_called_again_and_again_ends_with_the_process():
-    clock, seen = ManualClock(), []
-    life = Life(clock, Timings(), Journal())
-    life.alive = True
-    life.every(10, lambda: seen.append(clock.now()))
-    clock.advance(35)
-    await life.end()
-    clock.advance(10)
-    assert [10, 20, 30] == seen

@@ -1,6 +1,3 @@
-from hypothesis import given
-from hypothesis import strategies as st
-
 from vdev.config.file_choice import Choice, choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
@@ -52,11 +49,3 @@ def test_the_label_of_nvidias_plugin():
     assert Choice("plain", f"the node's label {key}=plain") == choose(FILES, node="n", label="plain", key=key)
     missing = choose(FILES, node="n", label="plane", key=key)
     assert ("", f"the node's label {key}=plane names no file; did you mean 'plain'?") == (missing.name, missing.why)
-
-
-@given(st.lists(st.text(min_size=1)), st.text(min_size=1), st.text())
-def test_a_choice_is_one_of_the_names(names, node, label):
-    """Whatever the names are, the choice is one of them or none, and does not depend on their order."""
-    found = choose(names, node=node, label=label)
-    assert found.name == "" or found.name in names
-    assert found == choose(names[::-1], node=node, label=label)

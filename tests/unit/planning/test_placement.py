@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.geometry import made_geometry, made_profile
-from vdev.model.geometry import LayoutError, Placement, layout, layouts_of, resource_suffix
+from vdev.model.geometry import LayoutError, Placement, layout, layouts_of
 from vdev.planning.partitions import place
 
 GIB = 2**30
@@ -164,13 +164,6 @@ def test_engines_are_a_budget_of_their_own():
     assert 2 == no.value.position
 
 
-def test_a_compute_instance_of_an_unknown_profile_lists_the_known_ones():
-    """The hint never names a profile that the device lacks."""
-    with pytest.raises(LayoutError) as refused:
-        place(A100, ["1c.6g.20gb"])
-    assert "allowed: 1g.5gb" in refused.value.hint
-
-
 def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
     """A list that would take ages to decide is an error that says how to help, not a hang."""
     comb = tuple(
@@ -226,36 +219,6 @@ def test_modes_that_the_hardware_lacks(wanted, text):
     """Half a mode, two modes at once, and a pair of modes that does not exist are refused."""
     with pytest.raises(LayoutError, match=text):
         place(MODES, wanted)
-
-
-@pytest.mark.parametrize(
-    ("geometry", "name", "expected"),
-    [
-        (A100, "1g.5gb", "mig-1g.5gb"),
-        (A100, "1g.5gb+me", "mig-1g.5gb.me"),
-        (A100, "1g.24gb+me.all", "mig-1g.24gb.me.all"),
-        (A100, "1g.24gb-me", "mig-1g.24gb-me"),
-        (MODES, "cpx_nps4", "cpx_nps4"),
-    ],
-)
-def test_resource_suffix(geometry, name, expected):
-    """NVIDIA's names have mig- and no plus; AMD's are the mode itself."""
-    assert expected == resource_suffix(geometry, name)
-
-
-def test_overlap():
-    """Two placements overlap when they share a slice, and neighbours do not."""
-    small, big = A100.profile("1g.5gb"), A100.profile("3g.20gb")
-    at_four = Placement(big, 4, 4)
-    assert [False, True, True, False] == [
-        at_four.overlaps(other)
-        for other in (
-            Placement(small, 3, 1),
-            Placement(small, 4, 1),
-            Placement(A100.profile("7g.40gb"), 0, 8),
-            Placement(big, 0, 4),
-        )
-    ]
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
@@ -348,14 +311,6 @@ def test_the_order_of_the_list_moves_nothing(case, random):
     shuffled = random.sample(wanted, len(wanted))
     first, second = arranged(geometry, wanted), arranged(geometry, shuffled)
     assert (first and sorted(map(str, first))) == (second and sorted(map(str, second)))
-
-
-@given(geometry_and_list())
-def test_an_arrangement_pinned_to_itself_stays(case):
-    """The starts that were chosen can be written into the list, and change nothing."""
-    geometry, wanted = case
-    found = arranged(geometry, wanted)
-    assert found is None or found == place(geometry, [str(each) for each in found])
 
 
 @given(geometry_and_list())

@@ -372,15 +372,3 @@ def test_the_version_and_the_help(box: Container) -> None:
     )
     assert box.run("nvidia-smi", "-h").returncode == 0
     assert '"used_gpu_memory" or "used_memory"' in box.run("nvidia-smi", "--help-query-compute-apps").stdout
-
-
-def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) -> None:
-    """The largest node takes less than the second that a probe may wait."""
-    gpus = [replace(h100(0), minor=index) for index in range(16)]
-    for index, gpu in enumerate(gpus):
-        raw = replace(gpu.device.raw, id=f"GPU-{index:08}", index=index)
-        mine = replace(gpu, device=replace(gpu.device, raw=raw))
-        box.give(*(instance(mine, part, "1g.10gb", range(part, part + 1), 9984, 10, 16) for part in range(7)))
-    shown = box.run("nvidia-smi", "-L", timeout=10)
-    assert shown.stdout.count("GPU-000") == 16
-    assert shown.stdout.count("MIG 1g.10gb") == 112
