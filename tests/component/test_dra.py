@@ -292,8 +292,9 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
 
 @pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, MIG)])
 async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
-    """The devices of a claim are mounted as those of an Allocate: the directory, and the script."""
-    await start(config(partitions) + "telemetry: {}\n")
+    """The devices of a claim are mounted as those of an Allocate: directory and script, which shows their load."""
+    load = "telemetry: {pattern: steady, gpu: 60, memory: 50}"
+    await start(config(f"{partitions}\n    {load}") + "telemetry: {}\n")
     await kubelet.objects.create("ResourceClaimTemplate", template("gpu", exactly(wanted)))
     edits = (await runs(kubelet, pod("one", templates=["gpu"]))).container().edits
     tool, data = sorted(edits.mounts, key=lambda each: not each.container_path.startswith("/usr"))
@@ -303,20 +304,10 @@ async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted
     assert f"\nmig='{'Enabled' if wanted == MIG else 'Disabled'}'\n" in found
     assert (f"\nuuid='{Path(data.host_path).name}'" in found) == (wanted == GPU)
     assert (f"mig_uuid='{Path(data.host_path).name}'" in found) == (wanted == MIG)
-
-
-async def test_the_tool_of_a_claim_shows_its_load(kubelet, start):
-    """As PodResources tells who has devices by claims."""
-    text = config(DYNAMIC).replace(DYNAMIC, f"{DYNAMIC}\n    telemetry: {{pattern: steady, gpu: 60, memory: 50}}")
-    await start(text)
-    await kubelet.objects.create("ResourceClaimTemplate", template("gpu", exactly(MIG)))
-    edits = (await runs(kubelet, pod("one", templates=["gpu"]))).container().edits
-    (data,) = (Path(each.host_path) for each in edits.mounts if each.container_path.startswith("/run/vdev"))
-
-    def used():
-        return next(line for line in (data / "nvidia").read_text().splitlines() if line.startswith("mig_used="))
-
-    await kubelet.wait_until(lambda: used() != "mig_used='0'", what="the load")
+    idle = "mig_used='0'" if wanted == MIG else "used='0'"
+    await kubelet.wait_until(
+        lambda: idle not in Path(data.host_path, "nvidia").read_text().splitlines(), what="the load of the claim"
+    )
 
 
 async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, start, directory):

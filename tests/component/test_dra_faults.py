@@ -9,7 +9,6 @@ from tests.kit import quick
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from tests.kit.rules import with_rules
-from vdev.agent import status
 from vdev.sim import LeapClock, Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -258,22 +257,6 @@ async def test_a_taint_beside_health(start, slices, api_server):
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-async def test_slices_come_late(start, slices, api_server, kubelet):
-    """Each change is delayed; the present slices stay until then."""
-    rule = "name: x, slices: {late: 20s}"
-    agent = await start(rule, published=False)
-    await api_server.until(lambda: injected(agent).get("x") == 1)
-    assert [] == slices()
-    agent.clock.advance(20.0)
-    await api_server.until(lambda: NPUS == devices(slices()))
-    agent.edit(config(rule).replace("count: 2", "count: 3"))
-    await api_server.until(lambda: injected(agent)["x"] == 2)
-    assert NPUS == devices(slices())
-    agent.clock.advance(20.0)
-    await api_server.until(lambda: [*NPUS, "npu-2"] == devices(slices()))
-    assert [] == kubelet.errors
-
-
 async def test_slices_are_withheld(start, slices, api_server, clear, kubelet):
     """Nothing is written until the fault ends, even after the slices were deleted."""
     agent = await start("name: x, manual: true, for: 1h, slices: {withheld: true}")
@@ -308,19 +291,6 @@ async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
     await runs(kubelet, pod("one", templates=["npu"]))
 
 
-async def test_a_slice_of_an_old_generation(start, slices, api_server, clear, kubelet):
-    """The old slice stays beside the others until the fault ends, and its device is not allocated."""
-    agent = await start("name: x, slices: {oldGeneration: true}")
-    assert [(1, 1), (2, 1)] == pools(slices())
-    assert [*NPUS, "vdev-stale"] == devices(slices())
-    await runs(kubelet, pod("one", templates=["npu"]))
-    await kubelet.restart()
-    await api_server.until(lambda: [(1, 1), (2, 1)] == pools(slices()))
-    await clear(agent)
-    await api_server.until(lambda: [(2, 1)] == pools(slices()))
-    assert NPUS == devices(slices())
-
-
 async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet):
     """Nothing is allocated from a pool in which a device is in two slices."""
     agent = await start("name: x, slices: {duplicateName: true}")
@@ -329,26 +299,6 @@ async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet
     await clear(agent)
     await api_server.until(lambda: NPUS == devices(slices()) and [(2, 1)] == pools(slices()))
     await runs(kubelet, pod("one", templates=["npu"]))
-
-
-async def test_slices_are_wiped(start, slices, api_server, kubelet):
-    """The slices are written again at once; with `for`, after that time."""
-    rules = (
-        "name: x, manual: true, slices: {wiped: true}",
-        "name: y, manual: true, slices: {wiped: true}, for: 20s",
-    )
-    agent = await start(*rules)
-    (before,) = slices()
-    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
-    await api_server.until(lambda: slices() and slices()[0]["metadata"]["name"] != before["metadata"]["name"])
-    await agent.agent.faults.commands["fault-trigger"]({"name": "y"})
-    await api_server.until(lambda: [] == slices())
-    await agent.settled(kubelet)
-    assert [] == slices()
-    agent.clock.advance(20.0)
-    await api_server.until(lambda: NPUS == devices(slices()))
-    assert {"x": 1, "y": 1} == injected(agent)
-    assert [] == kubelet.errors
 
 
 async def test_requests_about_slices_fail(start, slices, api_server, clear):
@@ -373,17 +323,3 @@ async def test_requests_about_claims_fail(kubelet, start, clear):
 
 
 # --- what people see --------------------------------------------------------------------------------------------------
-
-
-async def test_what_the_status_says(start, kubelet):
-    agent = await start(
-        "name: a, slices: {withheld: true}, at: 1h",
-        "name: b, healthStream: {silent: true}",
-        "name: c, devices: [npu/1], taint: {key: acme.dev/drain}",
-    )
-    rules = {each["name"]: each for each in status.status(agent.agent)["faults"]["rules"]}
-    assert ["slices", "healthStream", "device"] == [rules[name]["kind"] for name in "abc"]
-    assert ["waiting", "active", "active"] == [rules[name]["state"] for name in "abc"]
-    assert ["npu-1"] == rules["c"]["devices"]
-    sample = agent.agent.metrics.registry.get_sample_value
-    assert [0.0, 1.0, 1.0] == [sample("vdev_faults_active", {"kind": rules[name]["kind"]}) for name in "abc"]

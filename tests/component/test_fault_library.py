@@ -171,18 +171,6 @@ async def test_tenth_of_fleet(tell, clock, shows):
     await shows(GPU, 8, 7)
 
 
-async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
-    node = next(
-        name
-        for name in map("node-{}".format, range(99))
-        if not on_node(OnNodes(share=0.1), "one-of-eight", Dice(7, name))
-    )
-    agent = await tell("tenth-of-fleet.yaml", node=node)
-    clock.advance(120)
-    assert not agent.agent.faults.engine.runs["one-of-eight"].here
-    await shows(GPU, 8, 8)
-
-
 async def test_flapping(tell, clock, shows, kubelet):
     """A device fails and recovers."""
     agent = await tell("flapping.yaml")

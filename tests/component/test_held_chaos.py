@@ -6,7 +6,7 @@ and dropped. After every step what pods hold is compared with a model of the har
     VDEV_CHAOS_SEEDS=7,8 VDEV_CHAOS_STEPS=1000 pytest tests/component/test_held_chaos.py
 
 plays these seeds, of that many steps. A failure prints its seed and its last steps; without VDEV_CHAOS_SEEDS every run
-has fresh seeds, besides a few known ones. Sockets and timers are real, so a seed repeats the steps, not their timing.
+has fresh seeds, besides a known one. Sockets and timers are real, so a seed repeats the steps, not their timing.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ import pytest
 from tests.kit.hardware import Node
 from vdev.sim import Kind, Kubelet, Phase, Timings, manifest
 
-KNOWN = (1, 5, 7)
+KNOWN = (1,)
 GIVEN = tuple(int(each) for each in os.environ.get("VDEV_CHAOS_SEEDS", "").split(",") if each)
 CI = bool(os.environ.get("CI"))
 STEPS = int(os.environ.get("VDEV_CHAOS_STEPS", "200" if CI else "60"))
-FRESH = 4 if CI else 1  # seeds drawn anew at each run; about a minute with the known ones in CI
+FRESH = 4 if CI else 2  # seeds drawn anew at each run; about a minute with the known one in CI
 MOST_PODS = 8
 PATIENCE = 20.0  # seconds for what must come true in the end
 BOUND = 20.0  # seconds after which an unanswered RPC is an error

@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import json
-import random
-import signal
 
 import pytest
 
@@ -41,7 +38,6 @@ faults:
 HALF = b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-More: "
 NONSENSE = (b"\n", b"[]\n", b'{"do": []}\n', b"{" * 5000 + b"\n", b"[" * 100_000 + b"\n", b'{"do": 1e308}\n', b"\xff\n")
 RESTARTS = 4
-STARTS = 3
 
 
 @pytest.fixture
@@ -111,27 +107,3 @@ async def test_everything_at_once(kubelet, shows, directory, cdi):
     assert 2000 > len(log)
     assert [] == list(kubelet.device_plugin_dir.glob("vdev-*.sock"))
     assert litter_before <= {path.name for path in cdi.iterdir()}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(180)
-async def test_an_end_at_any_moment_of_a_start(kubelet, shows, directory, cdi):
-    """SIGTERM while it starts amid all this, with the kubelet restarting: it ends, and the next one finds no trace."""
-    moments = [random.uniform(0, 1.5) for _ in range(STARTS)]
-    for number, moment in enumerate(moments):
-        vdev = Process(directory, kubelet, STORM, ulimit="-n 256")
-        await vdev.__aenter__()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(moment):
-                await vdev.process.wait()
-        if number % 3 == 0:
-            await kubelet.restart()
-        code = await vdev.end()
-        assert code in (0, -signal.SIGTERM), (moments, vdev.log())  # the latter before Python's first instruction
-        assert [] == list(kubelet.device_plugin_dir.glob("vdev-*.sock")), moments
-    async with Process(directory, kubelet, CALM) as vdev:
-        for name, count in ((NPU, 4), (TPU, 2), (UART, 1)):
-            await shows(name, count, count)
-        await ready(vdev.address)
-    specs = [json.loads(path.read_text()) for path in cdi.glob("vdev-*.json")]
-    assert {f"k8s.device-plugin.{name}" for name in (NPU, TPU, UART)} == {each["kind"] for each in specs}

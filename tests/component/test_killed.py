@@ -7,7 +7,8 @@ must list all that is held, and must leave nothing behind when the pods are gone
     VDEV_KILLS=all pytest tests/component/test_killed.py        kills at every point, one after the other
     VDEV_KILLS=17,203 pytest tests/component/test_killed.py     at these
 
-Otherwise a few points are drawn at each run. A failure says the point; what happens at it differs a little each time.
+Otherwise a point of each change is drawn at each run. A failure says the point; what happens at it differs a little
+each time.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from tests.kit.mortal import NEVER, Fuse, start
 from vdev.sim import Kubelet, Timings, manifest
 
 GIVEN = os.environ.get("VDEV_KILLS", "")
-FEW = 2  # points per change
+FEW = 1  # points per change
 AT_ONCE = 4  # nodes side by side
 PATIENCE = 30.0
 

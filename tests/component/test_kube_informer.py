@@ -8,7 +8,7 @@ import pytest
 
 from vdev import kube
 from vdev.aio.clock import LeapClock
-from vdev.kube import NODES, PODS
+from vdev.kube import NODES
 
 
 class Seen:
@@ -100,16 +100,6 @@ async def test_only_what_is_chosen(api_server, api, follow):
     await api_server.until(lambda: len(some.told) == 3)
     assert ["a:", "a:yes"] == one.told
     assert ["b:yes", "a:yes", "removed b:yes"] == some.told
-
-
-async def test_one_namespace(api_server, api, follow):
-    """And not the others."""
-    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i"}]}}
-    seen = await follow(api, PODS, namespace="default", fields="spec.nodeName=a")
-    await api_server.add("pods", pod, namespace="kube-system")
-    await api_server.add("pods", pod, namespace="default")
-    await api_server.until(lambda: seen.told)
-    assert ["p:"] == seen.told
 
 
 async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
@@ -206,26 +196,6 @@ async def test_an_account_that_is_renewed_during_a_watch(api_server, api, accoun
     assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 
-async def test_a_server_that_asks_a_watch_to_wait(api_server, start_api, follow):
-    """It waits so long."""
-    clock = LeapClock()
-    await api_server.add("nodes", node("a", "1"))
-    api = await start_api(clock=clock)
-    seen = await follow(api)
-    busy = api_server.fail(status=429, after=20, verb="watch", times=1)
-    api_server.break_watches()
-    await api_server.until(lambda: busy.hits)
-    await api_server.until(lambda: len(seen.errors) == 2)
-    assert isinstance(seen.errors[1], kube.Throttled)
-    asked = len(api_server.asked)
-    clock.advance(19)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert asked == len(api_server.asked)
-    clock.advance(10)
-    await api_server.until(lambda: "back" in seen.told)
-
-
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_a_permission_that_is_missing(api_server, start_api, follow, verb):
     """It is told, and tried again: the role may be given later."""
@@ -289,15 +259,6 @@ async def test_nobody_there_from_the_start(api_server, api, follow):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_the_end(api_server, api, follow):
-    """A cancelled follower leaves no connection behind."""
-    seen = await follow(api)
-    seen.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await seen.task
-    await api_server.until(lambda: not api_server.watching)
 
 
 async def test_faults_break_a_watch(api_server, start_api, follow):

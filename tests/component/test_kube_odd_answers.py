@@ -97,21 +97,15 @@ async def endless(writer, _head, start=CHUNKED):
         await writer.drain()
 
 
-async def test_an_answer_without_end(odd_server):
-    """It is broken off at the limit."""
-    api = await odd_server(endless, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="the answer is longer than 1 MiB"):
-        await api.get(NODES, "worker-1")
-
-
-async def test_an_error_without_end(odd_server):
-    """The body of an error as well."""
+@pytest.mark.parametrize("status", [b"200 OK", b"500 X"])
+async def test_an_answer_without_end(odd_server, status):
+    """It is broken off at the limit; the body of an error as well."""
 
     async def say(writer, head):
-        await endless(writer, head, CHUNKED.replace(b"200 OK", b"500 X"))
+        await endless(writer, head, CHUNKED.replace(b"200 OK", status))
 
     api = await odd_server(say, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+    with pytest.raises(kube.Unreachable, match="the answer is longer than 1 MiB"):
         await api.get(NODES, "worker-1")
 
 
@@ -143,21 +137,6 @@ async def test_a_list_in_several_answers(odd_server):
     found = await api.list(NODES, keep=kube.whole)
     assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
     assert b"continue=two" in heads[1]
-
-
-async def test_a_list_without_end(odd_server):
-    """Its pages are counted together."""
-    numbers = itertools.count()
-
-    async def say(writer, head):
-        items = [{"metadata": {"name": f"n{next(numbers)}", "annotations": {"a": "x" * 2**16}}}]
-        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
-        await says(json.dumps(page).encode())(writer, head)
-
-    api = await odd_server(say, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
-        await api.list(NODES, keep=kube.whole)
-    assert next(numbers) < 20
 
 
 async def test_a_list_of_small_objects_without_end(odd_server):
@@ -225,7 +204,7 @@ NODE = {
         "conditions": [{"type": "NpuHealthy", "status": "True", "lastTransitionTime": "2026-11-23T08:00:00Z"}],
     },
 }
-SOME = 80  # of the odd nodes; each run draws others
+SOME = 30  # of the odd nodes; each run draws others
 ODD = (None, 7, "x", [], [7], [[7]], {}, {"a": 7}, {"": {}}, [{"type": {}}], {"k:[": 7, "k:7": {"b": 7}})
 
 
@@ -249,30 +228,24 @@ devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [
 """
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        {"items": 7},
-        {"items": [7]},
-        {"items": [], "metadata": [7]},
-        {"items": [{"metadata": {"labels": {}}}]},
-    ],
-    ids=str,
-)
-async def test_an_odd_list(odd_server, page):
+async def test_an_odd_list(odd_server):
     """It is as good as none."""
-    api = await odd_server(says(json.dumps(page).encode()))
-    with pytest.raises(kube.Unreachable, match=r"the answer is not a (list|Node)"):
-        await api.list(NODES, keep=kube.whole)
+    labels_alone = {"items": [{"metadata": {"labels": {}}}]}
+    for page in ({"items": 7}, {"items": [7]}, {"items": [], "metadata": [7]}, labels_alone):
+        api = await odd_server(says(json.dumps(page).encode()))
+        with pytest.raises(kube.Unreachable, match=r"the answer is not a (list|Node)"):
+            await api.list(NODES, keep=kube.whole)
 
 
-@pytest.mark.parametrize("details", [7, [7], {"causes": 7}, {"causes": [7]}, {"causes": [{"field": [], "message": 7}]}])
-@pytest.mark.parametrize("status", [404, 409, 422, 504])
-async def test_an_odd_error(odd_server, status, details):
+@pytest.mark.parametrize(
+    ("status", "error"), [(404, kube.Missing), (409, kube.Conflict), (422, kube.Invalid), (504, kube.Unreachable)]
+)
+async def test_an_odd_error(odd_server, status, error):
     """What can be read of it counts."""
-    api = await odd_server(says(json.dumps({"message": "no", "details": details}).encode(), status))
-    with pytest.raises((kube.Missing, kube.Conflict, kube.Invalid, kube.Unreachable), match=r"no"):
-        await api.get(NODES, "worker-1")
+    for details in (7, [7], {"causes": 7}, {"causes": [7]}, {"causes": [{"field": [], "message": 7}]}):
+        api = await odd_server(says(json.dumps({"message": "no", "details": details}).encode(), status))
+        with pytest.raises(error, match=r"no"):
+            await api.get(NODES, "worker-1")
 
 
 async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_server):

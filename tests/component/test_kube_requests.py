@@ -5,14 +5,13 @@ import base64
 import json
 import ssl
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.kit.api_server import ApiServer
 from vdev import kube
 from vdev.aio.clock import LeapClock
-from vdev.kube import EVENTS, NODES, RESOURCE_SLICES
+from vdev.kube import NODES, RESOURCE_SLICES
 
 MINE = {"metadata": {"labels": {"vdev.dev/a": "1"}}}
 
@@ -126,28 +125,6 @@ async def test_a_kubeconfig_that_leads_elsewhere_now(api_server, start_api, dire
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
-async def test_the_credentials_of_a_kubeconfig_need_no_thread(api_server, start_api, directory, node):
-    """They are part of the connection: only the first request, which makes that, waits for threads."""
-
-    class Counting(ThreadPoolExecutor):
-        asked = 0
-
-        def submit(self, *work):
-            self.asked += 1
-            return super().submit(*work)
-
-    threads = Counting(1)
-    asyncio.get_running_loop().set_default_executor(threads)
-    api = await start_api(
-        server=kube.ApiServerAddress(kubeconfig=kubeconfig(directory / "config", api_server.address, "secret"))
-    )
-    await api.get(NODES, "worker-1")
-    first = threads.asked
-    for _ in range(5):
-        await api.get(NODES, "worker-1")
-    assert first == threads.asked
-
-
 async def test_a_program_that_prints_credentials(api_server, start_api, directory, node):
     """As kubeconfigs of clouds have them; what it fails with is said."""
     file = directory / "config"
@@ -241,39 +218,6 @@ async def test_what_kubernetes_refuses(api_server, api, node):
     assert 2 == api_server.changes
 
 
-async def test_events(api_server, api, node):
-    """One of a node is in the namespace default; a name that is made up is given back."""
-    event = {
-        "metadata": {"generateName": "worker-1-"},
-        "involvedObject": {"kind": "Node", "name": "worker-1", "uid": node["metadata"]["uid"]},
-        "reason": "DeviceLost",
-        "message": "gone",
-        "type": "Warning",
-        "source": {"component": "vdev"},
-    }
-    made = await api.create(EVENTS, event, namespace="default")
-    assert made["metadata"]["name"].startswith("worker-1-")
-    named = {**event, "metadata": {"name": "one"}}
-    await api.create(EVENTS, named, namespace="default")
-    with pytest.raises(kube.Conflict) as raised:
-        await api.create(EVENTS, named, namespace="default")
-    assert raised.value.exists
-    await api.patch(EVENTS, "one", {"count": 2}, namespace="default")
-    found = await api.list(
-        EVENTS, namespace="default", fields="reason=DeviceLost,involvedObject.name=worker-1", keep=kube.whole
-    )
-    assert [1, 2] == sorted(each.get("count", 1) for each in found.objects)
-
-
-async def test_patches(api_server, api, node):
-    """What is merged, and a subresource that changes nothing else."""
-    await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "2"}}}, subresource="status")
-    await api.patch(NODES, "worker-1", {"status": {"capacity": {"a/b": "3"}}, "metadata": {"labels": {"x": "y"}}})
-    found = await api.get(NODES, "worker-1")
-    assert {"cpu": "8", "a/b": "2"} == found["status"]["capacity"]
-    assert "y" == found["metadata"]["labels"]["x"]
-
-
 async def test_a_delete_of_the_object_that_is_meant(api_server, api, node):
     """By its uid."""
     with pytest.raises(kube.Conflict):
@@ -292,14 +236,6 @@ async def test_nobody_answers(api_server, api):
         await api.get(NODES, "worker-1")
 
 
-async def test_a_server_that_restarts(api_server, api, node):
-    """The next request makes a new connection."""
-    await api.get(NODES, "worker-1")
-    await api_server.down()
-    await api_server.up()
-    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
-
-
 async def test_a_server_that_hangs(api_server, start_api):
     """A request has a deadline, by the clock that was handed in."""
     clock = LeapClock()
@@ -310,18 +246,6 @@ async def test_a_server_that_hangs(api_server, start_api):
     clock.advance(601)
     with pytest.raises(kube.Unreachable, match="nothing came within 600 s"):
         await task
-
-
-async def test_a_request_that_is_cancelled(api_server, api, node):
-    """It ends at once, and the client goes on."""
-    hanging = api_server.fail(hang=True)
-    task = asyncio.create_task(api.get(NODES, "worker-1"))
-    await api_server.until(lambda: hanging.hits)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    api_server.heal()
-    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
 async def test_a_server_that_asks_to_wait(api_server, start_api, node):

@@ -139,7 +139,7 @@ def tiles(resource, extra=""):
 
 @pytest.mark.long
 async def test_the_page_is_live(kubelet, start_agent, page):
-    """Devices, their holders, an edit and a refused edit show without a reload of the page."""
+    """Devices, holders, an edit, a refused edit and the end of the agent show without a reload of the page."""
     agent = await start_agent(CONFIG, http_address="127.0.0.1:0")
     (address,) = [each["address"] for each in agent.logs if each["event"] == "serving HTTP"]
     await page.open(address)
@@ -155,16 +155,9 @@ async def test_the_page_is_live(kubelet, start_agent, page):
     assert "cuont" in (await page.texts("#problems li"))[0]
     assert ["refused", "applied", "applied"] == await page.texts("#history .pill")
     assert 3 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
-
-
-async def test_a_lost_agent_is_said(start_agent, page):
-    """When the agent is gone the page keeps what it showed and says that it may be old."""
-    agent = await start_agent(CONFIG, http_address="127.0.0.1:0")
-    (address,) = [each["address"] for each in agent.logs if each["event"] == "serving HTTP"]
-    await page.open(address)
     await agent.stop()
     await page.until("!document.getElementById('lost').hidden")
-    assert 2 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
+    assert 3 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
 
 
 class Shown(WellAgent):
@@ -237,13 +230,13 @@ async def test_ten_thousand_devices_are_readable(page):
 @pytest.mark.long
 async def test_the_page_stays_small(page):
     """However many devices there are, and however many of them do not work, the page has few elements."""
-    for resources, each, sick in [(64, 31, 1), (1, 10_000, 0), (1, 10_000, 1), (300, 1, 1)]:
-        devices = [device(place, **(SICK if sick else {})) for place in range(each)]
+    for resources, each in [(64, 31), (1, 2_000), (300, 1)]:
+        devices = [device(place, **SICK) for place in range(each)]
         document = [resource(f"acme.dev/r{number}", devices) for number in range(resources)]
         async with http.serving("127.0.0.1:0", Shown([], resources=document)) as address:
             await page.open(address)
-            assert 5_000 > await page.value(ELEMENTS), (resources, each, sick)
-            assert (240 if sick else 0) == await page.value("document.querySelectorAll('.tile').length")
+            assert 5_000 > await page.value(ELEMENTS), (resources, each)
+            assert 240 == await page.value("document.querySelectorAll('.tile').length")
 
 
 async def test_many_resources_are_folded_by_domain(page):
@@ -423,10 +416,9 @@ async def test_nothing_sticks_out(page):
     many = few | {"resources": [*few["resources"], *(resource(f"{named['name']}{n}", [device(0)]) for n in range(20))]}
     for document in (few, many):
         async with http.serving("127.0.0.1:0", Shown([], **document)) as address:
-            for width in (360, 1280):
-                await page.wide(width)
-                await page.open(address)
-                assert width >= await page.value("document.documentElement.scrollWidth")
+            await page.wide(360)
+            await page.open(address)
+            assert 360 >= await page.value("document.documentElement.scrollWidth")
 
 
 async def test_drills_are_marked(page):
@@ -510,11 +502,3 @@ async def test_load_shows_as_a_line_that_grows(page):
         await page.until(f"document.querySelector('{tiles(NPU, ' .load')}').innerText.includes('95 %')")
         path = await page.value(f"document.querySelector('{tiles(NPU, ' .load path')}').getAttribute('d')")
         assert path.count("L") >= 3
-
-
-async def test_a_page_without_telemetry_has_no_lines(page):
-    """And no room for them."""
-    async with http.serving("127.0.0.1:0", Shown([device(0)])) as address:
-        await page.open(address)
-        assert [] == await page.texts(tiles(NPU, " .load"))
-        assert "none" == await page.value("getComputedStyle(document.querySelector('.mean')).display")

@@ -36,12 +36,10 @@ devices:
 SHARED = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
 RENAMED = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: acme.dev/npu, replicas: 3}]}}\n"
 NEW = "devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n"
-TWO, ONE = "acme.dev/mig-2x", "acme.dev/mig-1x"
+TWO = "acme.dev/mig-2x"
 
 CHANGES = {
-    "re-cut": (cut("2x@0, 2x@2"), TWO, cut("1x@0, 1x@1, 1x@2, 1x@3"), ONE, 2),
     "whole": (cut("2x@0"), TWO, cut("2x@0").replace('partitions: {"0": [2x@0]}', ""), NPU, 0),
-    "shared": (config(), NPU, config(more=SHARED), NPU, 3),
     "shared and renamed": (config(), NPU, config(more=RENAMED), f"{NPU}.shared", 3),
     "no longer shared": (config(more=SHARED), NPU, config(), NPU, 1),
     "another name": (config(), NPU, config(resource=OTHER), OTHER, 1),
@@ -59,7 +57,7 @@ def host(directory):
 
 @pytest.mark.parametrize(
     ("name", "lost"),
-    [*((each, False) for each in CHANGES), *((each, True) for each in ("whole", "shared and renamed", "another name"))],
+    [(each, False) for each in CHANGES] + [(each, True) for each in CHANGES if each != "no longer shared"],
 )
 async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
     kubelet, start_agent, shows, directory, name, lost

@@ -16,7 +16,7 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from vdev.sim import manifest
 
-ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "120"))
+ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "60"))
 STALE = 5.0  # seconds; the budget is 50 ms
 UART, PROBED = "example.com/uart", "example.com/probed"
 PORTS = [f"ttyUSB{number}" for number in range(8)]

@@ -15,7 +15,6 @@ from vdev.cli import common
 from vdev.cli.status import lines as status_lines
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
-from vdev.model.device import HEALTHY, Device, RawDevice
 from vdev.planning.inventory import arrange
 from vdev.sim import manifest
 
@@ -125,12 +124,6 @@ async def test_a_device_by_its_index_has_its_partitions(vdev):
     assert ["Healthy"] * 2 == [row[2] for row in rows(lines, "nvidia.com/gpu")]
 
 
-async def test_an_index_that_no_device_has(vdev):
-    """It is said, with where the names are."""
-    said = ["vdev: there is no device 'npu/50' here"]
-    assert (2, said) == await vdev("device", "set", "npu/50", "--health", "Unhealthy")
-
-
 async def test_json_has_entry_and_selector(vdev):
     """For programs, under the names that rules use."""
     _, lines = await vdev("status", "--output", "json")
@@ -231,15 +224,6 @@ def test_colors_are_for_terminals_that_want_them(environ, colors, monkeypatch):
     assert colors is common.has_colors(environ)
 
 
-def test_a_terminal_gets_no_more_lines_than_it_has(monkeypatch, capsys):
-    """The first ones, which say what is wrong."""
-    monkeypatch.setenv("LINES", "5")
-    monkeypatch.setenv("COLUMNS", "80")
-    screen = common._screen([str(number) for number in range(9)])
-    assert ["0", "1", "2"] == re.findall(r"^(?:\x1b\[\?7l\x1b\[H)?(\d)\x1b\[K$", screen, re.MULTILINE)
-    assert "… and 6 more lines" in screen
-
-
 def test_a_table_fits_the_terminal(monkeypatch):
     """The widest column is cut, so a long reason does not push the others off the screen."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -290,12 +274,6 @@ async def test_many_resources_with_no_problem_are_in_short(vdev, monkeypatch):
     shown = "\n".join(status_lines(status | {"resources": sick}))
     assert "vendor.example.com/device-07: 0/1 allocatable" in shown
     assert "    hot" in shown
-
-
-def test_what_no_entry_has_has_no_name_for_rules():
-    """Devices that pods hold and that the configuration does not know."""
-    raw = RawDevice(id="x", entry="", index=0)
-    assert ("", HEALTHY) == (Device(id="x", raw=raw, ordinal="0").selector, raw.health)
 
 
 def test_a_partition_that_fills_its_device_is_the_first_of_it():

@@ -192,15 +192,6 @@ async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, u
     assert before == node(api_server, "gpu-1")
 
 
-async def test_a_name_that_is_taken_is_told(start, api_server, until):
-    """The Node of somebody else stays as it is."""
-    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
-    fleet = await start()
-    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-2"))
-    await until(lambda: "gpu-1" in fleet.maker.refused)
-    assert [None, None] == capacity(api_server, "gpu-1")
-
-
 async def test_devices_come_after_the_node_is_ready(start, api_server, until):
     """Labels at once, capacity after its time, slices last: what autoscalers race with."""
     clock = LeapClock()
@@ -235,18 +226,6 @@ async def test_a_server_that_is_away(start, api_server, until, directory):
     (directory / "vdev.yaml").write_text(CONFIG.replace("count: 4", "count: 6"))
     await api_server.up()
     await until(lambda: all(["6", "6"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
-
-
-async def test_faults_concern_nodes_by_name(start, api_server, until):
-    """A rule makes a device of one node unhealthy: less is allocatable, the condition and an Event say so."""
-    sick = "{name: sick, onNodes: gpu-1, devices: [npu/2], health: Unhealthy, reason: XID 79}"
-    await start(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
-    await until(lambda: ["4", "3"] == capacity(api_server, "gpu-1"))
-    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
-    conditions = {each["type"]: each["status"] for each in node(api_server, "gpu-1")["status"]["conditions"]}
-    assert {"NpuHealthy": "False"} == conditions
-    await until(lambda: any("XID 79" in each["message"] for each in api_server.all("events", "default")))
-    assert {"gpu-1"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
 
 
 async def test_slices_that_somebody_wipes_come_again(start, api_server, until):
@@ -375,14 +354,6 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
 # --- failures on demand -----------------------------------------------------------------------------------------------
 
 
-async def test_a_rack_fails(start, api_server, until):
-    """Rules choose nodes by their labels, and with them those that are made later."""
-    await start(RACKS.replace("RULE", "{name: rack, onNodes: {labels: {rack: r2}}, health: Unhealthy}"))
-    broken = {f"r2-n{number}" for number in range(1, 5)}
-    await until(lambda: 12 == len(found := allocatable(api_server)) and set(found.values()) <= {"0", "2"})
-    assert broken == {name for name, amount in allocatable(api_server).items() if amount == "0"}
-
-
 async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev, directory):
     """By `vdev device` with the node, and by rules for many nodes, also for nodes that come later."""
     text = RACKS.replace("[RULE]", "[]")
@@ -469,7 +440,7 @@ def fetched(url):
 
 
 async def test_a_rule_for_one_node_writes_on_that_node_alone(start, api_server, until, directory):
-    """And not on the others, of which nothing changes."""
+    """Less is allocatable, the condition and an Event say so; of the others nothing changes."""
     fleet = await start()
     await until(lambda: fleet.is_settled and 3 == len(fleet.members) and 6 == len(list(uuids(api_server))))
     before = len(api_server.asked)
@@ -479,6 +450,10 @@ async def test_a_rule_for_one_node_writes_on_that_node_alone(start, api_server, 
     await until(lambda: fleet.is_settled)
     written = {each.name for each in api_server.asked[before:] if each.verb in ("patch", "update")}
     assert {"gpu-1"} == written
+    conditions = {each["type"]: each["status"] for each in node(api_server, "gpu-1")["status"]["conditions"]}
+    assert {"NpuHealthy": "False"} == conditions
+    await until(lambda: any("XID 79" in each["message"] for each in api_server.all("events", "default")))
+    assert {"gpu-1"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
 
 
 async def test_what_is_allocatable_is_the_fleets_to_say(start, api_server, until):
