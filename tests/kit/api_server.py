@@ -191,10 +191,10 @@ class ApiServer(server.ApiServer):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def respond(self, sent):
+    async def respond(self, kind, subresource, sent):
         """Cut the connection if a failure has no status."""
         try:
-            return await super().respond(sent)
+            return await super().respond(kind, subresource, sent)
         except ConnectionResetError:
             return StreamingResponse(_cut())
 

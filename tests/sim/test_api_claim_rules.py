@@ -66,7 +66,7 @@ REFUSED = [
     (asked(cuont=1), f"{EXACTLY}.cuont"),
     (asked(allocationMode="All", count=1), f"{EXACTLY}.count"),
     (asked(allocationMode="Most"), f"{EXACTLY}.allocationMode"),
-    (asked(selectors=[{}]), f"{EXACTLY}.selectors[0].cel.expression"),
+    (asked(selectors=[{}]), f"{EXACTLY}.selectors[0].cel"),
     (asked(count="1"), f"{EXACTLY}.count"),
     (asked(count=1.5), f"{EXACTLY}.count"),
     (asked(adminAccess="true"), f"{EXACTLY}.adminAccess"),

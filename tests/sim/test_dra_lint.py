@@ -7,10 +7,8 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.api.api_objects import ApiObjects
+from vdev.sim import manifest
 from vdev.sim.dra import cdi_directory, slice_lint
-from vdev.sim.dra.control_plane import Cluster
-from vdev.sim.journal import Journal
 
 
 def codes(*slices):
@@ -337,12 +335,12 @@ def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
     assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
 
 
-async def test_slices_of_other_nodes_are_not_checked():
+async def test_slices_of_other_nodes_are_not_checked(kubelet):
     """A mistake that stays is reported once."""
-    objects, journal = ApiObjects(), Journal()
-    cluster = Cluster(objects, "n1", journal)
-    for node in ("n1", "n2"):
-        await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))
-    for _ in range(2):
-        await cluster.check_slices()
-        assert [("device-name", True)] == [(each.code, "slice n1" in each.message) for each in journal.findings]
+    for node in ("n1", "sim-node"):
+        slice_ = slice_of("acme.dev", [device("A")], node=node, pool=node, name=node)
+        await kubelet.objects.create("ResourceSlice", slice_)
+    await kubelet.wait_until(lambda: kubelet.findings)
+    await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
+    await kubelet.run_pod(manifest("one"))
+    assert [("device-name", True)] == [(each.code, "slice sim-node" in each.message) for each in kubelet.findings]

@@ -115,7 +115,8 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ..sim.dra import cel_selectors, claim_limits, pools  # not needed for --help; it imports gRPC
+    from ..sim.api import dra_fields  # not needed for --help; it imports gRPC
+    from ..sim.dra import cel_selectors, pools
     from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
@@ -138,8 +139,9 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
                 raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
-            for field, why in claim_limits.check_claim("spec", claim["spec"]):
-                raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
+            if wrong := dra_fields.wrong_fields("ResourceClaim", {"spec": claim["spec"]}):
+                problems = "; ".join(f"{field}: {why}" for field, why in wrong)
+                raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {problems}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:
         known = ", ".join(sorted(classes)) or "none"

@@ -6,83 +6,58 @@ The OpenAPI document has no schemas. It says only that the server checks patches
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .kinds import POD_ACTIONS, ApiKind
+from .kinds import POD_ACTIONS, ApiKind, Document
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
-def answer(path: str, kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Any] | None:
-    """The document at a path about the server; None for the paths of objects."""
-    parts = [part for part in path.split("/") if part]
-    found = list(kinds)
-    groups = {each.group: each.version for each in found if each.group}
-    match parts:
-        case ["version"]:
-            major, minor = version
-            return {
-                "major": str(major),
-                "minor": str(minor),
-                "gitVersion": f"v{major}.{minor}.2",
-                "platform": "vdev/sim",
-            }
-        case ["healthz" | "livez" | "readyz"]:
-            return {"status": "ok"}
-        case ["api"]:
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-        case ["apis"]:
-            return {
-                "kind": "APIGroupList",
-                "apiVersion": "v1",
-                "groups": [_group(name, version) for name, version in groups.items()],
-            }
-        case ["apis", group] if group in groups:
-            return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
-        case ["api", version_] if version_ == "v1":
-            return _resources("", version_, found)
-        case ["apis", group, version_] if groups.get(group) == version_:
-            return _resources(group, version_, found)
-        case ["openapi", "v3"]:
-            paths = ["api/v1", *(f"apis/{group}/{version}" for group, version in groups.items())]
-            return {"paths": {each: {"serverRelativeURL": f"/openapi/v3/{each}"} for each in paths}}
-        case ["openapi", "v3", *rest]:
-            return _openapi([each for each in found if rest == _root(each)])
-        case _:
-            return None
+def documents(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Document]:
+    """The documents about the server by path."""
+    major, minor = map(str, version)
+    by_root: dict[str, list[ApiKind]] = {}
+    for each in kinds:
+        by_root.setdefault(each.root, []).append(each)
+    groups = [_group(rows[0]) for rows in by_root.values() if rows[0].group]
+    found: dict[str, Document] = {
+        "/version": {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}.2", "platform": "vdev/sim"},
+        "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+        "/openapi/v3": {"paths": {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in by_root}},
+    }
+    found |= {f"/{name}": {"status": "ok"} for name in ("healthz", "livez", "readyz")}
+    found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in groups}
+    for root, rows in by_root.items():
+        found[root] = _resources(rows)
+        found[f"/openapi/v3{root}"] = _openapi(rows)
+    return found
 
 
-def _group(name: str, version: str) -> dict[str, Any]:
-    only = {"groupVersion": f"{name}/{version}", "version": version}
-    return {"name": name, "versions": [only], "preferredVersion": only}
+def _group(kind: ApiKind) -> dict[str, Any]:
+    only = {"groupVersion": kind.api_version, "version": kind.version}
+    return {"name": kind.group, "versions": [only], "preferredVersion": only}
 
 
-def _resources(group: str, version: str, kinds: Iterable[ApiKind]) -> dict[str, Any]:
+def _resources(kinds: list[ApiKind]) -> Document:
+    """The kinds of one group and version."""
     rows: list[dict[str, Any]] = []
     for each in kinds:
-        if (each.group, each.version) != (group, version):
-            continue
         row = {"name": each.plural, "singularName": each.kind.lower(), "namespaced": each.namespaced, "kind": each.kind}
         rows.append({**row, "verbs": _VERBS, "shortNames": list(each.short)})
         if each.status:
             rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
         for action in each.actions:
             api_version, kind = POD_ACTIONS[action]
-            row_group, _, row_version = api_version.rpartition("/")
-            created = {"group": row_group, "version": row_version, "kind": kind, "verbs": ["create"]}
+            group, _, version = api_version.rpartition("/")
+            created = {"group": group, "version": version, "kind": kind, "verbs": ["create"]}
             rows.append({**row, **created, "name": f"{each.plural}/{action}"})
-    full = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": rows}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version, "resources": rows}
 
 
-def _root(kind: ApiKind) -> list[str]:
-    return ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
-
-
-def _openapi(kinds: Iterable[ApiKind]) -> dict[str, Any]:
+def _openapi(kinds: list[ApiKind]) -> Document:
     paths = {}
     for each in kinds:
-        middle = ["namespaces", "{namespace}"] if each.namespaced else []
         identity = {"group": each.group, "version": each.version, "kind": each.kind}
         checked = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
         patch = {"parameters": checked, "x-kubernetes-group-version-kind": identity, "responses": {}}
-        paths["/" + "/".join([*_root(each), *middle, each.plural, "{name}"])] = {"patch": patch}
+        paths[f"{each.path}/{{name}}"] = {"patch": patch}
     return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": paths}

@@ -1,11 +1,14 @@
-"""The names and types of the fields of DRA's objects in Kubernetes 1.36, as its protobuf messages define them.
+"""The fields of DRA's objects in Kubernetes 1.36: names and types, as its protobuf messages define them, and limits.
 
-Everything behind the store may rely on them. A real API server drops unknown fields with a warning; here they are
-refused, so that a typo is not overlooked.
+Everything behind the store may rely on the names and types. A real API server drops unknown fields with a warning; here
+they are refused, so that a typo is not overlooked. Of what users write, only mistakes that the scheduler cannot work
+with are refused; a cluster's API server checks more. The limits of slices are in `slice_lint`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import ipaddress
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -15,6 +18,7 @@ from ..objects import formats
 from ..objects.amounts import exact
 from .protobuf_bodies import INLINE
 
+_Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
 _MESSAGES: Mapping[str, type[Message]] = {
     "DeviceClass": pb.DeviceClass,
     "ResourceClaim": pb.ResourceClaim,
@@ -23,20 +27,6 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }
 _TIMES = [each.DESCRIPTOR for each in (pb.Time, pb.MicroTime)]
 _ANY_JSON = [each.DESCRIPTOR for each in (pb.RawExtension, pb.FieldsV1)]
-_REQUIRED: Mapping[Any, Sequence[str]] = {
-    pb.ResourceSlice.DESCRIPTOR: ("spec",),
-    pb.ResourceSliceSpec.DESCRIPTOR: ("pool",),
-    pb.Device.DESCRIPTOR: ("name",),
-    pb.DeviceTaint.DESCRIPTOR: ("key", "effect"),
-    pb.DeviceCapacity.DESCRIPTOR: ("value",),
-    pb.CounterSet.DESCRIPTOR: ("name",),
-    pb.DeviceCounterConsumption.DESCRIPTOR: ("counterSet",),
-    pb.Counter.DESCRIPTOR: ("value",),
-    pb.NodeSelectorRequirement.DESCRIPTOR: ("key", "operator"),
-    pb.AllocationResult.DESCRIPTOR: ("devices",),
-    pb.DeviceRequestAllocationResult.DESCRIPTOR: ("request", "driver", "pool", "device"),
-    pb.ResourceClaimConsumerReference.DESCRIPTOR: ("uid",),
-}
 _SCALARS: Mapping[int, tuple[type, str]] = {
     FieldDescriptor.CPPTYPE_STRING: (str, "a string"),
     FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
@@ -46,12 +36,142 @@ _SCALARS: Mapping[int, tuple[type, str]] = {
 
 
 def wrong_fields(kind: str, document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Unknown and missing fields, and values of another type: path and message of each."""
+    """Everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
     return list(_check_message(_MESSAGES[kind].DESCRIPTOR, content, ""))
 
 
-def _check_message(message: Any, value: Any, at: str) -> Iterator[tuple[str, str]]:
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def _one_of(*allowed: str) -> Callable[[str], Iterator[str]]:
+    def check(value: str) -> Iterator[str]:
+        if value not in allowed:
+            supported = ", ".join(map(json.dumps, filter(None, allowed)))
+            yield f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
+
+    return check
+
+
+def _attribute(name: str) -> Iterator[str]:
+    if "/" not in name:
+        yield formats.wrong(name, "must include the domain: domain/name")
+
+
+def _address(address: str) -> Iterator[str]:
+    try:
+        ipaddress.ip_interface(address)
+        is_valid = "/" in address
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
+        yield formats.wrong(address, why)
+
+
+def _json_object(value: Any) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield 'Invalid value: "<value omitted>": must be a valid JSON object'
+
+
+def _references(devices: Mapping[str, Any]) -> _Problems:
+    """Constraints and configuration name requests of the claim."""
+    requests = devices.get("requests") or ()
+    known = {each["name"] for each in requests}
+    known |= {f"{each['name']}/{sub['name']}" for each in requests for sub in each.get("firstAvailable") or ()}
+    for field in ("constraints", "config"):
+        for index, each in enumerate(devices.get(field) or ()):
+            for number, name in enumerate(each.get("requests") or ()):
+                if name not in known:
+                    text = formats.wrong(name, "must be the name of a request in the claim")
+                    yield f"{field}[{index}].requests[{number}]", text
+
+
+def _count(request: Mapping[str, Any]) -> _Problems:
+    count = request.get("count") or 0
+    if request.get("allocationMode") == "All" and count:
+        yield "count", formats.wrong(count, "must not be specified when allocationMode is 'All'")
+    elif count < 0:
+        yield "count", formats.wrong(count, "must be greater than zero")
+
+
+def _device_statuses(status: Mapping[str, Any]) -> _Problems:
+    """Drivers report only on allocated devices, and once on each."""
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    names = ("driver", "pool", "device", "shareID")
+    allocated = [tuple(each.get(name) for name in names) for each in results]
+    keys = [tuple(each.get(name) for name in names) for each in status.get("devices") or ()]
+    for index, key in enumerate(keys):
+        device = "/".join(map(str, key[:3]))
+        if key not in allocated:
+            yield f"devices[{index}]", formats.wrong(device, "must be an allocated device in the claim")
+        if key in keys[:index]:
+            yield f"devices[{index}]", f"Duplicate value: {json.dumps(device)}"
+
+
+def _conditions(device: Mapping[str, Any]) -> _Problems:
+    types = [each["type"] for each in device.get("conditions") or ()]
+    if len(types) > _MOST_CONDITIONS:
+        yield "conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
+    for number, each in enumerate(types):
+        if each in types[:number]:
+            yield f"conditions[{number}].type", f"Duplicate value: {json.dumps(each)}"
+
+
+_MOST_CONDITIONS = 8  # of a device
+_REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
+    "ResourceSlice": ("spec",),
+    "ResourceSliceSpec": ("pool",),
+    "Device": ("name",),
+    "DeviceTaint": ("key", "effect"),
+    "DeviceCapacity": ("value",),
+    "CounterSet": ("name",),
+    "DeviceCounterConsumption": ("counterSet",),
+    "Counter": ("value",),
+    "NodeSelectorRequirement": ("key", "operator"),
+    "DeviceSelector": ("cel",),
+    "CELDeviceSelector": ("expression",),
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec",),
+    "ResourceClaimTemplateSpec": ("spec",),
+    "DeviceRequest": ("name",),
+    "ExactDeviceRequest": ("deviceClassName",),
+    "DeviceSubRequest": ("name", "deviceClassName"),
+    "AllocationResult": ("devices",),
+    "DeviceRequestAllocationResult": ("request", "driver", "pool", "device"),
+    "ResourceClaimConsumerReference": ("uid",),
+    "Condition": ("type", "status", "reason", "lastTransitionTime"),
+}
+_EXACTLY_ONE: Mapping[str, Sequence[str]] = {
+    "DeviceRequest": ("exactly", "firstAvailable"),
+    "DeviceConstraint": ("matchAttribute", "distinctAttribute"),
+}
+_VALUES: Mapping[tuple[str, str], Callable[[Any], Iterator[str]]] = {
+    ("DeviceClassSpec", "extendedResourceName"): formats.extended_resource,
+    ("DeviceRequest", "name"): formats.dns_label,
+    ("DeviceSubRequest", "name"): formats.dns_label,
+    ("ExactDeviceRequest", "allocationMode"): _one_of("", "All", "ExactCount"),
+    ("DeviceSubRequest", "allocationMode"): _one_of("", "All", "ExactCount"),
+    ("DeviceConstraint", "matchAttribute"): _attribute,
+    ("DeviceConstraint", "distinctAttribute"): _attribute,
+    ("AllocatedDeviceStatus", "data"): _json_object,
+    ("NetworkDeviceData", "ips"): _address,
+    ("Condition", "type"): formats.qualified_name,
+    ("Condition", "status"): _one_of("False", "True", "Unknown"),
+}
+_WHOLE: Mapping[str, Callable[[Mapping[str, Any]], _Problems]] = {  # of messages whose fields are sound
+    "DeviceClaim": _references,
+    "ExactDeviceRequest": _count,
+    "DeviceSubRequest": _count,
+    "ResourceClaimStatus": _device_statuses,
+    "AllocatedDeviceStatus": _conditions,
+}
+
+
+# --- the fields of an object ------------------------------------------------------------------------------------------
+
+
+def _check_message(message: Any, value: Any, at: str) -> _Problems:
     if message in _ANY_JSON:
         return
     if message in _TIMES:
@@ -63,19 +183,29 @@ def _check_message(message: Any, value: Any, at: str) -> Iterator[tuple[str, str
     elif not isinstance(value, Mapping):
         yield at, formats.wrong(value, "must be an object")
     else:
-        fields = {field.name: field for field in _fields(message)}
         prefix = f"{at}." if at else ""
-        for name, each in value.items():
-            if name not in fields:
-                yield f"{prefix}{name}", "unknown field"
-            elif each is not None:
-                yield from _check_field(fields[name], each, f"{prefix}{name}")
-        for name in _REQUIRED.get(message, ()):
-            if value.get(name) is None:
-                yield f"{prefix}{name}", "Required value"
+        wrong = list(_check_fields(message, value, prefix))
+        if not wrong and message.name in _WHOLE:
+            wrong = [(f"{prefix}{path}", text) for path, text in _WHOLE[message.name](value)]
+        yield from wrong
 
 
-def _check_field(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
+def _check_fields(message: Any, value: Mapping[str, Any], prefix: str) -> _Problems:
+    fields = {field.name: field for field in _fields(message)}
+    for name, each in value.items():
+        if name not in fields:
+            yield f"{prefix}{name}", "unknown field"
+        elif each is not None:
+            yield from _check_field(fields[name], each, f"{prefix}{name}")
+    for name in _REQUIRED.get(message.name, ()):
+        if value.get(name) in (None, ""):
+            yield f"{prefix}{name}", "Required value"
+    forms = _EXACTLY_ONE.get(message.name, ())
+    if forms and len([name for name in forms if value.get(name) not in (None, "", [])]) != 1:
+        yield prefix[:-1], f"Required value: exactly one of `{'` or `'.join(forms)}` is required"
+
+
+def _check_field(field: FieldDescriptor, value: Any, at: str) -> _Problems:
     message: Any = field.message_type
     if message is not None and message.GetOptions().map_entry:
         if not isinstance(value, Mapping):
@@ -93,13 +223,17 @@ def _check_field(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[
         yield from _check_item(field, value, at)
 
 
-def _check_item(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
+def _check_item(field: FieldDescriptor, value: Any, at: str) -> _Problems:
     if field.message_type is not None:
         yield from _check_message(field.message_type, value, at)
-        return
-    type_, expected = _SCALARS[field.cpp_type]
-    if type(value) is not type_:
-        yield at, formats.wrong(value, f"must be {expected}")
+    else:
+        type_, expected = _SCALARS[field.cpp_type]
+        if type(value) is not type_:
+            yield at, formats.wrong(value, f"must be {expected}")
+            return
+    message: Any = field.containing_type
+    if limit := _VALUES.get((message.name, field.name)):
+        yield from ((at, text) for text in limit(value))
 
 
 def _fields(message: Any) -> Iterator[FieldDescriptor]:

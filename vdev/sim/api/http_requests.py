@@ -1,4 +1,4 @@
-"""Requests for objects, read from path, method, headers and body."""
+"""Requests for objects."""
 
 import json
 from collections.abc import Mapping
@@ -50,23 +50,8 @@ class Request:
         return self.params.get("fieldManager") or agent
 
 
-def read(
-    kinds: Mapping[tuple[str, str, str], ApiKind],
-    method: str,
-    path: str,
-    params: Mapping[str, str],
-    headers: Mapping[str, str],
-    body: bytes,
-) -> Request:
-    """Read a request. Raises Refused."""
-    kind, namespace, name, subresource = _place(kinds, path)
-    verb = _verb(method, name, params, is_action=subresource in kind.actions)
-    if verb == "create" and kind.namespaced and not namespace:
-        raise _not_allowed()
-    return Request(verb, kind, namespace, name, subresource, params, headers, _decoded(headers, body))
-
-
-def _decoded(headers: Mapping[str, str], body: bytes) -> Any:
+def decoded(headers: Mapping[str, str], body: bytes) -> Any:
+    """The document in a body, None if the body is empty. Raises Refused."""
     if not body:
         return None
     content_type = _media_type(headers)
@@ -82,57 +67,6 @@ def _decoded(headers: Mapping[str, str], body: bytes) -> Any:
 
 def _media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip()
-
-
-def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[ApiKind, str, str, str]:
-    """Kind, namespace, name and subresource of a path.
-
-    The path is `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, or begins with `/api/VERSION`.
-    """
-    root, *parts = path.strip("/").split("/")
-    group = parts.pop(0) if root == "apis" and parts else ""
-    version = parts.pop(0) if parts else ""
-    namespace = ""
-    if parts[:1] == ["namespaces"] and len(parts) > 2 and parts[2] != "status":  # a resource follows
-        namespace, parts = parts[1], parts[2:]
-    plural, name, subresource, *more = (*parts, "", "", "")
-    kind = kinds.get((group, version, plural))
-    if (
-        kind is None
-        or any(more)
-        or (namespace and not kind.namespaced)
-        or (kind.namespaced and name and not namespace)
-        or subresource not in ("", *("status",) * kind.status, *kind.actions)
-    ):
-        raise Refused(404, "NotFound", "the server could not find the requested resource")
-    return kind, namespace, name, subresource
-
-
-def _verb(method: str, name: str, params: Mapping[str, str], *, is_action: bool) -> str:
-    match method, bool(name):
-        case "POST", True if is_action:
-            return "create"
-        case _ if is_action:
-            raise _not_allowed()
-        case "GET", True:
-            return "get"
-        case "GET", False:
-            return "watch" if params.get("watch") in ("true", "1") else "list"
-        case "POST", False:
-            return "create"
-        case "PUT", True:
-            return "update"
-        case "PATCH", True:
-            return "patch"
-        case "DELETE", True:
-            return "delete"
-        case "DELETE", False:
-            return "deletecollection"
-    raise _not_allowed()
-
-
-def _not_allowed() -> Refused:
-    return Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def unsupported(known: tuple[str, ...]) -> Refused:

@@ -36,6 +36,16 @@ class ApiKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def root(self) -> str:
+        """The path of the group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def path(self) -> str:
+        """The path of the objects, of a namespace if the kind has namespaces."""
+        return f"{self.root}{'/namespaces/{namespace}' * self.namespaced}/{self.plural}"
+
+    @property
     def full(self) -> str:
         """The name in messages, such as `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -7,7 +7,7 @@ what the scheduler cannot work with.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..dra import claim_limits, slice_lint
+from ..dra import slice_lint
 from ..objects import formats
 from .dra_fields import wrong_fields
 from .kinds import DRA, ApiKind, Document, invalid, value_at
@@ -56,15 +56,6 @@ class Rules:
                 before, after = (value_at(each, "status.allocation") for each in (old, new))
                 if before and after and before != after:
                     yield "status.allocation", "Invalid value: field is immutable"
-                yield from claim_limits.check_claim("spec", new.get("spec"))
-                yield from claim_limits.check_status(new.get("status") or {})
-            case "ResourceClaimTemplate":
-                yield from claim_limits.check_claim("spec.spec", (new.get("spec") or {}).get("spec"))
-            case "DeviceClass":
-                spec = new.get("spec") or {}
-                yield from claim_limits.check_selectors("spec.selectors", spec.get("selectors"))
-                if (name := spec.get("extendedResourceName")) is not None:
-                    yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(name))
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------

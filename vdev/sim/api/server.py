@@ -7,6 +7,7 @@ It knows no users and allows everything, so it listens on loopback only.
 """
 
 import asyncio
+import functools
 import ipaddress
 import json
 import logging
@@ -16,6 +17,7 @@ from typing import Self
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -24,11 +26,18 @@ from uvicorn.server import ServerState
 from ...errors import UsageError
 from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
-from .kinds import KINDS, ApiKind, Refused
+from .kinds import KINDS, ApiKind, Document, Refused
 from .store import ObjectStore
 from .watches import Watch
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_VERBS = {  # as in RBAC: for one object, and for all
+    "GET": ("get", "list"),
+    "HEAD": ("get", "list"),
+    "POST": ("create", "create"),
+    "PUT": ("update", ""),
+    "PATCH": ("patch", ""),
+    "DELETE": ("delete", "deletecollection"),
+}
 _ACCEPT_TURNS = 5  # of the event loop: asyncio needs three between accept() and connection_made(), with TLS one more
 _IDLE = 90  # seconds for which a connection may be idle, as in Kubernetes
 
@@ -94,7 +103,7 @@ class ApiServer:
     async def up(self) -> None:
         """Listen, on the same port as before. Raises OSError."""
         config = uvicorn.Config(
-            Starlette(routes=[Route("/{path:path}", self.respond, methods=_METHODS)], exception_handlers=_HANDLERS),
+            Starlette(routes=self._routes(), exception_handlers=_HANDLERS),
             http="h11",
             ws="none",
             lifespan="off",
@@ -142,15 +151,33 @@ class ApiServer:
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
-    async def respond(self, sent: HttpRequest) -> Response:
-        """The answer to a request. Raises Refused."""
-        if sent.method == "GET":
-            about = discovery.answer(sent.url.path, self.kinds.values(), self.objects.rules.version)
-            if about is not None:
-                return JSONResponse(about)
-        request = http_requests.read(
-            self.kinds, sent.method, sent.scope["path"], sent.query_params, sent.headers, await sent.body()
-        )
+    def _routes(self) -> list[Route]:
+        found = [
+            Route(path, functools.partial(_about, document), methods=["GET"])
+            for path, document in discovery.documents(self.kinds.values(), self.objects.rules.version).items()
+        ]
+        for kind in self.kinds.values():
+            respond = functools.partial(self.respond, kind, "")
+            if kind.namespaced:
+                found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET", "DELETE"]))
+            found.append(Route(kind.path, respond, methods=["GET", "POST", "DELETE"]))
+            found.append(Route(f"{kind.path}/{{name}}", respond, methods=["GET", "PUT", "PATCH", "DELETE"]))
+            subresources = {**({"status": ["GET", "PUT", "PATCH"]} if kind.status else {})}
+            subresources |= {action: ["POST"] for action in kind.actions}
+            for name, methods in subresources.items():
+                respond = functools.partial(self.respond, kind, name)
+                found.append(Route(f"{kind.path}/{{name}}/{name}", respond, methods=methods))
+        return found
+
+    async def respond(self, kind: ApiKind, subresource: str, sent: HttpRequest) -> Response:
+        """The answer to a request for objects. Raises Refused."""
+        place, params = sent.path_params, sent.query_params
+        verb, verb_of_all = _VERBS[sent.method]
+        if "name" not in place:
+            verb = "watch" if verb_of_all == "list" and params.get("watch") in ("true", "1") else verb_of_all
+        body = http_requests.decoded(sent.headers, await sent.body())
+        namespace, name = place.get("namespace", ""), place.get("name", "")
+        request = Request(verb, kind, namespace, name, subresource, params, sent.headers, body)
         await self.admit(request)
         form = tables.Form(request.kind, request.headers, request.params)
         match request.verb:
@@ -181,13 +208,27 @@ class ApiServer:
             self.watching -= is_current
 
 
+async def _about(document: Document, _sent: HttpRequest) -> Response:
+    return JSONResponse(document)
+
+
 async def _refuse(_sent: HttpRequest, refused: Exception) -> Response:
     assert isinstance(refused, Refused)
     headers = {} if refused.after is None else {"Retry-After": str(refused.after)}
     return JSONResponse(refused.document, refused.status, headers)
 
 
-_HANDLERS = {Refused: _refuse}
+async def _no_route(sent: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    reason, why = _NO_ROUTE[error.status_code]
+    return await _refuse(sent, Refused(error.status_code, reason, why))
+
+
+_NO_ROUTE = {
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+}
+_HANDLERS = {Refused: _refuse, HTTPException: _no_route}
 
 
 def _is_loopback(host: str) -> bool:

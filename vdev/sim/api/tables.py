@@ -81,12 +81,6 @@ def _name(document: Document) -> str:
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
 
-def _sidecars(pod: Document) -> set[str | None]:
-    """The names of the init containers that keep running."""
-    containers = pod["spec"].get("initContainers") or ()
-    return {each.get("name") for each in containers if each.get("restartPolicy") == "Always"}
-
-
 def _statuses(document: Document, *fields: str) -> list[Document]:
     status = document.get("status", {})
     return [each for field in fields for each in status.get(field) or ()]
@@ -97,7 +91,8 @@ def _condition(document: Document, name: str) -> Document:
 
 
 def _ready(pod: Document) -> str:
-    names = {each.get("name") for each in pod["spec"]["containers"]} | _sidecars(pod)
+    sidecars = (each for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always")
+    names = {each.get("name") for each in (*pod["spec"]["containers"], *sidecars)}
     rows = _statuses(pod, "initContainerStatuses", "containerStatuses")
     return f"{sum(bool(each.get('ready')) for each in rows if each['name'] in names)}/{len(names)}"
 
@@ -108,44 +103,20 @@ def _restarts(pod: Document) -> str:
 
 
 def _pod_status(pod: Document) -> str:
-    """The STATUS of a pod, as the real server computes it."""
+    """The STATUS of a pod: why it, or its first container that does not run, does not run; else its phase."""
     status = pod.get("status", {})
-    phase = status.get("phase", "Pending")
+    phase = str(status.get("phase", "Pending"))
     if pod["metadata"].get("deletionTimestamp") and phase not in ("Succeeded", "Failed"):
         return "Terminating"
     if _condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
         return "SchedulingGated"
-    return _init_status(pod) or _containers_status(pod) or status.get("reason") or phase
-
-
-def _init_status(pod: Document) -> str:
-    """The status of the init container that a pod waits for; empty if it waits for none."""
-    total, sidecars = len(pod["spec"].get("initContainers") or ()), _sidecars(pod)
-    for number, each in enumerate(_statuses(pod, "initContainerStatuses")):
-        state = each.get("state") or {}
-        if state.get("terminated", {}).get("exitCode") == 0 or ("running" in state and each["name"] in sidecars):
-            continue
-        reason = _reason(each)
-        return f"Init:{reason}" if reason not in ("", "PodInitializing") else f"Init:{number}/{total}"
-    return ""
-
-
-def _containers_status(pod: Document) -> str:
-    """The reason of the first container that does not run; empty if all run."""
-    rows = _statuses(pod, "containerStatuses")
-    reason = next(filter(None, map(_reason, rows)), "")
-    if reason == "Completed" and any(each.get("ready") for each in rows):
-        return "Running" if _condition(pod, "Ready").get("status") == "True" else "NotReady"
-    return reason
-
-
-def _reason(container: Document) -> str:
-    """Why a container does not run, empty if it does."""
-    state = container.get("state") or {}
-    if ended := state.get("terminated"):
-        signal = ended.get("signal")
-        return ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}")
-    return str(state.get("waiting", {}).get("reason", ""))
+    for prefix, field in (("Init:", "initContainerStatuses"), ("", "containerStatuses")):
+        for each in _statuses(pod, field):
+            state = each.get("state") or {}
+            reason = (state.get("terminated") or state.get("waiting") or {}).get("reason", "Completed")
+            if reason != "Completed":
+                return f"{prefix}{reason}"
+    return "Completed" if phase == "Succeeded" else str(status.get("reason") or phase)
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------

@@ -4,11 +4,12 @@ The order is that of the allocator of Kubernetes 1.36. A function evaluates sele
 may not be installed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..api.kinds import Document
-from .allocations import Grant, Request, allocation
 from .cel_selectors import SelectorError
 from .pools import DeviceId, Pool, PoolDevice, Usage, consumed
 
@@ -25,6 +26,39 @@ class UnschedulableError(Exception):
         return f"0/1 nodes are available: {self}."
 
 
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One request of a claim, or one alternative of its `firstAvailable`."""
+
+    claim: Document
+    name: str  # `request`, or `request/alternative`
+    document: Document
+    device_class: Document
+    candidates: Sequence[PoolDevice]
+    count: int
+    selected: dict[DeviceId, bool] = field(default_factory=dict)
+    """The devices that were looked at so far, and whether the selectors select them."""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether it has admin access, so it does not occupy devices."""
+        return bool(self.document.get("adminAccess"))
+
+    @property
+    def names(self) -> set[str]:
+        """The names by which its claim refers to it."""
+        return {self.name, self.name.partition("/")[0]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grant:
+    """One device for one request, and the capacity that it takes of a shared device."""
+
+    request: _Request
+    device: PoolDevice
+    taken: Mapping[str, str]
+
+
 class Allocator:
     """Allocates claims on one node.
 
@@ -37,40 +71,30 @@ class Allocator:
         self._classes = classes
         self._matches = matches
         self._unusable = [pool for pool in pools if pool.problem]
-        self._devices = [device for pool in pools if not pool.problem for device in pool.devices]
-        self._usage = Usage(pools, claims)
-        self._requests: list[list[Request]] = []  # the alternatives of each request
-        self._candidates: dict[Request, list[PoolDevice]] = {}
-        self._counts: dict[Request, int] = {}
-        self._selected: dict[tuple[Request, DeviceId], bool] = {}
+        sound = [pool for pool in pools if not pool.problem]
+        self._devices = [device for pool in sound for device in pool.devices]
+        self._usage = Usage(sound, claims)
         # What the search has chosen so far.
-        self._chosen: list[Request] = []
-        self._grants: list[Grant] = []
+        self._chosen: list[_Request] = []
+        self._grants: list[_Grant] = []
 
     def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
         """The `status.allocation` of each claim; all or none. Raises UnschedulableError."""
+        wanted: list[list[_Request]] = []  # the alternatives of each request
         for claim in claims:
             alternatives = self._read(claim)
-            self._requests += alternatives
-            if (least := sum(map(self._fewest, alternatives))) > MOST_RESULTS:
+            if (least := sum(map(_fewest, alternatives))) > MOST_RESULTS:
                 text = f"asks for {least} devices, at most {MOST_RESULTS} are allowed"
                 raise UnschedulableError(f"claim {_key(claim)} {text}")
-        if not self._choose_request(0):
+            wanted += alternatives
+        if not self._choose_request(wanted):
             wrong = (f"; pool {each.name} of {each.driver}: {each.problem}" for each in self._unusable)
             raise UnschedulableError(f"cannot allocate all claims{''.join(wrong)}")
-        return [
-            allocation(
-                [each for each in self._chosen if each.claim is claim],
-                [each for each in self._grants if each.request.claim is claim],
-                claim,
-                node,
-            )
-            for claim in claims
-        ]
+        return [self._allocation(claim, node) for claim in claims]
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _read(self, claim: Document) -> list[list[Request]]:
+    def _read(self, claim: Document) -> list[list[_Request]]:
         """The alternatives of each request. Raises UnschedulableError if a class does not exist."""
         found = []
         for request in (claim["spec"].get("devices") or {}).get("requests") or []:
@@ -79,129 +103,132 @@ class Allocator:
             found.append([self._request(claim, name, document) for name, document in alternatives])
         return found
 
-    def _request(self, claim: Document, name: str, document: Document) -> Request:
+    def _request(self, claim: Document, name: str, document: Document) -> _Request:
         device_class = self._classes.get(document["deviceClassName"])
         if device_class is None:
             raise UnschedulableError(f"request {name}: device class {document['deviceClassName']} does not exist")
-        request = Request(claim, name, document, device_class)
-        if request.is_all:
-            self._candidates[request] = self._all_devices(request)
-            self._counts[request] = len(self._candidates[request])
-        else:
-            self._candidates[request] = self._devices
-            self._counts[request] = int(document.get("count", 1))
-        return request
-
-    def _all_devices(self, request: Request) -> list[PoolDevice]:
-        """The devices of a request for all. Raises UnschedulableError if some of them may be unknown."""
-        if self._unusable:
+        wants_all = document.get("allocationMode") == "All"
+        if wants_all and self._unusable:
             pool = self._unusable[0]
             why = f"asks for all devices, but pool {pool.name} of {pool.driver} is not usable: {pool.problem}"
-            raise UnschedulableError(f"claim {_key(request.claim)}, request {request.name} {why}")
-        return [
-            device
-            for device in self._devices
-            if self._selects(request, device) and self._capacity(request, device) is not None
-        ]
+            raise UnschedulableError(f"claim {_key(claim)}, request {name} {why}")
+        count = 0 if wants_all else int(document.get("count", 1))
+        request = _Request(claim, name, document, device_class, self._devices, count)
+        if wants_all:
+            fitting = (each for each in self._devices if self._selects(request, each))
+            request.candidates = [each for each in fitting if self._capacity(request, each) is not None]
+            request.count = len(request.candidates)
+        return request
 
-    def _fewest(self, alternatives: Sequence[Request]) -> int:
-        """The smallest number of devices that satisfies a request."""
-        return min(self._counts[each] for each in alternatives)
+    def _selects(self, request: _Request, device: PoolDevice) -> bool:
+        """Whether the selectors of a request and its class select a device.
+
+        Raises UnschedulableError if one of them fails: then the scheduler tries no other device.
+        """
+        if device.id in request.selected:
+            return request.selected[device.id]
+        found = True
+        for owner, document in (
+            (f"class {request.device_class['metadata']['name']}", request.device_class.get("spec") or {}),
+            (f"claim {_key(request.claim)}", request.document),
+        ):
+            for number, selector in enumerate(document.get("selectors") or []):
+                try:
+                    found = found and self._matches(selector["cel"]["expression"], device.driver, device.document)
+                except SelectorError as error:
+                    raise UnschedulableError(f"{owner}: selector #{number}: {error}") from error
+        request.selected[device.id] = found
+        return found
 
     # --- the search ---------------------------------------------------------------------------------------------------
 
-    def _choose_request(self, number: int) -> bool:
-        """Choose the first alternative of a request with which the requests after it get devices, too."""
-        if number == len(self._requests):
+    def _choose_request(self, wanted: Sequence[Sequence[_Request]]) -> bool:
+        """Choose the first alternative of the first request with which all requests get devices."""
+        if not wanted:
             return True
-        for request in self._requests[number]:
+        alternatives, *others = wanted
+        for request in alternatives:
+            claimed = [each.count for each in self._chosen if each.claim is request.claim]
+            claimed += [_fewest(each) for each in others if each[0].claim is request.claim]
             # Without this check the search would try every choice of too many devices, which takes forever.
-            if not self._counts[request] or self._total(request, number) > MOST_RESULTS:
+            if not request.count or request.count + sum(claimed) > MOST_RESULTS:
                 continue
             self._chosen.append(request)
-            if self._choose_devices(request, number, self._counts[request], 0):
+            if self._choose_devices(request, request.count, 0, others):
                 return True
             self._chosen.pop()
         return False
 
-    def _total(self, request: Request, number: int) -> int:
-        """The smallest number of devices of a claim if this alternative is chosen."""
-        before = sum(self._counts[each] for each in self._chosen if each.claim is request.claim)
-        after = sum(self._fewest(each) for each in self._requests[number + 1 :] if each[0].claim is request.claim)
-        return before + self._counts[request] + after
-
-    def _choose_devices(self, request: Request, number: int, missing: int, start: int) -> bool:
-        """Choose the missing devices of a request among its candidates from `start` on, then go on."""
+    def _choose_devices(
+        self, request: _Request, missing: int, start: int, others: Sequence[Sequence[_Request]]
+    ) -> bool:
+        """Choose the missing devices of a request among its candidates from `start` on, then those of the others."""
         if not missing:
-            return self._choose_request(number + 1)
-        candidates = self._candidates[request]
+            return self._choose_request(others)
         # A device is followed by at least as many candidates as are missing after it.
-        for index in range(start, len(candidates) - missing + 1):
-            if (grant := self._grant(request, candidates[index])) is None:
+        for index in range(start, len(request.candidates) - missing + 1):
+            device = request.candidates[index]
+            if (grant := self._grant(request, device)) is None:
                 continue
-            self._take(grant)
-            if self._choose_devices(request, number, missing - 1, index + 1):
+            self._grants.append(grant)
+            if not request.is_admin:
+                self._usage.add(device, grant.taken if device.shared else None)
+            if self._choose_devices(request, missing - 1, index + 1, others):
                 return True
-            self._give_back(grant)
+            self._grants.pop()
+            if not request.is_admin:
+                self._usage.remove(device)
         return False
 
-    def _take(self, grant: Grant) -> None:
-        self._grants.append(grant)
-        if not grant.request.is_admin:
-            self._usage.add(grant.device, grant.taken, share=grant.device.shared)
-
-    def _give_back(self, grant: Grant) -> None:
-        self._grants.remove(grant)
-        if not grant.request.is_admin:
-            self._usage.remove(grant.device, grant.taken, share=grant.device.shared)
-
-    # --- one device for one request -----------------------------------------------------------------------------------
-
-    def _grant(self, request: Request, device: PoolDevice) -> Grant | None:
+    def _grant(self, request: _Request, device: PoolDevice) -> _Grant | None:
         """The device for the request, None if the request cannot have it."""
         if not request.is_admin and not self._usage.is_free(device):
             return None
         same_claim = [each for each in self._grants if each.request.claim is request.claim]
         if not device.shared and any(each.device is device for each in same_claim):
             return None
-        if not self._selects(request, device) or not _is_tolerated(request, device):
+        if not self._selects(request, device) or not _is_tolerated(request.document, device):
             return None
         taken = self._capacity(request, device)
         if taken is None:
             return None
-        grant = Grant(request, device, taken if device.shared else {})
+        grant = _Grant(request, device, taken if device.shared else {})
         return grant if _satisfies_constraints([*same_claim, grant]) else None
 
-    def _capacity(self, request: Request, device: PoolDevice) -> dict[str, str] | None:
+    def _capacity(self, request: _Request, device: PoolDevice) -> dict[str, str] | None:
         """The capacity that a request takes of a device; None if that does not fit."""
         taken = consumed(device.capacity, request.document)
         if taken is None or request.is_admin or self._usage.has_capacity(device, taken):
             return taken
         return None
 
-    def _selects(self, request: Request, device: PoolDevice) -> bool:
-        key = request, device.id
-        if key not in self._selected:
-            self._selected[key] = self._evaluate(request, device)
-        return self._selected[key]
+    # --- the result ---------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, request: Request, device: PoolDevice) -> bool:
-        """Raises UnschedulableError if a selector fails: then the scheduler tries no other device."""
-        class_name = request.device_class["metadata"]["name"]
-        for owner, document in (
-            (f"class {class_name}", request.device_class.get("spec") or {}),
-            (f"claim {_key(request.claim)}", request.document),
-        ):
-            for number, selector in enumerate(document.get("selectors") or []):
-                try:
-                    if not self._matches(selector["cel"]["expression"], device.driver, device.document):
-                        return False
-                except SelectorError as error:
-                    raise UnschedulableError(f"{owner}: selector #{number}: {error}") from error
-        return True
+    def _allocation(self, claim: Document, node: str) -> dict[str, Any]:
+        requests = [each for each in self._chosen if each.claim is claim]
+        grants = [each for each in self._grants if each.request.claim is claim]
+        devices: dict[str, Any] = {}
+        if grants:
+            devices["results"] = [_result(grant) for grant in grants]
+        if config := list(_config(claim, requests)):
+            devices["config"] = config
+        found: dict[str, Any] = {"devices": devices}
+        if any(not grant.device.place.get("allNodes") for grant in grants):
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        return found
 
 
-def _satisfies_constraints(grants: Sequence[Grant]) -> bool:
+def _fewest(alternatives: Sequence[_Request]) -> int:
+    """The smallest number of devices that satisfies a request."""
+    return min(each.count for each in alternatives)
+
+
+def _key(claim: Document) -> str:
+    return f"{claim['metadata'].get('namespace', 'default')}/{claim['metadata']['name']}"
+
+
+def _satisfies_constraints(grants: Sequence[_Grant]) -> bool:
     """Whether the last device of a claim agrees with those that were chosen before it."""
     last = grants[-1]
     for constraint in (last.request.claim["spec"].get("devices") or {}).get("constraints") or []:
@@ -218,12 +245,8 @@ def _satisfies_constraints(grants: Sequence[Grant]) -> bool:
     return True
 
 
-def _key(claim: Document) -> str:
-    return f"{claim['metadata'].get('namespace', 'default')}/{claim['metadata']['name']}"
-
-
-def _is_tolerated(request: Request, device: PoolDevice) -> bool:
-    tolerations = request.document.get("tolerations") or []
+def _is_tolerated(request: Document, device: PoolDevice) -> bool:
+    tolerations = request.get("tolerations") or []
     return all(
         taint["effect"] == "None" or any(_tolerates(each, taint) for each in tolerations)
         for taint in device.document.get("taints") or []
@@ -231,10 +254,40 @@ def _is_tolerated(request: Request, device: PoolDevice) -> bool:
 
 
 def _tolerates(toleration: Document, taint: Document) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
+    if any(toleration.get(field) not in (None, "", taint[field]) for field in ("effect", "key")):
         return False
     if toleration.get("operator", "Equal") == "Exists":
         return True
     return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
+
+
+def _config(claim: Document, requests: Sequence[_Request]) -> Iterator[Document]:
+    """The configuration of each class, once for all its requests, then that of the claim for its chosen requests."""
+    classes = {each.device_class["metadata"]["name"]: each.device_class for each in requests}
+    for device_class in classes.values():
+        names = [each.name for each in requests if each.device_class is device_class]
+        for each in (device_class.get("spec") or {}).get("config") or []:
+            yield {"source": "FromClass", "requests": names, **each}
+    for each in (claim["spec"].get("devices") or {}).get("config") or []:
+        named = set(each.get("requests") or ())
+        if not named or any(request.names & named for request in requests):
+            yield {"source": "FromClaim", **each}
+
+
+def _result(grant: _Grant) -> dict[str, Any]:
+    device, request = grant.device, grant.request
+    result: dict[str, Any] = {
+        "request": request.name,
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.name,
+    }
+    if request.is_admin:
+        result["adminAccess"] = True
+    if tolerations := request.document.get("tolerations"):
+        result["tolerations"] = list(tolerations)
+    if device.shared:
+        result["shareID"] = str(uuid.uuid4())
+    if grant.taken:
+        result["consumedCapacity"] = dict(grant.taken)
+    return result

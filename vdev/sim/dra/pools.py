@@ -4,7 +4,7 @@ A pool consists of the slices of its newest generation. A claim uses a device as
 allows multiple allocations. A share uses as much capacity as its request asks for, rounded by the device's policy.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
@@ -138,59 +138,45 @@ def _fill(pool: Pool, specs: Iterable[Document], node: str, labels: Mapping[str,
 class Usage:
     """How much of the devices of these pools is in use; at first by the claims that are allocated."""
 
-    def __init__(self, pools: Iterable[Pool], claims: Iterable[Document]) -> None:
-        sound = [pool for pool in pools if not pool.problem]
-        self._whole: set[DeviceId] = set()
-        self._shares: Counter[DeviceId] = Counter()
-        self._capacity: defaultdict[tuple[DeviceId, str], Decimal] = defaultdict(Decimal)
-        self._counters_left = {key: amount for pool in sound for key, amount in pool.counters.items()}
-        known = {device.id: device for pool in sound for device in (*pool.devices, *pool.elsewhere)}
+    def __init__(self, pools: Sequence[Pool], claims: Iterable[Document]) -> None:
+        # By device, the capacity that each user takes of it; None for a user of the whole device.
+        self._users: defaultdict[DeviceId, list[Mapping[str, str] | None]] = defaultdict(list)
+        self._counters_left = {key: amount for pool in pools for key, amount in pool.counters.items()}
+        known = {device.id: device for pool in pools for device in (*pool.devices, *pool.elsewhere)}
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}
             for result in (allocation.get("devices") or {}).get("results") or ():
                 device = known.get((result["driver"], result["pool"], result["device"]))
                 if device is not None and not result.get("adminAccess"):
-                    self.add(device, result.get("consumedCapacity") or {}, share=bool(result.get("shareID")))
-
-    def has_capacity(self, device: PoolDevice, taken: Mapping[str, str]) -> bool:
-        """Whether a device has so much capacity left."""
-        return all(
-            self._capacity[device.id, name] + quantity(amount, name) <= quantity(device.capacity[name]["value"], name)
-            for name, amount in taken.items()
-        )
+                    self.add(device, result.get("consumedCapacity") or {} if result.get("shareID") else None)
 
     def is_free(self, device: PoolDevice) -> bool:
         """Whether a request can get a device or a share of it, as far as other users and counters are concerned."""
-        if device.id in self._whole or (self._shares[device.id] and not device.shared):
-            return False
-        # All shares of a device consume its counters once.
-        return bool(self._shares[device.id]) or all(
-            amount <= self._counters_left[counter] for counter, amount in device.counters()
+        if users := self._users[device.id]:
+            return device.shared and None not in users  # all shares of a device consume its counters once
+        return all(amount <= self._counters_left[counter] for counter, amount in device.counters())
+
+    def has_capacity(self, device: PoolDevice, wanted: Mapping[str, str]) -> bool:
+        """Whether a device has so much capacity left."""
+        users = [taken for taken in self._users[device.id] if taken]
+        return all(
+            sum((quantity(each.get(name, 0), name) for each in (wanted, *users)), Decimal(0))
+            <= quantity(device.capacity[name]["value"], name)
+            for name in wanted
         )
 
-    def add(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool) -> None:
-        self._change(device, taken, share=share, sign=1)
+    def add(self, device: PoolDevice, taken: Mapping[str, str] | None) -> None:
+        if not self._users[device.id]:
+            for counter, amount in device.counters():
+                self._counters_left[counter] -= amount
+        self._users[device.id].append(taken)
 
-    def remove(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool) -> None:
-        """Undo an `add`."""
-        self._change(device, taken, share=share, sign=-1)
-
-    def _change(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool, sign: int) -> None:
-        was_used = self._is_used(device)
-        if share:
-            self._shares[device.id] += sign
-            for name, amount in taken.items():
-                self._capacity[device.id, name] += sign * quantity(amount, name)
-        elif sign > 0:
-            self._whole.add(device.id)
-        else:
-            self._whole.discard(device.id)
-        if self._is_used(device) != was_used:
-            for counter, consumption in device.counters():
-                self._counters_left[counter] -= sign * consumption
-
-    def _is_used(self, device: PoolDevice) -> bool:
-        return device.id in self._whole or self._shares[device.id] > 0
+    def remove(self, device: PoolDevice) -> None:
+        """Undo the last `add` of a device."""
+        self._users[device.id].pop()
+        if not self._users[device.id]:
+            for counter, amount in device.counters():
+                self._counters_left[counter] += amount
 
 
 # --- how much a request takes -----------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from ...errors import UsageError
 from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
-from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
 from ..journal import Event, Journal, Metrics
@@ -102,9 +101,8 @@ class Kubelet:
         self._workers: PodWorkers | None = None
         self._stop_listening: Callable[[], None] = lambda: None
         self._sources: asyncio.Task[None] | None = None
-        self._cluster = Cluster(self.objects, node_name, self.journal)
-        self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
-        self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _MAY_FIT else None)
+        self._scheduler = PodScheduler(self.objects, node_name, self._store, self._node, self.journal)
+        self.journal.listen(lambda entry: self._scheduler.wake() if entry.event in _MAY_FIT else None)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -154,16 +152,16 @@ class Kubelet:
             await process.kill()
             raise
         self._process = process
-        self._workers = PodWorkers(process, self._cluster, allocatable=self._node.allocatable)
+        self._workers = PodWorkers(process, self._scheduler, allocatable=self._node.allocatable)
         if process.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
         process.life.every(self._timings.tick, self._tick)
         self.tick()
-        self._stop_listening = self.objects.listen(self._scheduling.wake)
-        process.life.spawn(self._scheduling.run(self._admit_soon), "the scheduler")
-        self._scheduling.wake()
+        self._stop_listening = self.objects.listen(self._scheduler.wake)
+        process.life.spawn(self._scheduler.run(self._admit_soon), "the scheduler")
+        self._scheduler.wake()
         if readmit:
             self._sources = process.life.spawn(self._learn_of_pods(process), "the kubelet's sources")
             if wait:
@@ -224,7 +222,7 @@ class Kubelet:
     def _tick(self) -> None:
         self.tick()
         if self._process is not None and self._process.alive:
-            self._process.life.spawn(self._scheduling.report_incomplete_pools(), "look at slices")
+            self._process.life.spawn(self._scheduler.report_incomplete_pools(), "look at slices")
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -250,15 +248,15 @@ class Kubelet:
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
         wait_for_devices = wait_for_devices and not spec.node
-        waits = wait_for_devices or await self._scheduling.needs_claims(spec)
+        waits = wait_for_devices or await self._scheduler.needs_claims(spec)
         record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
         try:
             await self._pods_known()
             if waits and self.alive:
-                await self._scheduling.bind(record)
+                await self._scheduler.bind(record)
         finally:
             record.queued = True
-            self._scheduling.wake()
+            self._scheduler.wake()
         await self._admit(record)
         return record.status()
 
@@ -281,7 +279,7 @@ class Kubelet:
         if claims and self._workers is not None:
             await self._workers.end_deleted(record)
         elif claims:
-            await self._cluster.release(record.spec)
+            await self._scheduler.release(record.spec)
 
     async def finish_pod(self, name: str, *, namespace: str = "default", phase: Phase = Phase.SUCCEEDED) -> PodStatus:
         """End all containers of the pod; `phase` is Succeeded or Failed."""

@@ -5,10 +5,9 @@ Records outlive the kubelet process. Only `known` is reset when a process starts
 
 from dataclasses import dataclass, field, replace
 
-from ..dra.control_plane import Bound
 from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
+from ..objects.pods import Bound, ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
 from ..render import pod_json, render_pod
 
 

@@ -1,35 +1,55 @@
-"""The scheduler: binds a pod to the node when its claims are allocated and the node has enough devices."""
+"""The scheduler, and the controller that creates claims from templates: what a cluster does for the pods of one node.
+
+A pod is bound when the node has enough devices and its claims are allocated and reserved, including a special claim for
+its extended resources. All of this is undone when the pod has ended.
+"""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ..api.api_objects import ApiObjectError
-from ..dra.allocator import UnschedulableError
-from ..dra.control_plane import Bound, Cluster
+from ..api.api_objects import ApiObjectError, ApiObjects
+from ..api.kinds import Document
+from ..dra import cel_selectors, slice_lint
+from ..dra.allocator import Allocator, UnschedulableError
+from ..dra.pools import gather
 from ..journal import Event, Journal
 from ..lint import Finding
-from ..objects.pods import PodSpec
+from ..objects.pods import Bound, ExtendedClaim, Kind, PodSpec
 from .node_status import NodeStatus, lacking
 from .pod_records import PodRecord, PodStore
+
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A container's limit of an extended resource that a DeviceClass serves."""
+
+    container: str
+    resource: str
+    request: str  # in the claim for extended resources
+    device_class: str
+    count: int
 
 
 class PodScheduler:
     """Binds pods that wait for claims or devices to the node."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        store: PodStore,
-        node: NodeStatus,
-        journal: Journal,
-    ) -> None:
-        self._cluster = cluster
-        self._store = store
-        self._journal = journal
+    def __init__(self, objects: ApiObjects, node: str, store: PodStore, status: NodeStatus, journal: Journal) -> None:
+        self._objects = objects
         self._node = node
-        self._lock = asyncio.Lock()  # one pod at a time, so that two pods never get the same devices
+        self._store = store
+        self._status = status
+        self._journal = journal
+        # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
+        self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._slices: list[Document] = []  # as last checked
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
@@ -38,21 +58,15 @@ class PodScheduler:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self._cluster.check_slices()
+            await self.check_slices()
             for pod in self._store.waiting():
                 await self.bind(pod)
                 if pod.bound:
                     bound(pod)
 
-    async def report_incomplete_pools(self) -> None:
-        """Report pools that are incomplete, and were so at the last call."""
-        found = await self._cluster.incomplete_pools()
-        self._journal.find(each for each in found if each in self._incomplete)
-        self._incomplete = found
-
     async def needs_claims(self, pod: PodSpec) -> bool:
-        """Whether a pod has to wait for claims."""
-        return await self._cluster.concerns(pod, self._node.allocatable())
+        """Whether a pod has claims, or an extended resource that a DeviceClass serves and no device plugin does."""
+        return bool(pod.claims or await self._limits(pod))
 
     async def bind(self, pod: PodRecord) -> None:
         """Bind a pod if it still waits, and if its claims can be allocated now.
@@ -63,25 +77,16 @@ class PodScheduler:
             if not self._store.waits(pod):
                 return
             try:
-                self._assign(pod, await self._allocated(pod))
+                if pod.spec.node:
+                    bound = Bound(await self._claims(pod.spec))
+                else:
+                    bound = await self._schedule(pod)
             except UnschedulableError as error:
                 self._refuse(pod, error.message)
             except ApiObjectError as error:
                 self._refuse(pod, str(error))
-
-    async def _allocated(self, pod: PodRecord) -> Bound:
-        """The claims of a pod that can be bound now. Raises UnschedulableError."""
-        if pod.spec.node:
-            return Bound(await self._cluster.claims(pod.spec))
-        allocatable = self._node.allocatable()
-        if pod.waits_for_devices:
-            served = await self._cluster.served(pod.spec, allocatable)
-            others = [
-                each.spec.requested() for each in self._store.records.values() if each.bound and not each.phase.terminal
-            ]
-            if short := lacking(pod.spec.requested(), others, free=self._node.shown.allocatable, served=served):
-                raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
-        return await self._cluster.schedule(pod.spec, allocatable)
+            else:
+                self._assign(pod, bound)
 
     def _refuse(self, pod: PodRecord, why: str) -> None:
         if pod.message != why:
@@ -96,6 +101,177 @@ class PodScheduler:
         if bound.extended is not None:
             served = {(container, resource) for container, resource, _ in bound.extended.mappings}
             pod.spec = _without(pod.spec, served)
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    async def _claims(self, pod: PodSpec) -> dict[str, str]:
+        """A pod's claims by the name in the pod; creates those of templates. Raises UnschedulableError."""
+        found = {}
+        claims = await self._objects.list("ResourceClaim")
+        existing = {_name_in_pod(each, pod): each["metadata"]["name"] for each in claims}
+        for claim in pod.claims:
+            name = claim.claim or existing.get(claim.name) or await self._from_template(pod, claim.name, claim.template)
+            found[claim.name] = name
+        return found
+
+    async def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
+        template = await self._objects.get("ResourceClaimTemplate", template_name, pod.namespace)
+        if template is None:
+            text = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            raise UnschedulableError(f"failed to create ResourceClaim: {text}")
+        meta = dict(template["spec"].get("metadata") or {})
+        meta["annotations"] = {**(meta.get("annotations") or {}), _CLAIM_NAME: name}
+        return await self._create(pod, f"{pod.name}-{name}-", meta, template["spec"]["spec"])
+
+    async def _create(self, pod: PodSpec, prefix: str, meta: Mapping[str, Any], spec: Document) -> str:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        metadata = {**meta, "generateName": prefix, "namespace": pod.namespace, "ownerReferences": [owner]}
+        created = await self._objects.create("ResourceClaim", {"metadata": metadata, "spec": spec})
+        return str(created["metadata"]["name"])
+
+    async def _schedule(self, record: PodRecord) -> Bound:
+        """Allocate and reserve the claims of a pod for which the node has enough devices. Raises UnschedulableError."""
+        pod = record.spec
+        limits = await self._limits(pod)
+        if record.waits_for_devices:
+            records = self._store.records.values()
+            others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
+            served = {limit.resource for limit in limits}
+            if short := lacking(pod.requested(), others, free=self._status.shown.allocatable, served=served):
+                raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
+        names = await self._claims(pod)
+        claims = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
+        unallocated = [each for each in claims if not (each.get("status") or {}).get("allocation")]
+        bound = Bound(names, await self._allocate(unallocated, pod, limits))
+        for name in dict.fromkeys(bound.names):
+            await self._objects.edit("ResourceClaim", name, pod.namespace, lambda claim: _reserve(claim, pod))
+        return bound
+
+    async def _claim(self, pod: PodSpec, name: str) -> Document:
+        claim = await self._objects.get("ResourceClaim", name, pod.namespace)
+        if claim is None:
+            raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
+        if claim["metadata"].get("deletionTimestamp"):
+            raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
+        return claim
+
+    async def _allocate(self, claims: list[Document], pod: PodSpec, limits: list[_Limit]) -> ExtendedClaim | None:
+        """Allocate claims, and create and allocate the claim for extended resources; all or none."""
+        wanted = [*claims, *([_extended_claim(pod, limits)] if limits else [])]
+        if not wanted:
+            return None
+        pools = gather(await self._objects.list("ResourceSlice"), self._node, {"kubernetes.io/hostname": self._node})
+        classes = {each["metadata"]["name"]: each for each in await self._objects.list("DeviceClass")}
+        others = await self._objects.list("ResourceClaim")
+        allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
+        allocations = await asyncio.to_thread(allocator.allocate, wanted, self._node)
+        for claim, allocation in zip(claims, allocations, strict=False):
+            await self._write(claim["metadata"]["name"], claim["metadata"]["namespace"], allocation)
+        if not limits:
+            return None
+        meta = {"annotations": {_EXTENDED: "true"}}
+        name = await self._create(pod, f"{pod.name}-extended-resources-", meta, wanted[-1]["spec"])
+        await self._write(name, pod.namespace, allocations[-1])
+        return ExtendedClaim(name, tuple((each.container, each.resource, each.request) for each in limits))
+
+    async def _write(self, name: str, namespace: str, allocation: Document) -> None:
+        await self._objects.edit("ResourceClaim", name, namespace, functools.partial(_allocated, allocation))
+        results = allocation["devices"].get("results", ())
+        devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
+        self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
+
+    async def _limits(self, pod: PodSpec) -> list[_Limit]:
+        """The limits of a pod that DRA serves. Requests are named as in Kubernetes, init containers first."""
+        classes = await self._objects.list("DeviceClass")
+        by_resource: dict[str, str] = {}
+        for each in sorted(classes, key=lambda each: str(each["metadata"].get("creationTimestamp", ""))):
+            name = each["metadata"]["name"]
+            by_resource[f"{_IMPLICIT}{name}"] = name
+            if resource := (each.get("spec") or {}).get("extendedResourceName"):
+                by_resource[resource] = name  # of two classes the newer one wins
+        allocatable = self._status.allocatable()
+        found = []
+        for number, container in enumerate(sorted(pod.containers, key=lambda each: each.kind is Kind.APP)):
+            for index, resource in enumerate(sorted(name for name in container.limits if "/" in name)):
+                count = container.limits[resource]
+                if count and resource in by_resource and not allocatable.get(resource):
+                    request = f"container-{number}-request-{index}"
+                    found.append(_Limit(container.name, resource, request, by_resource[resource], count))
+        return found
+
+    async def release(self, pod: PodSpec) -> None:
+        """Delete the claims that belong to a pod, and end its use of others; unused claims are deallocated."""
+        async with self._lock:
+            for claim in await self._objects.list("ResourceClaim"):
+                name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
+                users = (claim.get("status") or {}).get("reservedFor") or []
+                if _is_owned(claim, pod):
+                    await self._objects.delete("ResourceClaim", name, namespace)
+                elif any(each["uid"] == pod.uid for each in users):
+                    await self._objects.edit("ResourceClaim", name, namespace, lambda each: _release(each, pod))
+                else:
+                    continue
+                self._journal.note_claim(f"{namespace}/{name}", "released")
+
+    # --- slices -------------------------------------------------------------------------------------------------------
+
+    async def check_slices(self) -> None:
+        """Report mistakes in the slices that this node can use, if these have changed."""
+        slices = await self._own_slices()
+        if slices != self._slices:
+            self._slices = slices
+            self._journal.find(slice_lint.check_all(slices))
+
+    async def report_incomplete_pools(self) -> None:
+        """Report pools that are incomplete or outdated, and were so at the last call."""
+        found = list(slice_lint.check_complete(await self._own_slices()))
+        self._journal.find(each for each in found if each in self._incomplete)
+        self._incomplete = found
+
+    async def _own_slices(self) -> list[Document]:
+        """All slices but those of other nodes."""
+        slices = await self._objects.list("ResourceSlice")
+        return [each for each in slices if each["spec"].get("nodeName") in (None, "", self._node)]
+
+
+def _is_owned(claim: Document, pod: PodSpec) -> bool:
+    return any(each.get("uid") == pod.uid for each in claim["metadata"].get("ownerReferences") or [])
+
+
+def _name_in_pod(claim: Document, pod: PodSpec) -> str:
+    """The name in the pod of a claim that was created for it, empty for other claims."""
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get(_CLAIM_NAME, "")) if _is_owned(claim, pod) else ""
+
+
+def _extended_claim(pod: PodSpec, limits: list[_Limit]) -> dict[str, Any]:
+    """A claim for the extended resources of a pod."""
+    requests = [
+        {
+            "name": each.request,
+            "exactly": {"deviceClassName": each.device_class, "allocationMode": "ExactCount", "count": each.count},
+        }
+        for each in limits
+    ]
+    meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
+    return {"metadata": meta, "spec": {"devices": {"requests": requests}}}
+
+
+def _allocated(allocation: Document, claim: dict[str, Any]) -> None:
+    claim.setdefault("status", {})["allocation"] = allocation
+
+
+def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:
+    users = claim.setdefault("status", {}).setdefault("reservedFor", [])
+    if all(each["uid"] != pod.uid for each in users):
+        users.append({"resource": "pods", "name": pod.name, "uid": pod.uid})
+
+
+def _release(claim: dict[str, Any], pod: PodSpec) -> None:
+    status = claim.setdefault("status", {})
+    status["reservedFor"] = [each for each in status.get("reservedFor") or [] if each["uid"] != pod.uid]
+    if not status["reservedFor"]:
+        claim["status"] = {}
 
 
 def _without(spec: PodSpec, served: set[tuple[str, str]]) -> PodSpec:

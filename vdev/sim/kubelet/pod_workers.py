@@ -13,7 +13,6 @@ from .. import lint
 from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..dra.control_plane import Cluster
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
 from ..journal import Event
 from ..lint import Finding, Severity
@@ -22,6 +21,7 @@ from ..objects.pods import ContainerStatus, Kind, Phase
 from . import kubelet_directory, node_status
 from .kubelet_process import KubeletProcess
 from .pod_records import PodRecord
+from .pod_scheduler import PodScheduler
 
 WAITING_REASON = "CreateContainerConfigError"
 RUNTIME_REASON = "CreateContainerError"
@@ -36,10 +36,10 @@ class PodWorkers:
     """
 
     def __init__(
-        self, process: KubeletProcess, cluster: Cluster, *, allocatable: Callable[[], Mapping[str, Decimal]]
+        self, process: KubeletProcess, scheduler: PodScheduler, *, allocatable: Callable[[], Mapping[str, Decimal]]
     ) -> None:
         self._process = process
-        self._cluster = cluster
+        self._scheduler = scheduler
         self._store = process.pods
         self._journal = process.life.journal
         self._allocatable = allocatable
@@ -109,7 +109,7 @@ class PodWorkers:
             return
         try:
             await self._unprepare(pod)
-            await self._cluster.release(pod.spec)
+            await self._scheduler.release(pod.spec)
         except (ClaimsError, ApiObjectError) as error:
             if pod.terminating:
                 pod.message = str(error)
@@ -123,7 +123,7 @@ class PodWorkers:
     async def end_deleted(self, pod: PodRecord) -> None:
         """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
         try:
-            await self._cluster.release(pod.spec)
+            await self._scheduler.release(pod.spec)
             await self._unprepare(pod)
         except (ClaimsError, ApiObjectError):
             self._journal.changed()  # the claim manager's next look for deleted pods tries again

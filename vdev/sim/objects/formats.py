@@ -1,7 +1,7 @@
 """The API server's error messages for invalid names and labels. Each function yields none for a valid value."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...model.names import DNS_NAME, qualified_name_problem, resource_name_problem, value_problem
@@ -13,13 +13,6 @@ _CHARACTERS = "lower-case letters, digits and '-', with a letter or digit at bot
 def wrong(value: Any, why: str) -> str:
     """The message about an invalid value."""
     return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {why}"
-
-
-def one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The place and the message if a value is not one of the allowed ones."""
-    if value not in allowed:
-        supported = ", ".join(json.dumps(each) for each in allowed if each)
-        yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
 
 
 def subdomain(text: Any) -> Iterator[str]:
