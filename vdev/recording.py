@@ -1,7 +1,7 @@
 """A node's devices as the text of a vdev file: virtual ones with the ids, NUMA nodes and health of the real ones.
 
-Devices that differ in nothing but their id, NUMA node and place are one entry. Of a shared device the kubelet knows the
-replicas alone; they become one device that is shared again.
+Devices that differ only in their id, NUMA node and place become one entry. The kubelet knows only the replicas of a
+shared device; they become one device that is shared again.
 """
 
 import hashlib
@@ -26,24 +26,19 @@ _WORD = re.compile(r"[A-Za-z0-9]+")
 
 
 class Mask:
-    """Hides identities; with no salt it hides nothing."""
+    """Hides identities; without a salt it hides nothing."""
 
     def __init__(self, salt: str = "") -> None:
-        self._salt = salt
-
-    @property
-    def hides(self) -> bool:
-        """Whether anything is another name."""
-        return bool(self._salt)
+        self.salt = salt
 
     def identity(self, text: str, keep: str = "") -> str:
         """Another name for an id, a serial number or a place.
 
-        A beginning `keep` stays, and so does the look of a UUID and of a PCI address.
+        The prefix `keep` stays. A UUID becomes another UUID, and a PCI address another address.
         """
-        if not self._salt or not text:
+        if not self.salt or not text:
             return text
-        digest = hashlib.blake2b(text.encode(), key=self._salt.encode()[:64], digest_size=16).digest()
+        digest = hashlib.blake2b(text.encode(), key=self.salt.encode()[:64], digest_size=16).digest()
         if hit := _UUID.search(text):
             return f"{text[: hit.start()]}{uuid.UUID(bytes=digest, version=5)}{text[hit.end() :]}"
         if hit := _ADDRESS.search(text):
@@ -54,7 +49,7 @@ class Mask:
 
     @staticmethod
     def _kept(text: str) -> str:
-        """What stands around an address: its signs, and letters, which name a kind."""
+        """The text around an address: punctuation, and words that begin with a letter, which name a kind."""
         return _WORD.sub(lambda hit: hit[0] if hit[0].isalpha() else "x", text)
 
 
@@ -69,8 +64,7 @@ ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 class HardwarePiece:
     """A piece of hardware. `kind` is pci or usb, `place` its address or port; ids are four hexadecimal digits.
 
-    `serial` tells it from others alike: a serial number, or the UUID of a GPU. `model` and `maker` are names, where
-    known. `is_accelerator`: somebody may want it for what it computes.
+    `serial` is a serial number, or the UUID of a GPU. `model` and `maker` are names, if they are known.
     """
 
     kind: str
@@ -83,11 +77,6 @@ class HardwarePiece:
     driver: str = ""
     numa: int | None = None
     is_accelerator: bool = False
-
-    @property
-    def says(self) -> tuple[str, ...]:
-        """What names it among others, in an order of preference."""
-        return tuple(each for each in (self.serial, self.place) if each)
 
 
 def pieces(host: HostRoot) -> list[HardwarePiece]:
@@ -139,7 +128,7 @@ def _usb(tree: SysTree) -> Iterator[HardwarePiece]:
 
 
 def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
-    """UUID and model of NVIDIA's GPUs by PCI address, as the driver tells them."""
+    """UUID and model of NVIDIA's GPUs by PCI address, from the driver's files."""
     try:
         names = [name for name, _ in host.entries(_NVIDIA_VENDOR)]
     except HostError:
@@ -149,9 +138,8 @@ def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
             text = host.read_text(posixpath.join(_NVIDIA_VENDOR, name, "information"))
         except HostError:
             continue
-        known = {
-            key.strip(): value.strip() for key, _, value in (line.partition(":") for line in (text or "").splitlines())
-        }
+        lines = (line.partition(":") for line in (text or "").splitlines())
+        known = {key.strip(): value.strip() for key, _, value in lines}
         yield name.lower(), (known.get("GPU UUID", ""), known.get("Model", ""))
 
 
@@ -187,13 +175,13 @@ class _Device:
 
     @property
     def preset(self) -> str:
-        """The model that it is, where one of ours is."""
+        """The preset of its model, if there is one."""
         whole = not self.id.startswith("MIG-")
         return _preset(self.piece, self.resource) if self.piece is not None and whole else ""
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What devices of one entry have in common."""
+        """The properties that all devices of an entry share."""
         piece = self.piece
         known = self.preset or (piece and (piece.vendor, piece.product, piece.maker, piece.model))
         return self.resource, known, self.numa is not None, self.replicas
@@ -231,7 +219,7 @@ class _Names:
 def recorded(seen: Recording, mask: Mask) -> Draft:
     node = mask.identity(seen.node, keep="")
     draft = Draft(f"Recorded by vdev record on {node}: its devices, played by virtual ones.")
-    if mask.hides:
+    if mask.salt:
         draft.remarks.append("Serial numbers, UUIDs, PCI addresses, ids and the node's name are not the real ones.")
     names = _Names(mask)
     devices = _devices(seen, names)
@@ -263,47 +251,48 @@ def _devices(seen: Recording, names: _Names) -> list[_Device]:
     by_base: dict[tuple[str, str], list[KubeletDevice]] = {}
     for each in seen.devices:
         by_base.setdefault((each.resource, each.id.partition(_MARK)[0]), []).append(each)
+    numbers = {key: {_number(slot): slot.healthy for slot in slots} for key, slots in by_base.items()}
     most: dict[str, int] = {}
-    for (resource, _), slots in by_base.items():
-        known = [number for slot in slots if (number := _number(slot)) is not None]
-        most[resource] = max([most.get(resource, 0), *(number + 1 for number in known)])
+    for (resource, _), own_numbers in numbers.items():
+        most[resource] = max([most.get(resource, 0), *(number + 1 for number in own_numbers)])
     found = []
     for (resource, base), slots in by_base.items():
-        numbers = {number for slot in slots if (number := _number(slot)) is not None}
-        replicas = (max(numbers) + 1) if numbers and all(slot.healthy for slot in slots) else most[resource]
-        replicas = replicas if numbers else 1
+        healthy = numbers[resource, base]
+        is_shared = any(number >= 0 for number in healthy)
+        # The kubelet does not report unhealthy replicas that no pod holds; other devices show how many there are.
+        is_whole = all(slot.healthy for slot in slots)
+        replicas = (max(healthy) + 1 if is_whole else most[resource]) if is_shared else 1
         own = names.of(resource, base)
-        healthy = {number for slot in slots if slot.healthy and (number := _number(slot)) is not None}
         if not any(slot.healthy for slot in slots):
             bad: tuple[str, ...] = (own,)
         else:
-            bad = tuple(f"{own}{_MARK}{number}" for number in range(replicas) if numbers and number not in healthy)
+            bad = tuple(f"{own}{_MARK}{number}" for number in range(replicas) if is_shared and not healthy.get(number))
         piece = _piece_of(base, seen.hardware) or _only_model(resource, base, seen.hardware)
         numa = next((slot.numa for slot in slots if slot.numa), ())
         if len(numa) > 1:
             names.changed.append(f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
-        found.append(_Device(own, resource, numa[0] if numa else None, max(replicas, 1), bad, piece))
+        found.append(_Device(own, resource, numa[0] if numa else None, replicas, bad, piece))
     return found
 
 
-def _number(slot: KubeletDevice) -> int | None:
+def _number(slot: KubeletDevice) -> int:
+    """The number of a replica, or -1 if it is not one."""
     text = slot.id.partition(_MARK)[2]
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else -1
 
 
 def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
     """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
     for piece in hardware:
-        for said in piece.says:
-            whole = device == said
-            part = len(said) >= _SHORTEST and said in device and (ADDRESS.fullmatch(said) or said == piece.serial)
-            if whole or part:
+        for name in filter(None, (piece.serial, piece.place)):
+            may_be_part = ADDRESS.fullmatch(name) or name == piece.serial
+            if device == name or (may_be_part and len(name) >= _SHORTEST and name in device):
                 return piece
     return None
 
 
 def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
-    """Of GPUs whose UUIDs nobody tells, the model, where the node has one alone: its place is not known."""
+    """The model of a GPU with an unknown UUID, if all GPUs of the node have one model. Its place is not known."""
     if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
         return None
     models = {(piece.vendor, piece.product) for piece in hardware if piece.vendor == _NVIDIA and piece.is_accelerator}
@@ -316,7 +305,7 @@ def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -
 def _bare(piece: HardwarePiece, domain: str, names: _Names) -> _Device:
     preset = _preset(piece, "")
     resource = config.preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
-    own = names.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.says[0]}")
+    own = names.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.serial or piece.place}")
     return _Device(own, resource, piece.numa, 1, (), piece)
 
 
@@ -363,8 +352,8 @@ def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[st
         virtual["numa"] = nodes[0] if len(set(nodes)) == 1 else nodes
     piece = first.piece
     if piece is not None and not first.preset:
-        told = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
-        virtual["attributes"] = {key: text for key, text in told.items() if text}
+        known = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
+        virtual["attributes"] = {key: text for key, text in known.items() if text}
     name = draft.entry_name(first.resource.rpartition("/")[2])
     if name in ids:  # a fault rule would take it for the entry
         name = draft.entry_name(f"{name}-devices")

@@ -127,12 +127,19 @@ Items = BeforeValidator(_items)
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 _files = functools.partial(_option, Group.FILES)
 _presets = functools.partial(_option, Group.PRESETS)
-_plugin = functools.partial(_option, Group.PLUGIN)
 _unused = functools.partial(_option, Group.UNUSED)
 _node = functools.partial(_option, Group.NODE)
 _kubelet = functools.partial(_option, Group.KUBELET)
 _api = functools.partial(_option, Group.API)
 _process = functools.partial(_option, Group.PROCESS)
+
+
+def _plugin(key: str, help_: str, *variables: str, **shown: Any) -> Any:
+    """Declare an option that is also a key of the file, with the default that it has there."""
+    default: Any = DEFAULT_FLAGS
+    for step in key.split(".")[1:]:
+        default = default.by_key[step]
+    return _option(Group.PLUGIN, help_, *variables, key=key, default=default, **shown)
 
 
 class Settings(BaseSettings):
@@ -167,88 +174,64 @@ class Settings(BaseSettings):
         metavar="DIR",
     )
 
-    mig_strategy: MigStrategy = _plugin(
-        "how partitions are advertised", "MIG_STRATEGY", default=DEFAULT_FLAGS.mig_strategy, key="flags.migStrategy"
-    )
+    mig_strategy: MigStrategy = _plugin("flags.migStrategy", "how partitions are advertised", "MIG_STRATEGY")
     fail_on_init_error: Boolean = _plugin(
+        "flags.failOnInitError",
         "exit if anything is wrong at start-up, instead of serving the rest",
         "FAIL_ON_INIT_ERROR",
-        default=DEFAULT_FLAGS.fail_on_init_error,
-        key="flags.failOnInitError",
     )
     driver_root: str = _plugin(
+        "flags.nvidiaDriverRoot",
         "prefix of the host's paths of device nodes and mounts",
         "NVIDIA_DRIVER_ROOT",
-        default=DEFAULT_FLAGS.nvidia_driver_root,
         flags=("driver-root", "nvidia-driver-root"),
-        key="flags.nvidiaDriverRoot",
         metavar="DIR",
     )
     dev_root: str = _plugin(
+        "flags.nvidiaDevRoot",
         "prefix of the host's paths of device nodes",
         "NVIDIA_DEV_ROOT",
-        default="",
         flags=("dev-root", "nvidia-dev-root"),
-        key="flags.nvidiaDevRoot",
         metavar="DIR",
         unset="the driver root",
     )
     mps_root: str = _plugin(
+        "flags.mpsRoot",
         "directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default",
         "MPS_ROOT",
-        default=DEFAULT_FLAGS.mps_root,
-        key="flags.mpsRoot",
         metavar="DIR",
         unset="none",
     )
     pass_device_specs: Boolean = _plugin(
-        "also give the device nodes to the kubelet",
-        "PASS_DEVICE_SPECS",
-        default=DEFAULT_FLAGS.plugin.pass_device_specs,
-        key="flags.plugin.passDeviceSpecs",
+        "flags.plugin.passDeviceSpecs", "also give the device nodes to the kubelet", "PASS_DEVICE_SPECS"
     )
     device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
+        "flags.plugin.deviceListStrategy",
         "how the runtime gets the list of devices; several with commas, or repeated",
         "DEVICE_LIST_STRATEGY",
-        default=DEFAULT_FLAGS.plugin.device_list_strategy,
-        key="flags.plugin.deviceListStrategy",
     )
     device_id_strategy: DeviceIdStrategy = _plugin(
-        "how a device is named inside the container",
-        "DEVICE_ID_STRATEGY",
-        default=DEFAULT_FLAGS.plugin.device_id_strategy,
-        key="flags.plugin.deviceIDStrategy",
+        "flags.plugin.deviceIDStrategy", "how a device is named inside the container", "DEVICE_ID_STRATEGY"
     )
     cdi_annotation_prefix: str = _plugin(
+        "flags.plugin.cdiAnnotationPrefix",
         "prefix of the annotation's key, for the strategy cdi-annotations",
         "CDI_ANNOTATION_PREFIX",
-        default=DEFAULT_FLAGS.plugin.cdi_annotation_prefix,
-        key="flags.plugin.cdiAnnotationPrefix",
         metavar="PREFIX",
     )
     shared_devices_allocation_policy: AllocationPolicy = _plugin(
+        "flags.plugin.sharedDevicesAllocationPolicy",
         "whether to spread replicas and partitions over the devices, or to fill one device after the other",
         "SHARED_DEVICES_ALLOCATION_POLICY",
-        default=DEFAULT_FLAGS.plugin.shared_devices_allocation_policy,
-        key="flags.plugin.sharedDevicesAllocationPolicy",
     )
     gdrcopy_enabled: Boolean = _plugin(
-        "set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices",
-        "GDRCOPY_ENABLED",
-        default=DEFAULT_FLAGS.gdrcopy_enabled,
-        key="flags.gdrcopyEnabled",
+        "flags.gdrcopyEnabled", "set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices", "GDRCOPY_ENABLED"
     )
     gds_enabled: Boolean = _plugin(
-        "set NVIDIA_GDS=enabled in containers with NVIDIA devices",
-        "GDS_ENABLED",
-        default=DEFAULT_FLAGS.gds_enabled,
-        key="flags.gdsEnabled",
+        "flags.gdsEnabled", "set NVIDIA_GDS=enabled in containers with NVIDIA devices", "GDS_ENABLED"
     )
     mofed_enabled: Boolean = _plugin(
-        "set NVIDIA_MOFED=enabled in containers with NVIDIA devices",
-        "MOFED_ENABLED",
-        default=DEFAULT_FLAGS.mofed_enabled,
-        key="flags.mofedEnabled",
+        "flags.mofedEnabled", "set NVIDIA_MOFED=enabled in containers with NVIDIA devices", "MOFED_ENABLED"
     )
 
     nvidia_ctk_path: str = _unused(

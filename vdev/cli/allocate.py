@@ -63,15 +63,13 @@ def run(args: argparse.Namespace) -> int:
     files, ids = _split(args.files, args.ids)
     seen = common.previewed(args, files)
     if code := common.exit_code(seen.problems):
-        for problem in seen.problems:
-            print(problem, file=sys.stderr)
+        common.complain(seen.problems)
         return code
     resource = seen.inventory.resources.get(args.resource)
     if resource is None:
         known = ", ".join(seen.inventory.resources) or "nothing"
         hint = did_you_mean(args.resource, seen.inventory.resources)
-        for notice in seen.notices:
-            print(notice, file=sys.stderr)
+        common.complain(seen.notices)
         raise UsageError(
             f"node {seen.node} does not advertise {args.resource!r}; "
             + f"{hint} " * bool(hint)

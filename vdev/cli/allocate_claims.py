@@ -36,8 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
     seen = common.previewed(args, args.files)
     if code := common.exit_code(seen.problems):
-        for problem in seen.problems:
-            print(problem, file=sys.stderr)
+        common.complain(seen.problems)
         return code
     objects = _read(args.claim)
     try:

@@ -125,8 +125,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `previewed`: files, node and host."""
     add_files(parser)
-    options.add_one(parser, "node_name", "the node to plan for; default: this host's name")
-    options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
+    node, root = "the node to plan for; default: this host's name", "where to find the host's /dev and /sys; default: /"
+    options.add(parser, node_name=node, host_root=root)
 
 
 def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
@@ -140,6 +140,12 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Map
         preset_dirs=chosen.preset_dirs,
         node_labels=labels,
     )
+
+
+def complain(problems: Iterable[Problem]) -> None:
+    """Print problems on stderr."""
+    for problem in problems:
+        print(problem, file=sys.stderr)
 
 
 def exit_code(problems: Iterable[Problem]) -> int:
@@ -181,8 +187,14 @@ def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], foun
     """Print an indented table of the first SHOWN items, and how many more there are."""
     if found:
         print_table(head, [row(each) for each in found[:SHOWN]], indent="  ")
+    for line in more(found):
+        print(line)
+
+
+def more(found: Sequence[object], what: str = "") -> Iterator[str]:
+    """The line after the first SHOWN items of a list, if there are more."""
     if len(found) > SHOWN:
-        print(f"  … and {len(found) - SHOWN} more; --output json lists all")
+        yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
 
 
 def signed_lines(sign: str, texts: Sequence[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev config [option ...] FILE [FILE ...]"
     common.add_files(parser)
     common.add_output(parser)
-    options.add_one(parser, "node_name", "for the node of this name; default: for any node")
+    options.add(parser, node_name="for the node of this name; default: for any node")
     common.add_flags(parser)
 
 
@@ -38,6 +38,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(config.render(loaded.origins))
     problems = (*loaded.problems, *prove(loaded.spec, chosen.named_node))
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    common.complain(problems)
     return common.exit_code(problems)

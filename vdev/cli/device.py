@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     for each in (put, clear):
         each.add_argument("--node", default="", metavar="NODE", help="the node, with vdev fleet")
-        options.add_one(each, "run_dir")
+        options.add(each, "run_dir")
         common.add_output(each)
 
 

@@ -38,8 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dra.extendedResource of the entry says",
     )
     classes.add_argument("--apply", action="store_true", help="apply them to a cluster instead of printing them")
-    options.add_one(classes, "kubeconfig")
-    options.add_one(classes, "context")
+    options.add(classes, "kubeconfig", "context")
     common.add_output(classes)
     common.add_flags(classes)
 
@@ -48,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
     loaded = load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     classes, problems = device_classes(loaded.spec, extended=args.extended_resources)
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    common.complain(problems)
     if not classes:
         print("no entry is advertised by dra", file=sys.stderr)
     if args.apply:

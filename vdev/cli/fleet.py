@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import functools
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,14 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="vdev-fleet",
         help="name of this fleet, if a cluster has several; each has its own Nodes [default: vdev-fleet]",
     )
-    options.add_one(parser, "kubeconfig")
-    options.add_one(parser, "context")
-    options.add_one(parser, "http_address")
-    options.add_one(parser, "http_hosts")
-    options.add_one(parser, "run_dir")
-    options.add_one(parser, "enable_fault_injection")
-    options.add_one(parser, "log_level")
-    options.add_one(parser, "log_format")
+    options.add(parser, "kubeconfig", "context", "http_address", "http_hosts", "run_dir", "enable_fault_injection")
+    options.add(parser, "log_level", "log_format")
     common.add_output(parser)
     common.add_flags(parser)
 
@@ -66,16 +59,14 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
     load = functools.partial(_load, args.files, chosen)
     loaded = load()
-    for problem in loaded.problems:
-        print(problem, file=sys.stderr)
+    common.complain(loaded.problems)
     selector = _selector(args.selector)
     _check_name(args.name)
     if args.dry_run:
         from ..fleet import dry_run
         from ..fleet.scope import Scope, warnings
 
-        for problem in warnings(loaded.spec):
-            print(problem, file=sys.stderr)
+        common.complain(warnings(loaded.spec))
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)

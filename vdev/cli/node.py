@@ -27,10 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("show", help="show what vdev wrote", description="Show what vdev wrote on Nodes.")
     remove = actions.add_parser("clean", help="remove it", description="Remove what vdev wrote on Nodes.")
     for each in (show, remove):
-        options.add_one(each, "node_name")
+        options.add(each, "node_name")
         each.add_argument("--all", action="store_true", help="all Nodes on which vdev wrote something")
-        options.add_one(each, "kubeconfig")
-        options.add_one(each, "context")
+        options.add(each, "kubeconfig", "context")
         common.add_output(each)
     remove.add_argument("--dry-run", action="store_true", help="only show what would be removed")
 

@@ -101,10 +101,13 @@ def add_all(parser: argparse.ArgumentParser, groups: Container[Group] = tuple(Gr
                 _add(section, option, _help(option))
 
 
-def add_one(parser: argparse.ArgumentParser, field: str, help_: str = "") -> None:
-    """Add the option of one field, with another help text if it has another meaning for the command."""
-    option = next(each for each in OPTIONS if each.field == field)
-    _add(parser, option, f"{help_} (env {' or '.join(option.variables)})" if help_ else _help(option))
+def add(parser: argparse.ArgumentParser, *fields: str, **helps: str) -> None:
+    """Add the options of these fields; `helps` are fields with the help text that they have for this command."""
+    known = {option.field: option for option in OPTIONS}
+    for field in fields:
+        _add(parser, known[field], _help(known[field]))
+    for field, text in helps.items():
+        _add(parser, known[field], f"{text} (env {' or '.join(known[field].variables)})")
 
 
 def _add(parser: argparse._ActionsContainer, option: Option, help_: str) -> None:

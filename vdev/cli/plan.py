@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -166,8 +165,7 @@ def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain:
                 )
     if old is not None:
         _print_changes(old, new)
-    for problem in _problems(new, old):
-        print(problem, file=sys.stderr)
+    common.complain(_problems(new, old))
 
 
 def _summary(new: Preview) -> str:

@@ -38,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", action="store_true", help="also make entries for hardware that no plugin offers")
     parser.add_argument("--domain", default="example.com", help="domain of their resources [default: example.com]")
     parser.add_argument("--to", type=Path, metavar="FILE", help="write to this file, not to stdout")
-    options.add_one(parser, "kubelet_dir")
-    options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
-    options.add_one(parser, "node_name", "the name of this node; default: this host's name")
+    root, node = (
+        "where to find the host's /dev and /sys; default: /",
+        "the name of this node; default: this host's name",
+    )
+    options.add(parser, "kubelet_dir", host_root=root, node_name=node)
     common.add_output(parser)
 
 

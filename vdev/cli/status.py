@@ -24,7 +24,7 @@ Exit code 0 if the plugin is ready, else 1.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_one(parser, "run_dir")
+    options.add(parser, "run_dir")
     parser.add_argument("-w", "--watch", nargs="?", const="2", metavar="SECONDS", help="repeat [default: every 2 s]")
     common.add_output(parser)
 
@@ -155,12 +155,10 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         for device in tainted[: common.SHOWN]:
             yield painted(f"  {_published(device)}", Color.DOUBT if device["health"] == "Healthy" else Color.BAD)
-        if len(tainted) > common.SHOWN:
-            yield f"  … and {len(tainted) - common.SHOWN} more; --output json lists all"
+        yield from common.more(tainted)
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
-        if len(claims) > common.SHOWN:
-            yield f"  … and {len(claims) - common.SHOWN} more claims; --output json lists all"
+        yield from common.more(claims, " claims")
 
 
 def _published(device: dict[str, Any]) -> str:
@@ -258,8 +256,7 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
             yield painted(row, *colors)
             if why := _why(device):
                 yield painted(common.fitted(f"    {why}", common.width()), *colors)
-    if len(resource["devices"]) > common.SHOWN:
-        yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
+    yield from common.more(resource["devices"])
 
 
 _ACTIONS = 3  # failed ones that are shown

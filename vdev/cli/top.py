@@ -30,7 +30,7 @@ Exit code 0; 1 if telemetry is off or no plugin answers.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these resources, entries, devices and pods")
-    options.add_one(parser, "run_dir")
+    options.add(parser, "run_dir")
     parser.add_argument("--once", action="store_true", help="show it once")
     parser.add_argument("--every", default="2", metavar="SECONDS", help="time between two views [default: 2]")
     parser.add_argument("--sort", choices=SORTS, default="load", help="order, after faulty devices [default: load]")

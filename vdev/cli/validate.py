@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev validate [option ...] FILE [FILE ...]"
     common.add_files(parser)
     common.add_output(parser)
-    options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
+    options.add(parser, node_name="check for the node of this name; default: for any node")
     common.add_flags(parser)
 
 
@@ -48,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps({"valid": not code, "problems": [problem_document(each) for each in problems]}, indent=2))
         return code
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    common.complain(problems)
     for files, own in found.items():
         if not common.exit_code(own):
             warnings = f", {common.counted(len(own), 'warning')}" if own else ""

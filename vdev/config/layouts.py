@@ -13,14 +13,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from ..errors import ConfigError
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import STRING, Flag, Text, Whole, between, one_or_many
+from ..model.scalars import STRING, Flag, Index, Text, Whole, not_empty, one_or_many
 from ..model.section import Flaw, Section, described, refuse, refuse_all
 from ..planning.partitions import place
 from .loader import Text as FileText
 from .loader import read_text, text_of
-from .messages import ProblemReport, checked
+from .messages import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,6 @@ class Subject:
 
 KEY = "gpu-config-profiles"
 """The key that mig-parted's files do not have."""
-
-Index = Annotated[Whole, between(0)]
 
 
 class Mode(Section):
@@ -114,9 +111,6 @@ class DeviceConfigFile(Section):
     """Profiles by name."""
     gpu_client_systemd_services: Services = Services()
     """Services that the tool stops; virtual devices need none."""
-
-    def check(self, report: ProblemReport) -> None:
-        """Check nothing: the tool accepts every file of this form."""
 
     def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
         """Apply each profile to these devices."""
@@ -201,16 +195,11 @@ class MigPartedFile(Section):
 
     version: Annotated[Literal["v1"], BeforeValidator(_version)]
     """Version of the form: v1."""
-    mig_configs: dict[str, list[GpuConfig]]
+    mig_configs: Annotated[
+        dict[str, Annotated[list[GpuConfig], not_empty(hint="write at least one entry with devices")]],
+        not_empty("there is no configuration", "name at least one"),
+    ]
     """Configurations by name."""
-
-    def check(self, report: ProblemReport) -> None:
-        """Check that nothing is empty."""
-        if not self.mig_configs:
-            report.error(("mig-configs",), "there is no configuration", "name at least one")
-        for name, configs in self.mig_configs.items():
-            if not configs:
-                report.error(("mig-configs", name), "the list is empty", "write at least one entry with devices")
 
     def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
         """Apply each configuration to these devices."""
@@ -268,8 +257,4 @@ def _form(text: FileText) -> Form:
     """Validate a file. Raises ConfigError with every problem of the file."""
     document = read_text(text.text, text.file)
     model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile
-    report, form = checked(document, model)
-    form.check(report)
-    if report.problems:
-        raise ConfigError(tuple(report.problems))
-    return form
+    return checked(document, model)[1]

@@ -288,34 +288,20 @@ class NameRangeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """The numbers of one range, with at least `width` digits."""
-
-    first: int
-    last: int
-    width: int
-
-    def __len__(self) -> int:
-        return self.last - self.first + 1
-
-    def __iter__(self) -> Iterator[str]:
-        return (str(number).zfill(self.width) for number in range(self.first, self.last + 1))
-
-
-@dataclass(frozen=True, slots=True)
 class NameRange:
     """Names that consist of literals with numbers between them."""
 
     source: str
     literals: tuple[str, ...]
-    ranges: tuple[Numbers, ...]
+    ranges: tuple[tuple[range, int], ...]  # the numbers, and the least digits of each
 
     def __len__(self) -> int:
-        return math.prod(map(len, self.ranges))
+        return math.prod(len(numbers) for numbers, _ in self.ranges)
 
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Every name, with the number of each range in it."""
-        for numbers in itertools.product(*self.ranges):
+        written = ([str(each).zfill(digits) for each in numbers] for numbers, digits in self.ranges)
+        for numbers in itertools.product(*written):
             pairs = zip(self.literals, (*numbers, ""), strict=True)
             yield "".join(itertools.chain.from_iterable(pairs)), numbers
 
@@ -344,5 +330,5 @@ def parse_names(source: str) -> NameRange:
     for first, last in ends:
         if int(first) > int(last):
             raise NameRangeError(f"the range {{{first}..{last}}} ends before it begins")
-        ranges.append(Numbers(int(first), int(last), len(first) if first.startswith("0") else 1))
+        ranges.append((range(int(first), int(last) + 1), len(first) if first.startswith("0") else 1))
     return NameRange(source, literals, tuple(ranges))

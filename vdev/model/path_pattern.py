@@ -14,6 +14,9 @@ from functools import cached_property, lru_cache
 _WILD = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
 _BRACES = re.compile(r"\{[^{},]*,[^{}]*\}")  # {a,b} of shells
+_TOKEN = re.compile(r"\[(?P<set>(?:!.|[^!])[^\]]*)\]|(?P<stars>\*+)|.", re.DOTALL)
+"""A part of a component: a set, in which a bracket in first place is a plain character; stars; or one character."""
+_PARTS = re.compile(r".-.|.", re.DOTALL)  # of a set
 _NOTHING = "((?!))"
 RECURSIVE = "**"
 
@@ -77,22 +80,17 @@ def word_problem(text: str) -> tuple[str, str]:
 def _problem(text: str, components: Iterable[str], matched: str) -> tuple[str, str]:
     plain = ""  # the pattern without its sets
     for component in components:
-        place = 0
-        while place < len(component):
-            if component[place] != "[":
-                plain += component[place]
-                place += 1
-                continue
-            end = _set_end(component, place + 1)
-            if end < 0:
+        for token in _TOKEN.finditer(component):
+            body = token["set"]
+            if body is None:
+                plain += token[0]
+            if token[0] == "[":
                 return f"the '[' in {component!r} is never closed", "write [[] for the character itself"
-            body = component[place + 1 : end]
-            if _set(body) == _NOTHING:
+            if body and _set(body) == _NOTHING:
                 return f"[{body}] matches nothing: its range is backwards", "write the lower character first"
-            if body[:1] == "^" and body[1:]:
+            if body and body[:1] == "^" and body[1:]:
                 hint = f"write [!{body[1:]}] for every other character, or [{body[1:]}^] if '^' is meant"
                 return f"[{body}] matches what [{body[1:]}] matches, and '^'", hint
-            place = end + 1
         plain += "/"
     if _BRACES.search(plain):
         return (
@@ -132,46 +130,28 @@ def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
 def _expression(component: str) -> str:
     """Return the regular expression of one component."""
     found = r"(?!\.)" if component[:1] in ("*", "?", "[") else ""
-    place = 0
-    while place < len(component):
-        character = component[place]
-        place += 1
-        if character == "*":
-            if place < 2 or component[place - 2] != "*":  # two stars are one
-                found += "([^/]*)"
-        elif character == "?":
-            found += "([^/])"
-        elif character == "[" and (end := _set_end(component, place)) > 0:
-            found += _set(component[place:end])
-            place = end + 1
+    for token in _TOKEN.finditer(component):
+        if token["set"] is not None:
+            found += _set(token["set"])
+        elif token["stars"]:
+            found += "([^/]*)"
         else:
-            found += re.escape(character)
+            found += "([^/])" if token[0] == "?" else re.escape(token[0])
     return found
 
 
-def _set_end(component: str, start: int) -> int:
-    """Return the end of the set that begins before `start`, or -1 if its bracket is a plain character."""
-    first = start + 1 if component[start : start + 1] == "!" else start
-    return component.find("]", first + 1)  # a bracket in first place belongs to the set
-
-
 def _set(body: str) -> str:
+    """Return the regular expression of a set, such as `a-z` or `!abc`."""
     negated = body.startswith("!")
     inner = body[negated:]
-    ranges = []
-    place = 0
-    while place < len(inner):
-        if inner[place + 1 : place + 2] == "-" and place + 2 < len(inner):
-            low, high = inner[place], inner[place + 2]
-            if low <= high:
-                ranges.append(f"{re.escape(low)}-{re.escape(high)}")
-            place += 3
-        else:
-            ranges.append(re.escape(inner[place]))
-            place += 1
-    if not ranges:
-        return "([^/])" if negated else _NOTHING  # only empty ranges: everything, or nothing
-    text = "".join(ranges)
     if len(inner) == 1 and not negated:
         return re.escape(inner)  # `[*]` is a written character, no wildcard
+    parts = [
+        re.escape(part[0]) + (f"-{re.escape(part[2])}" if part[1:] else "")
+        for part in _PARTS.findall(inner)
+        if part[0] <= part[-1]
+    ]
+    if not parts:
+        return "([^/])" if negated else _NOTHING  # only empty ranges: everything, or nothing
+    text = "".join(parts)
     return f"([^/{text}])" if negated else f"((?!/)[{text}])"

@@ -7,7 +7,6 @@ an error that says to quote it, and the other way round. Python values are accep
 in code.
 """
 
-import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -26,7 +25,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
 from .problem import SHOWN, did_you_mean, either, listed
@@ -391,11 +390,10 @@ Memory = Annotated[
 
 
 def _amount(value: object) -> object:
-    is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
-    with contextlib.suppress(quantity.QuantityError):
-        if is_scalar and len(str(value)) <= MAX_SHOWN:
-            return quantity.parse_quantity(str(value))
-    return refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
+    try:
+        return _quantity(value)
+    except PydanticCustomError:
+        return refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
 
 
 Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]

@@ -1,5 +1,6 @@
 """Where the real devices of an entry come from: `glob`, `sysfs` or `usb`."""
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ _TEST_JSON = {
             "maxProperties": 1,
             "additionalProperties": False,
             "properties": {
-                word: _OPERANDS.get(operator, {"type": ["number", "string"]}) for word, operator in _OPERATORS.items()
+                word: _OPERANDS.get(kind, {"type": ["number", "string"]}) for word, kind in _OPERATORS.items()
             },
         },
     ]
@@ -180,10 +181,10 @@ def _test(value: object) -> AttributeTest:
             listed(_OPERATORS, lead="expected one of", command="vdev schema"),
         )
     ((word, operand),) = value.items()
-    operator = _OPERATORS[one_of(word, _OPERATORS)]
-    values = _operand(operator, operand)
-    is_list = operator in (Operator.IN, Operator.NOT_IN)
-    return AttributeTest(operator, values, {word: list(values) if is_list else Plain(values[0])})
+    kind = _OPERATORS[one_of(word, _OPERATORS)]
+    values = _operand(kind, operand)
+    is_list = kind in (Operator.IN, Operator.NOT_IN)
+    return AttributeTest(kind, values, {word: list(values) if is_list else Plain(values[0])})
 
 
 def _patterns(*texts: str) -> tuple[str, ...]:
@@ -193,8 +194,8 @@ def _patterns(*texts: str) -> tuple[str, ...]:
     return texts
 
 
-def _operand(operator: Operator, value: object) -> tuple[str, ...]:
-    match operator:
+def _operand(kind: Operator, value: object) -> tuple[str, ...]:
+    match kind:
         case Operator.IN | Operator.NOT_IN:
             items = value if isinstance(value, list) else []
             if not items:
@@ -216,20 +217,11 @@ _EXISTS: TypeAdapter[bool] = TypeAdapter(Flag)
 
 _HEX = "0x"
 _NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
-_COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
-    Operator.GT: lambda value, limit: value > limit,
-    Operator.GE: lambda value, limit: value >= limit,
-    Operator.LT: lambda value, limit: value < limit,
-    Operator.LE: lambda value, limit: value <= limit,
-}
-_SIGNS: Mapping[Operator, str] = {
-    Operator.GLOB: "=",
-    Operator.IN: "in",
-    Operator.NOT_IN: "not in",
-    Operator.GT: ">",
-    Operator.GE: ">=",
-    Operator.LT: "<",
-    Operator.LE: "<=",
+_COMPARED: Mapping[Operator, tuple[str, Callable[[float, float], bool]]] = {  # with the sign, for messages
+    Operator.GT: (">", operator.gt),
+    Operator.GE: (">=", operator.ge),
+    Operator.LT: ("<", operator.lt),
+    Operator.LE: ("<=", operator.le),
 }
 
 
@@ -247,7 +239,7 @@ def meets(test: AttributeTest, value: str | None) -> bool:
             return value is not None and any(_fits(value, pattern) for pattern in test.values)
         case Operator.GT | Operator.GE | Operator.LT | Operator.LE:
             left, right = number(value), number(test.values[0])
-            return left is not None and right is not None and _COMPARED[test.operator](left, right)
+            return left is not None and right is not None and _COMPARED[test.operator][1](left, right)
         case _:
             assert_never(test.operator)
 
@@ -262,12 +254,18 @@ def number(text: str | None) -> float | None:
 
 def wording(attribute: str, test: AttributeTest) -> str:
     """Return the condition in words: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
-    operator, values = test.operator, ", ".join(test.values)
-    if operator is Operator.EXISTS:
-        return f"{attribute} {'exists' if values == 'true' else 'is absent'}"
-    if operator in (Operator.IN, Operator.NOT_IN):
-        values = f"[{values}]"
-    return f"{attribute} {_SIGNS[operator]} {values}"
+    values = ", ".join(test.values)
+    match test.operator:
+        case Operator.EXISTS:
+            return f"{attribute} {'exists' if values == 'true' else 'is absent'}"
+        case Operator.IN:
+            return f"{attribute} in [{values}]"
+        case Operator.NOT_IN:
+            return f"{attribute} not in [{values}]"
+        case Operator.GLOB:
+            return f"{attribute} = {values}"
+        case _:
+            return f"{attribute} {_COMPARED[test.operator][0]} {values}"
 
 
 def _fits(value: str, pattern: str) -> bool:
