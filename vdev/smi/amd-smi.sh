@@ -1,7 +1,7 @@
 #!/bin/sh
 # vdev's amd-smi for simulated GPUs. It needs only a POSIX shell. It prints values and texts from the files below
-# $Directory, which vdev keeps up to date. Variables in lower case come from these files, with texts in the form of
-# `printf %b`; the script's own variables begin with a capital letter.
+# $Directory, which vdev keeps up to date. Variables in lower case come from these files; the script's own variables begin
+# with a capital letter.
 
 Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
 Static='asic bus vbios limit driver board vram numa partition'
@@ -18,7 +18,7 @@ fail() {
     exit "$2"
 }
 
-# Call $1 for each chosen device, with its data in variables.
+# Run $1 for each chosen device, with its data in variables.
 each_gpu() {
     Index=-1
     for File in "$Directory"/*/amd; do
@@ -26,7 +26,7 @@ each_gpu() {
         . "$File"
         Index=$((Index + 1))
         case " $Ids " in
-            '  ' | *" $Index "* | *" $bdf "* | *" $uuid "*) $1 ;;
+            '  ' | *" $Index "* | *" $bdf "* | *" $uuid "*) eval "$1" ;;
         esac
     done
 }
@@ -48,12 +48,10 @@ set_process() {
     esac
 }
 
-# Print the text $1 of the data, with the device's number and the program in place of @INDEX@ and @PROGRAM@.
+# Print the text $1 of a device. It is a format of printf, with which vdev has laid out everything but what differs from
+# container to container: the number of the device (twice) and the program.
 show() {
-    Text=$1
-    case $Text in *@INDEX@*) Text=${Text%%@INDEX@*}$Index${Text#*@INDEX@} ;; esac
-    case $Text in *@PROGRAM@*) Text=${Text%%@PROGRAM@*}$Process${Text#*@PROGRAM@} ;; esac
-    printf '%b' "$Text"
+    printf "$1" "$Index" "$Index" "$Process"
 }
 
 # Print the chosen sections of each device.
@@ -121,39 +119,24 @@ table() {
 |  GPU        PID  Process Name          GTT_MEM  VRAM_MEM  MEM_USAGE     CU % |
 |==============================================================================|'
     Any=
-    each_gpu table_process
+    each_gpu 'Any=$Any$table_program; show "$table_program"'
     [ -n "$Any" ] || say '|  No running processes found                                                  |'
     say "+$Bar+"
 }
 
 table_gpu() {
     [ "$Index" = 0 ] || printf '|%.37s+%.40s|\n' "$Bar" "$Bar"
-    show "$table_first"
-    printf '| %3s%8s%b' "$Index" "$Index" "$table_second"
-}
-
-table_process() {
-    [ -n "$table_program" ] || return
-    Any=yes
-    printf '|%5s%11s  %-18.18s%b' "$Index" 1 "$Process" "$table_program"
+    show "$table_rows"
 }
 
 monitor() {
     say 'GPU  XCP  POWER   GPU_T   MEM_T   GFX_CLK   GFX%   MEM%   ENC%   DEC%      VRAM_USAGE'
-    each_gpu monitor_gpu
-}
-
-monitor_gpu() {
-    printf '%3s%b' "$Index" "$monitor_row"
+    each_gpu 'show "$monitor_row"'
 }
 
 list_csv() {
     say 'gpu,gpu_bdf,gpu_uuid,kfd_id,node_id,partition_id'
-    each_gpu list_row
-}
-
-list_row() {
-    say "$Index,$list_csv"
+    each_gpu 'say "$Index,$list_csv"'
 }
 
 usage() {

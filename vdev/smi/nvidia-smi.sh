@@ -1,7 +1,7 @@
 #!/bin/sh
 # vdev's nvidia-smi for simulated GPUs. It needs only a POSIX shell. It prints values and texts from the files below
-# $Directory, which vdev keeps up to date. Variables in lower case come from these files, with texts in the form of
-# `printf %b`; the script's own variables begin with a capital letter.
+# $Directory, which vdev keeps up to date. Variables in lower case come from these files; the script's own variables begin
+# with a capital letter.
 
 Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
 Proc=${VDEV_SMI_PROC:-/proc}/1
@@ -16,7 +16,14 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# Call $1 for each GPU and $2 for each MIG device, with the data in variables.
+# Print the text $1 of a device. It is a format of printf, with which vdev has laid out everything but what differs from
+# container to container: number, number of the MIG device, program, and the end of the program's name.
+show() {
+    printf "$1" "$Index" "$Part" "$Process" "$Short"
+}
+
+# Run $1 for each GPU, $2 for each MIG device, and $3 for each of what programs can use: a MIG device, or a GPU that has
+# none. The data is in variables.
 each_gpu() {
     Index=-1
     Last=
@@ -28,12 +35,16 @@ each_gpu() {
             Index=$((Index + 1))
             Part=0
             Wanted=
-            is_wanted && Wanted=yes && $1
+            if is_wanted; then
+                Wanted=yes
+                eval "$1"
+            fi
         fi
-        if [ -n "$mig_uuid" ]; then
-            [ -z "$Wanted" ] || ${2:-:}
-            Part=$((Part + 1))
+        if [ -n "$Wanted" ]; then
+            [ -z "$mig_uuid" ] || eval "${2:-}"
+            eval "${3:-}"
         fi
+        [ -z "$mig_uuid" ] || Part=$((Part + 1))
     done
 }
 
@@ -100,10 +111,10 @@ set_process() {
     case $Process in
         '' | *[\<\>\&]*) Process=python3 ;;
     esac
-}
-
-has_process() {
-    [ "${process_memory:-0}" != 0 ]
+    Short=$Process
+    while [ ${#Short} -gt 32 ]; do
+        Short=...${Short#????}
+    done
 }
 
 refuse() {
@@ -155,19 +166,18 @@ nvidia-smi --version            Show the versions.
 # The summary in the form of driver 550 and later.
 table() {
     Line='-----------------------------------------'
-    Rule="+$Line+------------------------+----------------------+"
     Wide="+$Line------------------------------------------------+"
     printf '%-31s\n' "$Now"
     say "$Wide"
-    printf '%b' "$table_head"
+    show "$table_head"
     Cut=
-    each_gpu table_gpu
+    each_gpu 'show "$table_rows"' 'Cut=yes'
     if [ -n "$Cut" ]; then
         say ''
         say "$Wide"
         say '| MIG devices:                                                                            |'
-        printf '%b' "$mig_head"
-        each_gpu : table_part
+        show "$mig_head"
+        each_gpu : 'show "$mig_rows"'
     fi
     say ''
     say "$Wide"
@@ -176,49 +186,17 @@ table() {
 |        ID   ID                                                               Usage      |
 |=========================================================================================|'
     Any=
-    each_gpu table_process table_part_process
+    each_gpu : : 'Any=$Any$table_program; show "$table_program"'
     [ -n "$Any" ] || say '|  No running processes found                                                             |'
     say "$Wide"
 }
 
-table_gpu() {
-    printf '| %3s%b' "$Index" "$table_rows"
-    say "$Rule"
-    [ "$mig" != Enabled ] || Cut=yes
-}
-
-table_part() {
-    printf '| %2s   %2s  %2s  %2s%b' "$Index" "$mig_gi" "$mig_ci" "$Part" "$mig_rows"
-}
-
-table_process() {
-    [ -n "$mig_uuid" ] || table_program N/A N/A
-}
-
-table_part_process() {
-    table_program "$mig_gi" "$mig_ci"
-}
-
-table_program() {
-    has_process || return
-    Any=yes
-    Short=$Process
-    while [ ${#Short} -gt 32 ]; do
-        Short=...${Short#????}
-    done
-    printf '|%5s   %3s  %3s%16s%7s   %-36s%10s |\n' "$Index" "$1" "$2" 1 C "$Short" "${process_memory}MiB"
-}
-
 list() {
-    each_gpu list_gpu list_part
+    each_gpu 'show "$list_row"' 'show "$mig_list_row"'
 }
 
-list_gpu() {
-    say "GPU $Index: $name (UUID: $uuid)"
-}
-
-list_part() {
-    printf '  MIG %-11s Device %2s: (UUID: %s)\n' "$mig_profile" "$Part" "$mig_uuid"
+nvlink() {
+    each_gpu 'show "$list_row"; show "$nvlink_rows"'
 }
 
 version() {
@@ -226,43 +204,23 @@ version() {
         'CUDA Version' "$cuda"
 }
 
-# -q -x: the log as XML. The data of a device has it in pieces, with the container's MIG devices and programs between
-# them.
+# -q -x: the log as XML. The MIG devices of a GPU are in the middle of its text, and its programs at the end.
 xml() {
-    printf '%b' "$xml_head"
+    show "$xml_head"
     say "	<timestamp>$Now</timestamp>"
-    printf '%b' "$xml_driver"
+    show "$xml_driver"
     say "	<attached_gpus>$Count</attached_gpus>"
     Rest=
-    each_gpu xml_gpu xml_part
+    each_gpu 'xml_gpu_ends; show "$xml_gpu"; Rest=$xml_rest; Programs=' 'show "$xml_mig"' xml_program
     xml_gpu_ends
     say '</nvidia_smi_log>'
 }
 
-xml_gpu() {
-    xml_gpu_ends
-    Rest=$xml_rest
-    Programs=
-    printf '%b' "$xml_gpu"
-    if [ -z "$mig_uuid" ]; then
-        say '			None'
-        xml_program N/A N/A
-    fi
-}
-
-xml_part() {
-    say "			<mig_device>
-				<index>$Part</index>"
-    printf '%b' "$xml_mig"
-    xml_program "$mig_gi" "$mig_ci"
-}
-
 xml_program() {
-    has_process || return
-    Programs="$Programs
+    [ "$process_memory" = 0 ] || Programs="$Programs
 			<process_info>
-				<gpu_instance_id>$1</gpu_instance_id>
-				<compute_instance_id>$2</compute_instance_id>
+				<gpu_instance_id>$mig_gi</gpu_instance_id>
+				<compute_instance_id>$mig_ci</compute_instance_id>
 				<pid>1</pid>
 				<type>C</type>
 				<process_name>$Process</process_name>
@@ -272,7 +230,7 @@ xml_program() {
 
 xml_gpu_ends() {
     [ -n "$Rest" ] || return
-    printf '%b' "$Rest"
+    show "$Rest"
     say "		<processes>$Programs
 		</processes>
 	</gpu>"
@@ -285,7 +243,7 @@ query() {
     [ -n "$No_header$Header_shown" ] || say "$Row"
     case $Query in
         gpu | remapped-rows) each_gpu query_row ;;
-        compute-apps) each_gpu query_whole query_program ;;
+        compute-apps) each_gpu : : '[ "$process_memory" = 0 ] || query_row' ;;
     esac
 }
 
@@ -293,14 +251,6 @@ query_row() {
     Row=
     each_field value
     say "$Row"
-}
-
-query_whole() {
-    [ -n "$mig_uuid" ] || query_program
-}
-
-query_program() {
-    has_process && query_row
 }
 
 # Call $1 for each of $Fields, with its name, unit and value in Head, Unit and Value. The function `field` is generated
@@ -378,15 +328,6 @@ topology_row() {
         [ -n "$Cpus" ] || [ ! -r "$List" ] || read -r Cpus <"$List"
     done
     say "$Row$Tab${Cpus:-N/A}$Tab${numa:-N/A}$Tab${Tab}N/A"
-}
-
-nvlink() {
-    each_gpu nvlink_gpu
-}
-
-nvlink_gpu() {
-    list_gpu
-    printf '%b' "$nvlink_rows"
 }
 
 # --- arguments ---

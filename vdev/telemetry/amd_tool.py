@@ -15,12 +15,13 @@ from ..model.device import bus_id
 from ..model.geometry import PIN
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number
 from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, escaped
+from .tool_data import ToolDevice, assignments, shell_format
 
 ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 _NONE = "N/A"
-_INDEX, _PROGRAM = "@INDEX@", "@PROGRAM@"  # the script replaces them, because they differ from container to container
+_INDEX, _PROGRAM = "@index@", "@program@"  # the script knows them, because they differ from container to container
+_ARGUMENTS = ("index", "index", "program")  # of its function `show`
 _MEASURE = re.compile(r"(\$[a-z_]+|0) (\S+)")
 _IDENTITY = ("bdf", "uuid", "kfd_id", "node_id", "partition_id")
 
@@ -52,7 +53,7 @@ def amd_data(shown: ToolDevice) -> str:
             "lost": "GPU is lost" if shown.lost else "",
             **{key: values[key] for key in _IDENTITY},
             "list_csv": ",".join(str(values[key]) for key in _IDENTITY),
-            **{name: escaped(text) for name, text in texts.items()},
+            **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()},
         }
     )
 
@@ -168,7 +169,7 @@ def _members(tree: Mapping[str, Any]) -> str:
 
 
 def _rows(shown: ToolDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
-    """The device's lines in the table and in `monitor`, without its number, which the script knows."""
+    """The device's lines in the table and in `monitor`."""
     columns = {
         **values,
         "title": f"AMD-SMI {values['library']}  amdgpu version: {values['driver']}  ROCm version: {values['rocm']}",
@@ -183,11 +184,13 @@ def _rows(shown: ToolDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
     }
     rows = {
         "table_head": "| {title:<77}|\n",
-        "table_first": "| {bdf:<13}{short_name:>22} | {traffic:<9}{temp:>3} °C{uncorrected:>6}{watts:>17} |\n",
-        "table_second": "{oam:>8}{modes:>16} | {percent:<9}{none:>5}{vram:>24} |\n",
-        "table_program": "      0.0 B{process:>10}{process:>11}{gfx:>7}%  |\n" if shown.process_mib else "",
-        "monitor_row": "{partition_id:>5}{power:>5} W{temp:>5} °C{mem_temp:>5} °C{clock:>6} MHz{gfx:>5} %{umc:>5} %"
-        "{none:>7}{none:>7}{vram_used:>8}/{vram_total} MB\n",
+        "table_rows": "| {bdf:<13}{short_name:>22} | {traffic:<9}{temp:>3} °C{uncorrected:>6}{watts:>17} |\n"
+        "| @index:3@@index:8@{oam:>8}{modes:>16} | {percent:<9}{none:>5}{vram:>24} |\n",
+        "table_program": "|@index:5@          1  @program:-18.18@      0.0 B{process:>10}{process:>11}{gfx:>7}%  |\n"
+        if shown.process_mib
+        else "",
+        "monitor_row": "@index:3@{partition_id:>5}{power:>5} W{temp:>5} °C{mem_temp:>5} °C{clock:>6} MHz{gfx:>5} %"
+        "{umc:>5} %{none:>7}{none:>7}{vram_used:>8}/{vram_total} MB\n",
     }
     return {name: row.format(**columns) for name, row in rows.items()}
 

@@ -10,8 +10,9 @@ from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .dcgm import DRIVER
 from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, escaped
+from .tool_data import ToolDevice, assignments, shell_format
 
+_ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
 CUDA = "13.0"  # without the attribute cudaVersion
 
 _LIMITS_RELATIVE = ("ada-lovelace", "hopper", "blackwell")  # architectures that report temperature limits as distances
@@ -25,8 +26,14 @@ _NONE = "N/A"
 def nvidia_data(shown: ToolDevice) -> str:
     """The contents of the file: values of the device, and texts that the script prints."""
     values = {**_identity(shown), **_sensors(shown), **_errors(shown), **_partition(shown)}
-    texts = {**_table(shown, values), **_log(shown, values), "nvlink_rows": _nvlinks(shown, values)}
-    return assignments({**values, **{name: escaped(text) for name, text in texts.items()}})
+    texts = {
+        **_table(shown, values),
+        **_log(shown, values),
+        "list_row": f"GPU @index@: {values['name']} (UUID: {values['uuid']})\n",
+        "mig_list_row": f"  MIG {values['mig_profile']:<11} Device @part:2@: (UUID: {values['mig_uuid']})\n",
+        "nvlink_rows": _nvlinks(shown, values),
+    }
+    return assignments({**values, **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()}})
 
 
 def _identity(shown: ToolDevice) -> Mapping[str, object]:
@@ -154,7 +161,7 @@ def _errors(shown: ToolDevice) -> Mapping[str, object]:
 def _partition(shown: ToolDevice) -> Mapping[str, object]:
     device, part = shown.device, shown.part
     if part is None:
-        return {"mig_uuid": ""}
+        return {"mig_uuid": "", "mig_profile": "", "mig_gi": _NONE, "mig_ci": _NONE}
     attributes, size = device.attributes, max(1, len(device.slices))
     return {
         "mig_uuid": device.id,
@@ -212,7 +219,7 @@ _LONGEST_NAME = 27
 
 
 def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
-    """The heads of the table, and the device's lines in it without its number, which the script knows."""
+    """The heads of the table, and the device's lines in it."""
     new = _major(values) >= _NEW_TABLE
     name = str(values["name"])
     if len(name) > _LONGEST_NAME:
@@ -226,16 +233,23 @@ def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]
         "table_head": _TABLE_HEAD.format(**values, rule=_NEW_RULE if new else _OLD_RULE),
         "mig_head": _MIG_HEAD if new else _OLD_MIG_HEAD,
         "table_rows": (
-            f"  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
+            f"| @index:3@  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
             f"| N/A{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
             f" {busy:>7}{'Default':>13} |\n"
-            f"|{'':41}|{'':24}| {values['mig']:>20} |\n"
+            f"|{'':41}|{'':24}| {values['mig']:>20} |\n{_NEW_RULE}\n"
         ),
+        "table_program": "",
     }
+    if shown.process_mib:
+        texts["table_program"] = (
+            f"|@index:5@   {values['mig_gi']:>3}  {values['mig_ci']:>3}{1:>16}{'C':>7}   @short:-36@"
+            f"{shown.process_mib:>7}MiB |\n"
+        )
     if shown.part is not None:
         used, total, bar1 = (f"{values[key]}MiB" for key in ("mig_used", "mig_total", "mig_bar1"))
         texts["mig_rows"] = (
-            f"  |{used:>19} / {total:>8}    |{values['mig_sms']:>3}      0 |"
+            f"| @index:2@   {values['mig_gi']:>2}  {values['mig_ci']:>2}  @part:2@  |{used:>19} / {total:>8}    |"
+            f"{values['mig_sms']:>3}      0 |"
             f"{values['mig_ce']:>3} {values['mig_enc']:>3} {values['mig_dec']:>4} {values['mig_ofa']:>4}"
             f" {values['mig_jpg']:>4} |\n"
             f"|{'':18}|{'0MiB':>19} / {bar1:>8}    |           |                       |\n{_MIG_RULE}"
@@ -244,7 +258,7 @@ def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]
 
 
 def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
-    """The pieces of the XML log. The script adds what differs from container to container."""
+    """The pieces of the XML log. The script adds the time, the number of GPUs and the programs."""
     physics = shown.physics
     relative = values["temp_margin"] != _NONE
     base = round(physics.throttle_temperature)
@@ -267,7 +281,10 @@ def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
     texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
     if shown.part is not None:
         texts["xml_mig"] = part
-    return {name: text.substitute(plain) for name, text in texts.items()}
+    found = {name: text.substitute(plain) for name, text in texts.items()}
+    if shown.part is None:
+        found["xml_gpu"] += "\t\t\tNone\n"
+    return found
 
 
 def _nvlinks(shown: ToolDevice, values: Mapping[str, object]) -> str:

@@ -1,7 +1,8 @@
 """The devices whose containers get their maker's tool, and the form of the files that the tools read."""
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -142,6 +143,25 @@ def quoted(text: str) -> str:
     return "'" + plain.replace("'", "'\\''") + "'"
 
 
-def escaped(text: str) -> str:
-    """The text on one line, in the form that `printf %b` reads."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+_MARK = re.compile(r"@(index|part|program|short)(?::([-.0-9]+))?@")
+
+
+def shell_format(text: str, arguments: Sequence[str]) -> str:
+    """The text as a format of the shell's `printf`, which gets these arguments in this order.
+
+    `@index@` in the text stands for an argument, and `@index:3@` for one with a width. `%.0s` skips an argument: if one
+    was left, `printf` would print the format again.
+    """
+    if not text:
+        return ""
+    left, result, end = list(arguments), "", 0
+    for mark in _MARK.finditer(text):
+        skipped = left.index(mark[1])
+        result += f"{_literal(text[end : mark.start()])}{'%.0s' * skipped}%{mark[2] or ''}s"
+        left, end = left[skipped + 1 :], mark.end()
+    return result + _literal(text[end:]) + "%.0s" * len(left)
+
+
+def _literal(text: str) -> str:
+    """The text as a part of a format of `printf`, on one line."""
+    return text.replace("\\", "\\\\").replace("%", "%%").replace("\n", "\\n").replace("\t", "\\t")
