@@ -30,7 +30,7 @@ from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retired import Retired, dropped
-from .applier import Applier, Stage
+from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
 from .fault_control import FaultControl
@@ -71,7 +71,7 @@ class Reconciler:
         retrier: Retrier,
         lists: DeviceLists,
         choices: NodeChoices,
-        appliers: Sequence[Applier],
+        appliers: Sequence[tuple[Applier, Needed]],
         claimed: Callable[[], Claimed],
         without_tools: Callable[[], frozenset[str]],
     ) -> None:
@@ -88,8 +88,10 @@ class Reconciler:
         self._lists = lists
         self._claimed = claimed
         self._without_tools = without_tools
-        self.appliers = sorted(appliers, key=lambda applier: applier.stage)
-        self._of_stage = {stage: [each for each in appliers if each.stage is stage] for stage in Stage}
+        self._appliers = appliers
+        self._needed: set[Applier] = set()  # those that the configuration needs
+        # At first all of them are called, because an earlier process may have left something.
+        self.appliers = [applier for applier, _ in appliers]
         self.verdicts = Verdicts(health, metrics)
         self._options = options
         self._clock = options.clock
@@ -159,9 +161,12 @@ class Reconciler:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
+        failed = self._retrier.failed
+        self.appliers = [
+            each for each, _ in self._appliers if each in self._needed or not each.is_done or failed(each.name)
+        ]
         call("counting problems", lambda: self._problem_log.count(self.problems))
-        failed = self._retrier.failed  # for these, the retrier has the time
-        retries = (each.retry_at for each in self.appliers if not failed(each.name))
+        retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
         times = (plan.again_at, self.choices.again_at, *retries)
         return min((each for each in times if each is not None), default=None)
 
@@ -224,8 +229,9 @@ class Reconciler:
         return found
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
-        for applier in self._of_stage[stage]:
-            await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
+        for applier in self.appliers:
+            if applier.stage is stage:
+                await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
@@ -366,6 +372,8 @@ class Reconciler:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
+        self._needed = {applier for applier, needed in self._appliers if needed(loaded.spec)}
+        self.appliers = [each for each, _ in self._appliers if each in self._needed or each in self.appliers]
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:
