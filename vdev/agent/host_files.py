@@ -24,7 +24,7 @@ from ..errors import HostError
 from ..model.device import Health
 from ..planning.plan import DesiredState
 from .applier import NOTHING, Applier, Stage
-from .problem_log import problem_of
+from .retry import problem_of
 
 log = structlog.get_logger(__name__)
 

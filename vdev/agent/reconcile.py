@@ -21,7 +21,7 @@ from ..dra.pools import Claimed, claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
-from ..model.problem import Problem, errors
+from ..model.problem import Problem, Severity, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
 from ..observe.metrics import Metrics
@@ -37,8 +37,7 @@ from .fault_control import FaultControl
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
-from .problem_log import ProblemLog, log_problem, problem_of
-from .retry import Retrier
+from .retry import Retrier, problem_of
 from .scanner import Scan, Scanner, Verdicts
 from .state_file import KeptConfig
 
@@ -100,7 +99,7 @@ class Reconciler:
         self._faults = faults
         self._retrier = retrier
         self._machine: Machine | None = None  # read when labels first need it
-        self._problem_log = ProblemLog(metrics)
+        self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -165,7 +164,7 @@ class Reconciler:
         self.appliers = [
             each for each, _ in self._appliers if each in self._needed or not each.is_done or failed(each.name)
         ]
-        call("counting problems", lambda: self._problem_log.count(self.problems))
+        call("counting problems", self._count_problems)
         retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
         times = (plan.again_at, self.choices.again_at, *retries)
         return min((each for each in times if each is not None), default=None)
@@ -201,7 +200,7 @@ class Reconciler:
         self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
-                log_problem("problem with what is said of the node", problem)
+                _log_problem("problem with what is said of the node", problem)
 
     def _observe(self) -> ObservedState:
         return ObservedState(
@@ -227,6 +226,18 @@ class Reconciler:
         for applier in self.appliers:
             found |= applier.undeliverable
         return found
+
+    def _count_problems(self) -> None:
+        problems = self.problems
+        for severity in (Severity.ERROR, Severity.WARNING):
+            self._metrics.problems.labels(severity).set(sum(each.severity is severity for each in problems))
+
+    def _log_problems(self) -> None:
+        """Log the problems that the last configuration did not have, without those that have an event of their own."""
+        before, self._logged = self._logged, frozenset(self.problems)
+        for problem in self.problems:
+            if problem not in before and problem not in (*self._config.left_out, *self._retrier.problems):
+                _log_problem("problem in the configuration", problem)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
         for applier in self.appliers:
@@ -293,7 +304,7 @@ class Reconciler:
         self.scanner.start_over()
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
-        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
+        self._log_problems()
         self._config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
@@ -366,7 +377,7 @@ class Reconciler:
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
             log.info("no entry is for this node", node=self._options.node, onNodes=wanted, hint=hint)
         self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
-        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
+        self._log_problems()
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
@@ -380,3 +391,8 @@ def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
+
+
+def _log_problem(event: str, problem: Problem) -> None:
+    write = log.error if problem.is_error else log.warning
+    write(event, where=problem.where, problem=problem.message, hint=problem.hint)
