@@ -24,8 +24,8 @@ from .applier import Applier
 from .events import Events
 from .options import Options
 from .parts import AgentParts
-from .problem_log import broken_in
 from .reconcile import READING
+from .retry import broken_in
 from .status import HttpView, status
 
 log = structlog.get_logger(__name__)

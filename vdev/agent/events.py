@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Changes, Watcher
 from ..model.device import Key
 from . import config_files
@@ -46,7 +47,7 @@ class Events:
         """Wait for changes of files, and add the work that they need."""
         await self.arm(watcher)
         changed = await watcher.changes()
-        if self._agent.link.directories & changed.keys():
+        if any(_shows_kubelet(changed[directory]) for directory in self._agent.link.directories & changed.keys()):
             await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._mark(changed)
 
@@ -130,6 +131,11 @@ class Events:
         devices = await anext(news)
         self._agent.pending.add()
         self._agent.reconciler.verdicts.reported(devices)
+
+
+def _shows_kubelet(names: frozenset[str]) -> bool:
+    """Whether a change in a directory of sockets is more than that the kubelet has written its checkpoint."""
+    return not names or any(FILE_NAME not in name for name in names)
 
 
 def _is_unfinished(name: str) -> bool:

@@ -146,6 +146,7 @@ class HandoverActions(Applier):
     def recall(self, ledger: Ledger) -> None:
         """Go on with the ledger of an earlier process; to be called before the first reading."""
         self._ledger = ledger
+        self.is_done = ledger == handovers.EMPTY
 
     async def run(self) -> None:
         """Run actions as they become due, until cancelled; then running actions are ended."""
@@ -191,6 +192,7 @@ class HandoverActions(Applier):
     async def _update(self, ledger: Ledger) -> None:
         """Put the ledger in force, start releases that are due now, and write it to the state file."""
         before, self._ledger = self._ledger, ledger
+        self.is_done = ledger == handovers.EMPTY
         if before.releases != ledger.releases:
             self._start_releases()
             self._wake()

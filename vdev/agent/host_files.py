@@ -24,7 +24,7 @@ from ..errors import HostError
 from ..model.device import Health
 from ..planning.plan import DesiredState
 from .applier import NOTHING, Applier, Stage
-from .problem_log import problem_of
+from .retry import problem_of
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +42,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}  # why something that the plan needs is not there as it should be
+        self.is_done = False
         self.failed_besides: tuple[str, ...] = ()  # what else could not be done, such as removing a file
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
@@ -98,6 +99,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         retry = now + self._intervals.retry_host_files if self.failed or self.failed_besides else None
         self.retry_at = min((each for each in (retry, remove_at) if each is not None), default=None)
         self.directories = self._watched if self._wanted or self._left else frozenset()
+        self.is_done = self._is_known and not (self._wanted or self._left or self.failed_besides)
         await self.made()
 
     def _work(self, plan: DesiredState, now: float) -> float | None:

@@ -15,12 +15,13 @@ from .. import kube
 from ..aio.clock import Timing
 from ..errors import ApiServerError
 from ..kube import Api
+from ..model.spec import NFD
 from ..node.api_applier import FaultRules, NodeAccess, injected
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
 from ..node.label_applier import FeaturesFile, NodeLabels
 from ..node.status_applier import NodeStatus
-from .applier import Applier
+from .applier import Applier, Needed
 from .options import Options
 
 log = structlog.get_logger(__name__)
@@ -160,8 +161,13 @@ class NodeApi:
         self._server = server.where if server else ""
 
     @property
-    def appliers(self) -> tuple[Applier, ...]:
-        return (self._labels, self._features, self._status, self._events)
+    def appliers(self) -> tuple[tuple[Applier, Needed], ...]:
+        return (
+            (self._labels, lambda spec: spec.node.labels is True or any(each.choice for each in spec.entries)),
+            (self._features, lambda spec: spec.node.labels == NFD),
+            (self._status, lambda spec: spec.node.status or spec.node.conditions),
+            (self._events, lambda spec: spec.node.events or spec.faults.rules),  # rules may announce Events
+        )
 
     @property
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:

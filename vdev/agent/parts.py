@@ -11,9 +11,10 @@ from ..dra.applier import Dra
 from ..model.device import Key
 from ..node.events import Situation
 from ..observe.metrics import Metrics
+from ..planning.allocation import any_cdi
 from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
-from .applier import Applier
+from .applier import Applier, always
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
@@ -125,17 +126,19 @@ class AgentParts:
             lists=self.lists,
             choices=NodeChoices(options.node, self.node_api.object, self.pending.add),
             appliers=(
-                self.nodes,
-                self.tools,  # before the CDI specifications that mount them
-                self.cdi,
-                self.state,
-                self.measures,  # before any that waits: a resource that stops in the meantime loses its metrics
-                self.handovers,
-                self.kernel_log,
+                (self.nodes, lambda spec: any(each.virtual and each.virtual.node for each in spec.entries)),
+                # The tools come before the CDI specifications that mount them.
+                (self.tools, lambda spec: any(each.smi_tool for each in spec.entries)),
+                (self.cdi, lambda spec: any_cdi(spec.flags)),
+                (self.state, always),
+                # Before any that waits, because a resource that stops in the meantime loses its metrics.
+                (self.measures, always),
+                (self.handovers, lambda spec: any(each.acts_on_handovers for each in spec.entries)),
+                (self.kernel_log, lambda spec: spec.faults.kernel_log),
                 *self.node_api.appliers,
-                self.dra,
-                self.telemetry,
-                *appliers,
+                (self.dra, lambda spec: any(each.dra for each in spec.entries)),
+                (self.telemetry, always),
+                *((each, always) for each in appliers),
             ),
             claimed=lambda: self.dra.claimed,
             without_tools=lambda: self.tools.without_tools,

@@ -21,7 +21,7 @@ from ..dra.pools import Claimed, claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
-from ..model.problem import Problem, errors
+from ..model.problem import Problem, Severity, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
 from ..observe.metrics import Metrics
@@ -30,15 +30,14 @@ from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retired import Retired, dropped
-from .applier import Applier, Stage
+from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
 from .fault_control import FaultControl
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
-from .problem_log import ProblemLog, log_problem, problem_of
-from .retry import Retrier
+from .retry import Retrier, problem_of
 from .scanner import Scan, Scanner, Verdicts
 from .state_file import KeptConfig
 
@@ -71,7 +70,7 @@ class Reconciler:
         retrier: Retrier,
         lists: DeviceLists,
         choices: NodeChoices,
-        appliers: Sequence[Applier],
+        appliers: Sequence[tuple[Applier, Needed]],
         claimed: Callable[[], Claimed],
         without_tools: Callable[[], frozenset[str]],
     ) -> None:
@@ -88,8 +87,10 @@ class Reconciler:
         self._lists = lists
         self._claimed = claimed
         self._without_tools = without_tools
-        self.appliers = sorted(appliers, key=lambda applier: applier.stage)
-        self._of_stage = {stage: [each for each in appliers if each.stage is stage] for stage in Stage}
+        self._appliers = appliers
+        self._needed: set[Applier] = set()  # those that the configuration needs
+        # At first all of them are called, because an earlier process may have left something.
+        self.appliers = [applier for applier, _ in appliers]
         self.verdicts = Verdicts(health, metrics)
         self._options = options
         self._clock = options.clock
@@ -98,7 +99,7 @@ class Reconciler:
         self._faults = faults
         self._retrier = retrier
         self._machine: Machine | None = None  # read when labels first need it
-        self._problem_log = ProblemLog(metrics)
+        self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -159,9 +160,12 @@ class Reconciler:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
-        call("counting problems", lambda: self._problem_log.count(self.problems))
-        failed = self._retrier.failed  # for these, the retrier has the time
-        retries = (each.retry_at for each in self.appliers if not failed(each.name))
+        failed = self._retrier.failed
+        self.appliers = [
+            each for each, _ in self._appliers if each in self._needed or not each.is_done or failed(each.name)
+        ]
+        call("counting problems", self._count_problems)
+        retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
         times = (plan.again_at, self.choices.again_at, *retries)
         return min((each for each in times if each is not None), default=None)
 
@@ -196,7 +200,7 @@ class Reconciler:
         self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
-                log_problem("problem with what is said of the node", problem)
+                _log_problem("problem with what is said of the node", problem)
 
     def _observe(self) -> ObservedState:
         return ObservedState(
@@ -223,9 +227,22 @@ class Reconciler:
             found |= applier.undeliverable
         return found
 
+    def _count_problems(self) -> None:
+        problems = self.problems
+        for severity in (Severity.ERROR, Severity.WARNING):
+            self._metrics.problems.labels(severity).set(sum(each.severity is severity for each in problems))
+
+    def _log_problems(self) -> None:
+        """Log the problems that the last configuration did not have, without those that have an event of their own."""
+        before, self._logged = self._logged, frozenset(self.problems)
+        for problem in self.problems:
+            if problem not in before and problem not in (*self._config.left_out, *self._retrier.problems):
+                _log_problem("problem in the configuration", problem)
+
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
-        for applier in self._of_stage[stage]:
-            await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
+        for applier in self.appliers:
+            if applier.stage is stage:
+                await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
@@ -287,7 +304,7 @@ class Reconciler:
         self.scanner.start_over()
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
-        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
+        self._log_problems()
         self._config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
@@ -360,15 +377,22 @@ class Reconciler:
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
             log.info("no entry is for this node", node=self._options.node, onNodes=wanted, hint=hint)
         self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
-        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
+        self._log_problems()
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
+        self._needed = {applier for applier, needed in self._appliers if needed(loaded.spec)}
+        self.appliers = [each for each, _ in self._appliers if each in self._needed or each in self.appliers]
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
+
+
+def _log_problem(event: str, problem: Problem) -> None:
+    write = log.error if problem.is_error else log.warning
+    write(event, where=problem.where, problem=problem.message, hint=problem.hint)

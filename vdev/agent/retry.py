@@ -15,11 +15,38 @@ import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, raise_if_cancelled
-from ..errors import ApiServerError
-from ..model.problem import Problem
-from .problem_log import broken_in, problem_of, reason_in_words
+from ..errors import ApiServerError, InvariantBroken, VdevError
+from ..model.problem import Problem, error
 
 log = structlog.get_logger(__name__)
+
+_RETRIED = "it is tried again, and everything else goes on"
+_REPORT = "this looks like a defect of vdev: please report it with the trace that --log-level debug shows"
+
+
+def problem_of(name: str, failed: Exception) -> Problem:
+    """Return the problem of an operation that failed; `name` goes before "failed"."""
+    hint = _RETRIED if isinstance(failed, VdevError | OSError) else f"{_RETRIED}; {_REPORT}"
+    return error("vdev", f"{name} failed: {reason_in_words(failed)}", hint)
+
+
+def broken_in(failed: Exception) -> InvariantBroken | None:
+    """Return the broken invariant that the exception is or that its group contains."""
+    if isinstance(failed, ExceptionGroup):
+        return next((found for each in failed.exceptions if (found := broken_in(each)) is not None), None)
+    return failed if isinstance(failed, InvariantBroken) else None
+
+
+def reason_in_words(failed: Exception) -> str:
+    """Return the text of the exception, with its type if the text is not meant for people."""
+    if isinstance(failed, ExceptionGroup):
+        return "; ".join(reason_in_words(each) for each in failed.exceptions if isinstance(each, Exception))
+    text = str(failed)
+    if isinstance(failed, VdevError):
+        return text
+    if isinstance(failed, OSError) and failed.strerror:
+        return f"{failed.strerror}: {failed.filename}" if failed.filename else failed.strerror
+    return f"{type(failed).__name__}: {text}" if text else type(failed).__name__
 
 
 @dataclass(frozen=True, slots=True)
