@@ -72,6 +72,8 @@ def says(body, status=200, head=b""):
         (b"<html>", 200, "the answer is not JSON"),
         (DEEP, 200, "the answer is not JSON"),
         (b"[]", 200, "the answer is not a JSON object"),
+        (b'{"metadata": {"name": 5}}', 200, "the answer is not a Node"),
+        (b'{"metadata": {"name": ["worker-1"]}}', 200, "the answer is not a Node"),
         (DEEP, 500, r"status 500: \[\[\["),
         (DEEP, 403, r"may not get nodes: \[\[\["),
     ],

@@ -270,7 +270,8 @@ class Api:
 
 def _checked(call: ApiCall, document: object) -> dict[str, Any]:
     """Return the document if it is an object with a name. Raises Unreachable."""
-    if isinstance(document, dict) and isinstance(metadata := document.get("metadata"), dict) and "name" in metadata:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if isinstance(document, dict) and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
         return document
     raise Unreachable(call, f"the answer is not a {call.kind.name}")
 
