@@ -167,14 +167,3 @@ async def test_watches_break(start_agent, account, api_server, node, conditions,
     await do(agent, "clear", name="deaf")
     await api_server.until(lambda: api_server.watching)
     await kubelet.wait_until(lambda: not agent.agent.node_api.document()["problem"])
-
-
-async def test_a_condition_that_an_earlier_process_left(start_agent, account, api_server, conditions):
-    """The next agent removes a condition that a rule left, even if no entry has conditions."""
-    head = HEAD.replace("    conditions: [{type: GpuHealthy}, {type: GpuXid, trueWhen: unhealthy}]\n", "")
-    agent = await start_agent(config("name: odd, condition: {type: Odd, status: true}", head=head), api_server=account)
-    await api_server.until(lambda: "Odd" in conditions())
-    await agent.stop()
-    assert "Odd" in conditions()
-    await start_agent(head, api_server=account)
-    await api_server.until(lambda: "Odd" not in conditions())

@@ -114,14 +114,6 @@ async def test_without_permission_it_says_which_one_is_missing(driver, allocate,
     assert "give it a role with the verb get on resourceclaims" in error
 
 
-async def test_without_an_api_server_it_says_so(start_driver, kubelet):
-    """Nothing can be prepared then."""
-    await start_driver(None)
-    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "0c3c7f4e"}}
-    error = (await (await kubelet.register()).prepare(claim))["0c3c7f4e"].error
-    assert error.startswith("there is no API server") or "no API server" in error
-
-
 async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
     """The kubelet asks again."""
     _, kubelet = driver
