@@ -1,7 +1,6 @@
 """What every test starts from: one seed for the whole run, and a process that no earlier test has configured."""
 
 import functools
-import gc
 import os
 import random
 import shutil
@@ -62,17 +61,6 @@ def pytest_sessionstart(session):
         os.environ[variable] = place
         session.config._tmp_path_factory.getbasetemp()  # as pytest-xdist asks; where it is named that is taken
         del os.environ[variable]  # what tests start has not asked for that
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session):
-    """Keep the garbage collector from going over five thousand tests and all modules again and again: they stay."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

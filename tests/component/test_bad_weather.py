@@ -8,7 +8,6 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from tests.kit.pod_lister import pod_lister
-from vdev.agent.scanner import Scanner
 from vdev.sim import manifest
 
 UART, NPU = "example.com/uart", "acme.dev/npu"
@@ -101,24 +100,6 @@ async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent
     assert {(NPU, "acme-1"): "n/p"} == holders.holders
     agent.clock.advance(600)
     await shows(NPU, 1, 1)
-
-
-async def test_a_device_that_goes_before_its_directory_is_watched_is_missed(
-    kubelet, start_agent, shows, host, monkeypatch
-):
-    """A directory is watched once it is known from a look at the devices: what changed in between is seen as well."""
-    await asyncio.to_thread(host.node, "ttyUSB1")
-    look = Scanner.scan
-
-    async def scan(self, *args, **options):
-        found = await look(self, *args, **options)
-        await asyncio.to_thread(host.remove, "/dev/ttyUSB1")
-        monkeypatch.undo()
-        return found
-
-    monkeypatch.setattr(Scanner, "scan", scan)
-    await start_agent(GLOB, host=host.host, look_at_devices=3600.0)
-    await shows(UART, 1, 1)
 
 
 async def replug(agent, host, kubelet):

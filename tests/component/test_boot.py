@@ -1,8 +1,6 @@
 """A service manager that starts the plugin before the kubelet: a reboot takes no device from a pod."""
 
-import asyncio
 import json
-import os
 
 import pytest
 
@@ -141,12 +139,6 @@ async def test_a_first_start_makes_the_kubelet_not_wait_for_its_own_directory(ku
     assert f"no directory {nowhere}" in listener.status
 
 
-async def test_without_a_record_there_is_nothing_to_wait_for(kubelet, start, listener, down):
-    """--no-state knows what pods hold by the kubelet's checkpoint alone, and waits for that."""
-    await start("devices: [{name: new, resource: new.dev/thing, virtual: {count: 1}}]\n", state_dir=None)
-    await listener.ready()
-
-
 async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(kubelet, start_agent, shows, directory):
     """One stick of two is gone and the other is the first to be found now; its pod keeps it, where it is now."""
     host = FakeHost(directory / "sticks")
@@ -197,11 +189,3 @@ async def test_a_process_tells_of_its_life(kubelet, directory, listener):
         await listener.until(lambda: "2 of 2 devices are Healthy, in 1 resources" == listener.status, "the edit")
         assert "STOPPING=1" not in listener.said
     assert "STOPPING=1" in listener.said
-
-
-async def test_nothing_is_said_to_nobody(kubelet, directory, start_agent, listener):
-    """Without $NOTIFY_SOCKET there is no task for it."""
-    await start_agent(CONFIG)
-    assert [] == listener.said
-    assert "telling the service manager" not in {task.get_name() for task in asyncio.all_tasks()}
-    assert "NOTIFY_SOCKET" not in os.environ

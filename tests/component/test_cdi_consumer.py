@@ -86,13 +86,18 @@ async def test_every_specification_is_valid(allocated):
     assert known >= set(names)
 
 
-@pytest.mark.root
-async def test_podman_resolves_what_a_container_is_given(allocated, directory):
-    """A container of podman's gets the variables, nodes and mounts behind the names."""
-    case, _, names = allocated
+@pytest.fixture
+def podman():
+    """The programs that a container needs, before a plugin is started for one."""
     missing = [tool for tool in ("podman", "crun", "busybox", "unshare") if shutil.which(tool) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"needs root and the programs {', '.join(missing) or 'podman, crun, busybox, unshare'}")
+
+
+@pytest.mark.root
+async def test_podman_resolves_what_a_container_is_given(podman, allocated, directory):
+    """A container of podman's gets the variables, nodes and mounts behind the names."""
+    case, _, names = allocated
     binaries = directory / "rootfs/bin"
     binaries.mkdir(parents=True)
     shutil.copy(shutil.which("busybox"), binaries)

@@ -36,7 +36,7 @@ class SetClock(LeapClock):
         return self.shown
 
 
-@pytest.mark.parametrize("moments", [(NOW, BEGIN, LATE), (LATE, NOW, BEGIN), (BEGIN, LATE, NOW)])
+@pytest.mark.parametrize("moments", [(NOW, BEGIN, LATE), (LATE, NOW, BEGIN)])
 async def test_a_clock_that_jumps_gives_nothing_away(kubelet, start_agent, shows, directory, moments):
     """Forth and back, under a running plugin and between two."""
     first, then, next_start = moments

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.kit.dra_node import dra_kubelet
 from tests.kit.dra_objects import claim, device_class, exactly, pod
@@ -97,54 +96,3 @@ def test_an_example_says_what_it_is(subtests):
             first, second, *_ = path.read_text().splitlines()
             assert FIRST_LINE == first
             assert second.startswith("# ")
-
-
-# Where each feature stands in a configuration: keys, `*` for any, and where it matters the value.
-FEATURES = [
-    ("devices", "*", "glob"),
-    ("devices", "*", "partitions", "fromLabel"),
-    ("devices", "*", "health"),
-    ("devices", "*", "container"),
-    ("devices", "*", "virtual", "links"),
-    ("devices", "*", "virtual", "partitioning"),
-    ("devices", "*", "virtual", "preset", "tpu-v5e-8"),
-    ("devices", "*", "partitions", "*", "cpx_nps4"),
-    ("flags", "migStrategy", "single"),
-    ("flags", "migStrategy", "mixed"),
-    ("flags", "plugin", "deviceListStrategy", "cdi-cri"),
-    ("sharing", "timeSlicing", "resources", "*", "rename"),
-    ("sharing", "timeSlicing", "resources", "*", "devices"),
-    ("sharing", "mps", "resources"),
-    ("resources", "gpus"),
-    ("resources", "mig"),
-    ("node", "labels"),
-    ("node", "events"),
-    ("node", "conditions"),
-    ("node", "status"),
-    ("devices", "*", "advertise", "dra"),
-    ("devices", "*", "dra", "partitions", "dynamic"),
-    ("devices", "*", "dra", "attributes"),
-    ("devices", "*", "dra", "taints"),
-    ("devices", "*", "conditions"),
-    ("devices", "*", "labels"),
-]
-
-
-def has(document, path):
-    """Whether a document has something at a path."""
-    if not path:
-        return True
-    first, *rest = path
-    match document:
-        case dict():
-            return any(has(value, rest) for key, value in document.items() if first in ("*", str(key)))
-        case list():
-            return any(has(value, rest if first == "*" else path) for value in document)
-    return not rest and first == document
-
-
-def test_the_examples_cover_the_features(subtests):
-    """Each feature of the configuration is in an example."""
-    for feature in FEATURES:
-        with subtests.test(feature=feature):
-            assert any(has(yaml.safe_load(path.read_text()), feature) for path in CONFIGS)

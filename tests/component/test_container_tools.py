@@ -127,14 +127,6 @@ async def test_a_shared_device(kubelet, start_agent, inside):
         assert devices_of(pod) == inside(pod).uuids()
 
 
-async def test_amd(kubelet, start_agent, inside):
-    await start_agent(config(preset="mi300x", count=2, resource="amd.com/gpu"))
-    box = inside(await kubelet.run_pod(manifest("a", {"amd.com/gpu": 1})))
-    assert ["/usr/bin/amd-smi"] == [each for each in box.mounts if each.startswith("/usr")]
-    (listed,) = json.loads(box.run("amd-smi", "list", "--json").stdout)
-    assert listed["gpu"] == 0
-
-
 async def test_by_cdi(kubelet, start_agent):
     """With CDI, the specification has the mounts."""
     agent = await start_agent(config(flags="plugin: {deviceListStrategy: cdi-cri}"))
@@ -187,24 +179,6 @@ async def test_the_load_shows(kubelet, start_agent, inside):
     assert used == (total - reserved) // 2
     programs = box.run("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader").stdout
     assert f"1, {used} MiB\n" == programs
-
-
-async def test_two_shares_have_half_each(kubelet, start_agent, inside):
-    """The program of each container has half of the memory."""
-    shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
-    steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
-    await start_agent(config(more=shared, entry=steady, count=1))
-    boxes = [inside(await kubelet.run_pod(manifest(name, {GPU: 1}))) for name in ("a", "b")]
-
-    def programs(box: Inside) -> list[str]:
-        asked = ("--query-compute-apps=used_memory", "--format=csv,noheader,nounits")
-        return box.run("nvidia-smi", *asked).stdout.split()
-
-    def halved() -> bool:
-        used = boxes[0].run("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits").stdout
-        return all(programs(box) == [str(int(used) // 2)] for box in boxes)
-
-    await kubelet.wait_until(halved, what="the halves")
 
 
 def static_busybox() -> str:

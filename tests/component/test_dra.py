@@ -64,23 +64,6 @@ def start(start_agent, account, api_server, kubelet):
     return start
 
 
-async def test_selectors_written_for_nvidias_driver(kubelet, start):
-    """By attributes and capacity, as the documentation of that driver has them."""
-    await start()
-    expressions = (
-        "device.attributes['gpu.nvidia.com'].architecture == 'Ampere'",
-        "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')",
-        "device.attributes['gpu.nvidia.com'].cudaComputeCapability.compareTo(semver('8.0.0')) >= 0",
-        "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
-    )
-    await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU, *expressions, count=2)))
-    running = await runs(kubelet, pod("one", claims=["whole"]))
-    ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
-    assert 2 == len(ids)
-    assert all(each.startswith("GPU-") for each in ids)
-    assert [] == kubelet.errors
-
-
 async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_requests(kubelet, start):
     """In one list: a runtime applies the edits of each request, and the last one would win."""
     await start()

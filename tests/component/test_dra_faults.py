@@ -120,20 +120,6 @@ async def test_prepare_fails(kubelet, start, clear, fault, why, findings):
     assert found(kubelet) == findings
 
 
-async def test_every_second_call_fails(kubelet, start):
-    """`probability` is about calls, and `resource` names the driver."""
-    other = "\n  - {name: other, resource: acme.org/npu, advertise: [dra], virtual: {count: 1}}\n"
-    rules = [
-        f"name: {name}, resource: {driver}, rpc: [NodePrepareResources, Allocate], everyNth: 2, error: {{message: no}}"
-        for name, driver in (("mine", "acme.dev"), ("theirs", "acme.org"))
-    ]
-    agent = await start(*rules, head=CONFIG + other)
-    waiting = await kubelet.run_pod(pod("one", templates=["npu"]))  # a strict kubelet asks twice
-    assert Phase.PENDING is waiting.phase
-    await kubelet.wait_until(lambda: injected(agent)["mine"] >= 2, what="the fault")
-    assert 0 == injected(agent)["theirs"]
-
-
 async def test_prepare_answers_with_another_device(kubelet, start):
     """The kubelet reports it, and the runtime cannot resolve the names."""
     await start("name: x, rpc: NodePrepareResources, answer: {wrongDevice: true}")

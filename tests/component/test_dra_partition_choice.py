@@ -93,24 +93,6 @@ async def test_what_a_claim_has_is_not_cut(held, start_agent, account, api_serve
     await api_server.until(lambda: "success" == state())
 
 
-async def test_a_restart_without_an_api_server_keeps_the_layout(
-    start_agent, account, api_server, kubelet, published, choose, state
-):
-    """What claims can get is in no list of a device plugin, and was recorded all the same."""
-    agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await until_published(agent, api_server)
-    await choose("all-1g.5gb")
-    await api_server.until(lambda: ["1g.5gb"] * 14 == published() and "success" == state())
-    await agent.stop()
-    await api_server.down()
-    agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await api_server.until(lambda: "cannot be followed" in str(agent.agent.reconciler.problems))
-    (layout,) = agent.agent.reconciler.choices.progresses.values()
-    assert {0: ("1g.5gb",) * 7, 1: ("1g.5gb",) * 7} == layout.parts["a100"]
-    await api_server.up()
-    await api_server.until(lambda: ["1g.5gb"] * 14 == published())
-
-
 async def test_strategies_are_for_device_plugins(held, api_server, published, choose, state):
     """Claims get partitions under each of them, and keep those that they have."""
     await held(CONFIG.replace("mixed", "none"))

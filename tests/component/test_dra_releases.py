@@ -41,9 +41,7 @@ def is_whole(found):
     return bool(found) and all(each["spec"]["pool"]["resourceSliceCount"] == len(found) for each in found)
 
 
-@pytest.mark.parametrize(
-    "api_server", [Release((1, 35), alpha=True), Release((1, 36))], indirect=True, ids=["1.35", "1.36"]
-)
+@pytest.mark.parametrize("api_server", [Release((1, 36))], indirect=True, ids=["1.36"])
 async def test_counters(start_agent, account, api_server):
     """The server takes them, and they fit."""
     await start_agent(CONFIG, api_server=account, wait=False)

@@ -108,14 +108,6 @@ async def test_the_count_of_injections_says_in_which_resources(start_agent, cloc
     assert [["NAME", "STATE", "DEVICES"], ["planned", "active", "5"]] == [row[:3] for row in table], "and on how many"
 
 
-async def test_device_set_for_a_while(agent, vdev, shows, clock):
-    """With --for, the device recovers after that time."""
-    await vdev("device", "set", "acme-1", "--health", "Unhealthy", "--for", "30s")
-    await shows(NPU, 4, 3)
-    clock.advance(30)
-    await shows(NPU, 4, 4)
-
-
 async def test_add_list_clear(agent, vdev, shows):
     """A rule is added, listed as active, and cleared."""
     code, _ = await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
@@ -294,11 +286,3 @@ async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet
     (directory / "faults" / "drill.yaml").write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
     await shows(NPU, 4, 3)
     await kubelet.wait_until(lambda: "odd.yaml" in str(status(agent.agent)["problems"]))
-
-
-async def test_configuration_keeps_live_rules(agent, vdev, shows):
-    """A reload of the configuration does not end live rules."""
-    await vdev("device", "set", "acme-0", "--health", "Unhealthy")
-    await shows(NPU, 4, 3)
-    agent.edit(DEVICES.replace("count: 4", "count: 5"))
-    await shows(NPU, 5, 4)

@@ -32,10 +32,15 @@ async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
 
 
 async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
-    """The fault begins when an edit adds the rule, without a change of the file."""
-    agent = await start_agent(DEVICES, **NO_LOOKS)
+    """The fault begins when an edit or a person adds the rule, without a change of the file."""
+    agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)
     await shows(NPU, 4, 4)
     agent.edit(config(flag))
+    await shows(NPU, 4, 3)
+    agent.edit(DEVICES)
+    await shows(NPU, 4, 4)
+    text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
+    await agent.agent.faults.commands["fault-add"]({"rules": text})
     await shows(NPU, 4, 3)
 
 
@@ -53,11 +58,3 @@ async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubele
     await agent.agent.faults.look_at_files()
     flag.unlink()
     await shows(NPU, 4, 4)
-
-
-async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
-    """A live rule begins at once."""
-    agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)
-    text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
-    await agent.agent.faults.commands["fault-add"]({"rules": text})
-    await shows(NPU, 4, 3)

@@ -12,7 +12,6 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.well_agent import WellAgent
-from vdev.aio.clock import ManualClock
 from vdev.observe import http
 
 NPU = "acme.dev/npu"
@@ -60,11 +59,32 @@ async def address(start_agent):
     return served(await start_agent(CONFIG, http_address=ANY_PORT))
 
 
-async def test_ready_and_alive(address):
-    """With everything registered and streaming both probes say ok."""
+async def test_what_is_served(address):
+    """Probes, the document of `vdev status`, and a page that loads nothing from elsewhere; nothing can be sent."""
     for path in ("/readyz", "/healthz"):
         answer = await get(address, path)
         assert (200, "ok\n") == (answer.status, answer.text)
+    answer = await get(address, "/status")
+    document = json.loads(answer.text)
+    assert (True, [], "node-1") == (document["ready"], document["notReady"], document["node"])
+    assert ["npu-0", "npu-1"] == [device["id"] for device in document["resources"][0]["devices"]]
+    again = await get(address, "/status", If_None_Match=answer.headers["ETag"])
+    assert (304, "") == (again.status, again.text)
+    page = await get(address, "/")
+    assert 200 == page.status
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert [] == re.findall(r"""(?:src|href)="https?:""", page.text)
+    for path in ("/nothing", "/../../etc/passwd"):
+        assert 404 == (await get(address, path)).status
+
+    def post():
+        request = urllib.request.Request(f"http://{address}/status", data=b"{}", method="POST")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        refused.value.close()
+        return refused.value.code
+
+    assert 405 == await asyncio.to_thread(post)
 
 
 async def test_not_ready_without_a_kubelet(kubelet, start_agent):
@@ -76,16 +96,6 @@ async def test_not_ready_without_a_kubelet(kubelet, start_agent):
     assert 503 == ready.status
     assert re.fullmatch(rf"{NPU}: no kubelet answers on .*\n", ready.text)
     assert 200 == (await get(served(agent), "/healthz")).status
-
-
-async def test_status(address):
-    """The status document is that of `vdev status`, and an unchanged one is not sent again."""
-    answer = await get(address, "/status")
-    document = json.loads(answer.text)
-    assert (True, [], "node-1") == (document["ready"], document["notReady"], document["node"])
-    assert ["npu-0", "npu-1"] == [device["id"] for device in document["resources"][0]["devices"]]
-    again = await get(address, "/status", If_None_Match=answer.headers["ETag"])
-    assert (304, "") == (again.status, again.text)
 
 
 async def samples_of(address):
@@ -105,6 +115,9 @@ async def test_metrics(address):
     assert 1 == samples["vdev_streams", NPU]
     assert 1 == samples["vdev_registrations_total", NPU]
     assert 1 == samples["vdev_config_last_reload_successful",]
+    answer = await get(address, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
 
 
 async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
@@ -122,20 +135,6 @@ async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
     assert 0 == (await samples_of(served(agent)))["vdev_drill_devices", NPU]
 
 
-async def test_flaps_of_a_drill_are_not_counted(start_agent, kubelet):
-    """A drill makes devices come and go; the counter is for those that do it themselves."""
-    rules = "faults: {rules: [{name: x, devices: [npu/0], flap: {up: 1s, down: 1s}}]}\n"
-    clock = ManualClock()
-    agent = await start_agent(CONFIG + rules, http_address=ANY_PORT, clock=clock)
-    for _ in range(3):
-        for healthy in (1, 2):
-            clock.advance(1)
-            await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == healthy)
-    samples = await samples_of(served(agent))
-    assert 3 <= samples["vdev_health_changes_total", "Unhealthy", NPU]
-    assert "vdev_device_flaps_total" not in {name for name, *_ in samples}
-
-
 async def test_metrics_of_a_removed_resource(kubelet, start_agent):
     """A resource that was measured and then removed is in the metrics no more."""
     more = "  - {name: other, resource: acme.dev/other, virtual: {count: 3}}\n"
@@ -151,40 +150,6 @@ async def test_metrics_of_a_removed_resource(kubelet, start_agent):
     gauges = {"vdev_devices", "vdev_list_bytes", "vdev_retired_devices", "vdev_held_devices", "vdev_streams"}
     assert gauges <= {name for name, *labels in samples if NPU in labels}
     assert not gauges & {name for name, *labels in samples if "acme.dev/other" in labels}
-
-
-async def test_openmetrics(address):
-    """A client that asks for OpenMetrics gets it."""
-    answer = await get(address, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
-    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
-    assert answer.text.endswith("# EOF\n")
-
-
-async def test_the_page_may_load_nothing_from_elsewhere(address):
-    """The page stands alone: its policy lets it ask only the agent."""
-    answer = await get(address, "/")
-    assert 200 == answer.status
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    assert [] == re.findall(r"""(?:src|href)="https?:""", answer.text)
-
-
-@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/../../etc/passwd", 404)])
-async def test_other_paths(address, path, status):
-    """There is nothing else."""
-    assert status == (await get(address, path)).status
-
-
-async def test_read_only(address):
-    """Nothing can be sent."""
-
-    def post():
-        request = urllib.request.Request(f"http://{address}/status", data=b"{}", method="POST")
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=30)
-        refused.value.close()
-        return refused.value.code
-
-    assert 405 == await asyncio.to_thread(post)
 
 
 async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):

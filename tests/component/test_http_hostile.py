@@ -65,22 +65,22 @@ async def served(agent, *, hosts=()):
         yield host, int(port)
 
 
-NONSENSE = {
-    "no-http": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "no-version": b"GET /\r\n\r\n",
-    "two-hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    "endless-line": b"GET /" + b"a" * 100_000,
-    "upgrade": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n",
-}
+NONSENSE = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET /\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET /" + b"a" * 100_000,
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n",
+]
 
 
-@pytest.mark.parametrize("text", NONSENSE.values(), ids=NONSENSE)
-async def test_nonsense(text, caplog, capfd):
+async def test_nonsense(caplog, capfd):
     """Nonsense is closed or answered with an error; nobody else notices, and it leaves no line."""
     async with served(Agent()) as address:
         with structlog.testing.capture_logs() as logs:
-            await asyncio.gather(*(say(address, text) for _ in range(20)))
-            assert "200 OK" in await ask(address)
+            for text in NONSENSE:
+                await asyncio.gather(*(say(address, text) for _ in range(20)))
+                assert "200 OK" in await ask(address), text[:20]
     assert ([], [], "") == (logs, caplog.records, capfd.readouterr().err)
 
 
@@ -93,33 +93,19 @@ async def test_a_document_that_cannot_be_made():
     assert ["HTTP request failed"] == [each["event"] for each in logs]
 
 
-@pytest.mark.parametrize(
-    ("host", "answered"),
-    [
-        ("127.0.0.1:8080", True),
-        ("10.244.1.7:8080", True),
-        ("[fd00::7]:8080", True),
-        ("localhost:8080", True),
-        ("LOCALHOST.", True),
-        ("vdev.localhost", True),
-        ("vdev.vdev-system.svc:8080", True),
-        ("vdev.vdev-system.svc.cluster.local", True),
-        ("node-1", True),
-        ("gpu.example.com", True),
-        ("evil.example", False),
-        ("127.0.0.1.evil.example:8080", False),
-        ("localhost.evil.example", False),
-        ("gpu.example.com.evil.example", False),
-        ("node-1.evil.example", False),
-        ("[::1].evil.example", False),
-        ("", False),
-    ],
-)
-async def test_names_of_others_are_not_answered(host, answered):
+OURS = ("127.0.0.1:8080", "10.244.1.7:8080", "[fd00::7]:8080", "localhost:8080", "LOCALHOST.", "vdev.localhost")
+OURS += ("vdev.vdev-system.svc:8080", "vdev.vdev-system.svc.cluster.local", "node-1", "gpu.example.com")
+THEIRS = ("evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example", "gpu.example.com.evil.example")
+THEIRS += ("node-1.evil.example", "[::1].evil.example", "")
+
+
+async def test_names_of_others_are_not_answered():
     """A page of somebody else that gave its name our address (DNS rebinding) reads nothing."""
     async with served(Agent(), hosts=("node-1", "*.example.com")) as address:
-        for path in ("/status", "/metrics", "/", "/readyz"):
-            assert (200 if answered else 421) == int((await ask(address, path, host)).split()[1])
+        for host in (*OURS, *THEIRS):
+            for path in ("/status", "/metrics", "/", "/readyz"):
+                status = int((await ask(address, path, host)).split()[1])
+                assert (200 if host in OURS else 421) == status, (host, path)
 
 
 async def test_a_request_without_a_host():

@@ -196,24 +196,6 @@ async def test_an_account_that_is_renewed_during_a_watch(api_server, api, accoun
     assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 
-@pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_permission_that_is_missing(api_server, start_api, follow, verb):
-    """It is told, and tried again: the role may be given later."""
-    clock = LeapClock()
-    await api_server.add("nodes", node("a", "1"))
-    api_server.permissions = {"list nodes", "watch nodes"} - {f"{verb} nodes"}
-    seen = Seen()
-    task = asyncio.create_task(seen.follow(await start_api(clock=clock)))
-    await api_server.until(lambda: seen.errors)
-    assert f"{verb} nodes" == seen.errors[0].call.permission
-    api_server.permissions = None
-    clock.advance(60)
-    await api_server.until(lambda: api_server.watching and seen.informer.trouble is None)
-    assert ["a:1"] == seen.there
-    task.cancel()
-    await asyncio.wait([task])
-
-
 async def test_what_is_written_is_known_at_once(api_server, api, follow):
     """Neither the watch nor an older version tells it again."""
     made = await api_server.add("nodes", node("a", "1"))
@@ -245,31 +227,3 @@ async def test_a_server_with_another_store_takes_what_the_old_one_had(api_server
         return not seen.there
 
     await api_server.until(over)
-
-
-async def test_nobody_there_from_the_start(api_server, api, follow):
-    """It is lost until there is somebody."""
-    await api_server.down()
-    seen = Seen()
-    task = asyncio.create_task(seen.follow(api))
-    await api_server.until(lambda: seen.told)
-    await api_server.up()
-    await api_server.until(lambda: "back" in seen.told)
-    assert "lost" == seen.told[0]
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_faults_break_a_watch(api_server, start_api, follow):
-    """A watch that is open breaks when the faults are others, and comes back with the end of the fault."""
-    faults = {}
-    await api_server.add("nodes", node("a", "1"))
-    api = await start_api(fault=lambda call: faults.get(call.verb))
-    seen = await follow(api)
-    faults["watch"] = kube.InjectedAnswer(message="broken on purpose")
-    api.break_watches()
-    await api_server.until(lambda: len(seen.errors) == 2)
-    assert "broken on purpose" in str(seen.errors[1])
-    faults.clear()
-    await api_server.until(lambda: "back" in seen.told)

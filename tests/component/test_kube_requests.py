@@ -209,15 +209,6 @@ async def test_what_is_not_there(api_server, api, node):
         await api.delete(NODES, "worker-2")
 
 
-async def test_what_kubernetes_refuses(api_server, api, node):
-    """With the server's words."""
-    labels = {"vdev.dev/long": "x" * 64, "vdev.dev/b": "-"}
-    with pytest.raises(kube.Invalid, match="at most 63 are allowed") as raised:
-        await api.apply(NODES, "worker-1", {"metadata": {"labels": labels}})
-    assert 422 == raised.value.status
-    assert 2 == api_server.changes
-
-
 async def test_a_delete_of_the_object_that_is_meant(api_server, api, node):
     """By its uid."""
     with pytest.raises(kube.Conflict):
@@ -280,20 +271,6 @@ async def test_a_server_that_never_has_time(api_server, api):
     with pytest.raises(kube.Throttled):
         await api.get(NODES, "worker-1")
     assert 4 == busy.hits
-
-
-async def test_few_requests_at_a_time(api_server, start_api, node):
-    """However many want one."""
-    api = await start_api(at_once=3)
-    hanging = api_server.fail(hang=True)
-    tasks = [asyncio.create_task(api.get(NODES, "worker-1")) for _ in range(10)]
-    await api_server.until(lambda: hanging.hits == 3)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert (3, 3) == (hanging.hits, len(api_server.asked))
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

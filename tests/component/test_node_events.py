@@ -115,19 +115,6 @@ async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, a
     await api_server.until(lambda: "ResourceRegistered" in events())
 
 
-async def test_what_happens_while_nobody_listens(start_agent, account, api_server, events):
-    """Is said when the API server is back; the device plugin never waits."""
-    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
-    await api_server.until(lambda: "ConfigurationApplied" in events())
-    api_server.fail(verb="create", resource="events")
-    await set_health(agent, "npu-2", "Unhealthy")
-    await api_server.until(lambda: any("writing events" in str(each) for each in agent.agent.reconciler.problems))
-    assert 3 == agent.agent.reconciler.served.resources[NPU].healthy
-    api_server.heal()
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: "DeviceUnhealthy" in events())
-
-
 async def test_a_layout_that_is_refused(start_agent, account, api_server, events):
     """Chosen by the label of a re-partitioning: with the label's value and the reason."""
     config = """
@@ -172,22 +159,3 @@ async def test_a_storm(start_agent, account, api_server, events):
     node = api_server.object
     await api_server.until(lambda: "32 more" in node("nodes", "node-1")["status"]["conditions"][0]["message"])
     assert 26 >= len(api_server.all("events", "default"))
-
-
-async def test_another_node_of_the_same_name(start_agent, account, api_server, events, node):
-    """Its Events are its own: one of the Node before is not counted on."""
-    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
-    await set_health(agent, "npu-1", "Unhealthy")
-    await api_server.until(lambda: "DeviceUnhealthy" in events())
-    await set_health(agent, "npu-1", "Healthy")
-    await api_server.until(lambda: "DeviceHealthy" in events())
-    await api_server.remove("nodes", "node-1")
-    again = await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
-    await set_health(agent, "npu-1", "Unhealthy")
-
-    def about():
-        agent.clock.advance(1.0)  # past the pauses of what failed while there was no Node
-        found = [each for each in api_server.all("events", "default") if each["reason"] == "DeviceUnhealthy"]
-        return {each["involvedObject"]["uid"] for each in found}
-
-    await api_server.until(lambda: {node["metadata"]["uid"], again["metadata"]["uid"]} == about())

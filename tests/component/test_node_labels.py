@@ -2,10 +2,6 @@
 
 import pytest
 
-from vdev import kube
-from vdev.kube import NODES
-from vdev.kube.ownership import owned
-
 CONFIG = """
 version: v1
 node: {labels: LABELS}
@@ -169,23 +165,6 @@ async def test_from_the_object_to_the_file(start_agent, directory, api_server, a
     agent.edit(config())
     await api_server.until(lambda: OURS == labels())
     await api_server.until(lambda: not (features / "vdev").exists())
-
-
-async def test_a_follower_that_may_only_get(start_agent, account, api_server, labels):
-    """The Node is read now and then, which is enough to write labels."""
-    api_server.permissions = {"get nodes", "patch nodes"}
-    await start_agent(config(), api_server=account)
-    await api_server.until(lambda: OURS == labels())
-
-
-async def test_ownership_is_by_manager(start_api, api_server, labels):
-    """Somebody else's apply of the same fields is not ours."""
-    api = await start_api()
-    await api.apply(NODES, "node-1", {"metadata": {"labels": {"a/b": "c"}}}, manager="another")
-    document = api_server.object("nodes", "node-1")
-    assert frozenset() == owned(document, "metadata", "labels")
-    assert frozenset({"a/b"}) == owned(document, "metadata", "labels", manager="another")
-    assert kube.MANAGER == "vdev"
 
 
 async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):

@@ -103,54 +103,7 @@ async def test_without_list_and_watch_it_is_looked_at(api_server, start_api, wor
         await api_server.until(lambda: api_server.watching)
 
 
-async def test_a_node_that_goes_and_comes(api_server, api, worker, run):
-    """Its name may be a wrong one; what is known of it is nothing."""
-    node = node_object(api)
-    node.subscribe(lambda: None)
-    run(node)
-    await api_server.until(lambda: api_server.watching)
-    await api_server.remove("nodes", "worker-1")
-    await api_server.until(lambda: node.trouble)
-    assert ("", True) == (uid(node), "set --node-name" in str(node.trouble))
-    await api_server.add("nodes", {"metadata": {"name": "worker-1"}})
-    await api_server.until(lambda: uid(node))
-    assert node.trouble is None
-
-
-async def test_a_server_that_goes_leaves_what_is_known(api_server, api, worker, run):
-    """It may be so still."""
-    node = node_object(api)
-    node.subscribe(lambda: None)
-    run(node)
-    await api_server.until(lambda: api_server.watching)
-    await api_server.down()
-    await api_server.until(lambda: node.trouble)
-    assert uid(node) == worker["metadata"]["uid"]
-    assert "does not answer" in str(node.trouble)
-    await api_server.up()
-    await api_server.until(lambda: not node.trouble)
-
-
-async def test_without_an_api_server(run):
-    """Nothing is known, and nothing goes on."""
-    node = node_object(None)
-    node.subscribe(lambda: None)
-    await asyncio.wait_for(run(node), 30)
-    assert ("no API server is known", "") == (str(node.trouble).partition(":")[0], uid(node))
-
-
 # --- the label --------------------------------------------------------------------------------------------------------
-
-
-async def test_the_label_is_read(api_server, api, worker):
-    """One GET, which the API server answers from its cache."""
-    label = NodeLabel(node_object(api), LABEL)
-    assert await label.read()  # known for the first time
-    await api_server.edit("nodes", "worker-1", labelled("a100"))
-    assert await label.read()
-    assert ("a100", "", True) == (label.value, label.trouble, label.answered)
-    assert not await label.read()
-    assert [("get", {"resourceVersion": "0"})] * 3 == [(each.verb, each.params) for each in api_server.asked]
 
 
 async def test_the_first_of_several_labels_counts(api_server, api, worker):
@@ -192,14 +145,6 @@ async def test_an_api_server_in_trouble_leaves_the_label(api_server, api, worker
         api_server.heal()
         await label.read()
     assert ["warning", "info"] == [each["log_level"] for each in logs]
-
-
-async def test_nobody_meant_a_label():
-    """Without an account it is no warning."""
-    label = NodeLabel(node_object(None), LABEL)
-    with structlog.testing.capture_logs() as logs:
-        await label.read()
-    assert [("info", True)] == [(each["log_level"], "service account" in each["reason"]) for each in logs]
 
 
 # --- the agent --------------------------------------------------------------------------------------------------------

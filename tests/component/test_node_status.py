@@ -36,11 +36,6 @@ def condition(status, name):
     return next((each for each in status["conditions"] if each["type"] == name), None)
 
 
-def looks(server):
-    """The readings of the Node."""
-    return [each for each in server.asked if each.verb == "get"]
-
-
 async def sick(agent, device="npu-1"):
     await agent.agent.faults.commands["device-set"](
         {"id": device, "health": "Unhealthy", "reason": "too hot", "for": None}
@@ -180,26 +175,6 @@ async def test_without_an_api_server(kubelet, start_agent, shows, api_server):
     await api_server.until(lambda: not complains())
 
 
-async def test_what_was_written_is_known_at_once(start_agent, account, api_server, status_of):
-    """Where the Node may only be read now and then, it is not taken for what it was before the last write."""
-    api_server.permissions = {"get nodes", "patch nodes/status"}
-    text = config(status="false", conditions="true")
-    agent = await start_agent(text, api_server=account, wait=False, fault_injection=True)
-    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
-    agent.clock.advance(31.0)
-    await api_server.until(lambda: len(looks(api_server)) > 1)
-    seen = agent.agent.node_api.object
-    await api_server.until(
-        lambda: condition({"conditions": [], **(seen.document or {}).get("status", {})}, "NpuHealthy")
-    )
-    before = looks(api_server)
-    await sick(agent)
-    await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])
-    await agent.agent.faults.commands["device-clear"]({"id": "npu-1"})
-    await api_server.until(lambda: "True" == condition(status_of(), "NpuHealthy")["status"])
-    assert before == looks(api_server)
-
-
 async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server, status_of):
     """Who undoes it again and again waits longer and longer for the old; what is new is written at once."""
     text = config(status="false", conditions="true")
@@ -213,14 +188,3 @@ async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server,
     await api_server.until(lambda: "Unknown" == condition(seen.document["status"], "NpuHealthy")["status"])
     await sick(agent)
     await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])
-
-
-async def test_a_kubelet_computes_what_is_allocatable_of_a_thousand(start_agent, account, api_server, status_of):
-    """It is left to it as with fewer."""
-    agent = await start_agent(config(1000), api_server=account, wait=False, fault_injection=True)
-    await api_server.until(lambda: "1k" == status_of()["allocatable"].get(NPU))
-    await sick(agent)
-    await api_server.until(lambda: "999" == status_of()["allocatable"][NPU])
-    undone = {"status": {"allocatable": {NPU: "1000"}}}
-    await api_server.edit("nodes", "node-1", undone, manager="kubelet", subresource="status")
-    await api_server.until(lambda: agent.agent.node_api.document()["status"]["kubeletDecidesAllocatable"])

@@ -265,22 +265,6 @@ async def test_many_resources_are_folded_by_domain(page):
         assert 31 == await page.value(f"document.querySelectorAll('{tiles('acme.dev/r0')}').length"), "it stays open"
 
 
-async def test_what_is_wrong_comes_first(page):
-    """Resources that are not served, then those with devices that do not work; in each, these devices."""
-    healthy = resource("a.dev/well", [device(0), device(1)])
-    drilled = resource(
-        "b.dev/drilled", [device(0, holder="default/p"), device(1), device(2, **DRILL), device(3, **SICK)]
-    )
-    in_status = resource("c.dev/listed", [device(0)], state="in the Node's status", streams=0)
-    unserved = resource("d.dev/unserved", [device(0)], state="starting", streams=0)
-    async with http.serving("127.0.0.1:0", Shown([], resources=[healthy, drilled, in_status, unserved])) as address:
-        await page.open(address)
-        expected = ["d.dev/unserved", "b.dev/drilled", "a.dev/well", "c.dev/listed"]
-        assert expected == await page.texts("[data-resource] h2")
-        assert ["npu-3", "npu-2", "npu-0", "npu-1"] == await page.texts(tiles("b.dev/drilled", " .top .id"))
-        assert 1 == await page.value("document.querySelectorAll('[data-resource].trouble').length")
-
-
 async def test_only_what_is_wrong(page):
     """One click leaves what does not work; the address says so, and opens like that."""
     devices = [device(0), device(1, **SICK), device(2, holder="default/q", **DRILL), device(3, holder="default/p")]

@@ -99,12 +99,6 @@ async def test_health_is_a_taint(agent, api_server, slices):
     await api_server.until(lambda: not any("taints" in each for each in slices()[0]["spec"]["devices"]))
 
 
-async def test_a_clean_end_takes_them_away(agent, slices):
-    """By our own hand, and not by the kubelet's after thirty seconds."""
-    await agent.stop()
-    assert [] == slices()
-
-
 async def test_an_entry_that_leaves_takes_its_slices_along(agent, api_server, slices, shows):
     """And the device plugin may have it then."""
     agent.edit(CONFIG.replace("advertise: [dra]", "advertise: [device-plugin]"))
@@ -137,16 +131,6 @@ async def test_a_driver_of_somebody_else(start_agent, account, api_server, slice
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: any("kubelet-plugin" in str(each) for each in agent.agent.reconciler.problems))
     assert ["x"] == devices(slices())
-
-
-async def test_without_the_permission(start_agent, account, api_server, node):
-    """A problem names it; slices come once it is there."""
-    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
-    agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await api_server.until(lambda: any("resourceslices" in str(each) for each in agent.agent.reconciler.problems))
-    api_server.permissions |= MAY_PUBLISH
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: NPUS == devices(api_server.all("resourceslices")))
 
 
 async def test_it_is_not_ready_while_slices_are_not_published(start_agent, account, api_server, node):

@@ -59,7 +59,7 @@ async def test_an_api_server(directory):
 
 @pytest.mark.parametrize(
     ("address", "why"),
-    [("0.0.0.0:0", "it listens on loopback only"), ("localhost", "expected HOST:PORT"), ("a:99999", "HOST:PORT")],
+    [("0.0.0.0:0", "it listens on loopback only"), ("a:99999", "expected HOST:PORT")],
 )
 async def test_an_address_that_is_none(directory, address, why):
     """It is said, before anything starts."""

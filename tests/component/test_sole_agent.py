@@ -7,9 +7,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
-from vdev.hostfs.locks import DirectoryLock
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -60,23 +57,3 @@ async def test_who_comes_too_late_ends_with_words(kubelet, start_agent):
     finally:
         os.close(handle)
     assert any("another vdev serves it" in each["event"] for each in agent.logs)
-
-
-def test_a_lock_is_kept_over_a_gap(tmp_path):
-    """While there is no directory nobody else can have it, and what is made again is taken anew."""
-    directory = tmp_path / "d"
-    directory.mkdir()
-    ours, other = DirectoryLock(directory), DirectoryLock(directory)
-    assert ours.take()
-    assert ours.take()
-    assert not other.take()
-    directory.rmdir()
-    with pytest.raises(FileNotFoundError):
-        ours.take()
-    directory.mkdir()
-    assert ours.take()
-    assert not other.take()
-    ours.release()
-    ours.release()
-    assert other.take()
-    other.release()

@@ -113,14 +113,6 @@ async def test_it_stays_though_another_process_made_it(kubelet, start, api_serve
     await api_server.until(lambda: not os.path.lexists(stand_in))
 
 
-async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, api_server, stand_in):
-    """The device is published as before."""
-    agent = await start(config(NODES["a file"]))
-    agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
-    await api_server.until(lambda: not os.path.lexists(stand_in))
-    assert () == (await seated(kubelet)).container().edits.mounts
-
-
 async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []

@@ -179,21 +179,6 @@ async def test_programs_that_watch_get_documents_alone(capsys):
     assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
 
 
-async def test_a_terminal_without_a_cursor_gets_one_view_after_the_other(capsys, monkeypatch):
-    """It cannot write in place, and would show what is meant to move it."""
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    frames = iter([["one"], ["two"]])
-
-    async def frame():
-        if (lines := next(frames, None)) is None:
-            raise asyncio.CancelledError
-        return lines
-
-    with pytest.raises(asyncio.CancelledError):
-        await common.watch(frame, 0.0, environ={"TERM": "dumb"})
-    assert "one\n\ntwo\n\n" == capsys.readouterr().out
-
-
 def test_an_agent_that_is_not_there(tmp_path, capsys):
     """In words, and with where it was looked for."""
     assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])

@@ -11,7 +11,6 @@ from vdev.agent import status
 from vdev.errors import ConfigError
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 CONFIG = f"""\
@@ -24,15 +23,6 @@ THREE = CONFIG.replace("count: 2", "count: 3")
 def said(agent, level):
     """The lines of a level."""
     return [each for each in agent.logs if each["log_level"] == level]
-
-
-async def test_a_waiting_agent_ends_when_told(kubelet, start_agent):
-    """SIGTERM ends an agent that waits for its turn, and does not disturb the other one."""
-    first = await start_agent(CONFIG)
-    second = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: "another vdev" in second.agent.lock.trouble, what="the wait")
-    assert 0 == await second.stop()
-    assert status.ready(first.agent)
 
 
 class Hanging(api_grpc.RegistrationServicer):
@@ -92,18 +82,6 @@ async def test_a_socket_removed_before_its_registration(kubelet, start_agent, sh
     assert 1 == kubelet.journal.metrics.registrations[NPU]
 
 
-async def test_the_configuration_is_removed(directory, kubelet, start_agent, shows):
-    """A file that goes away changes nothing but the status; the devices stay, and so does readiness."""
-    agent = await start_agent(CONFIG)
-    await asyncio.to_thread(agent.config_file.unlink)
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
-    (line,) = said(agent, "error")
-    assert "the last good one stays" in line["event"]
-    assert status.ready(agent.agent)
-    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
-    assert "Running" == pod.phase.value
-
-
 async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, shows):
     """Without the PodResources socket the agent serves and says what that means."""
     agent = await start_agent(CONFIG, pod_resources_socket=directory / "none.sock")
@@ -160,9 +138,11 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
     files(**{"default": CONFIG, "node-1": THREE})
     await shows(NPU, 3, 3)
     files(other=CONFIG, another=CONFIG)
-    await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the refusal")
-    (line,) = said(agent, "error")
-    assert "no file for node node-1" in line["problems"][0]
+    await kubelet.wait_until(  # links go one after the other, and each may be read
+        lambda: any("no file for node node-1" in each["problems"][0] for each in said(agent, "error")),
+        what="the refusal",
+    )
+    assert not agent.agent.config.status.last_was_good
     assert status.ready(agent.agent)
     await shows(NPU, 3, 3)
 

@@ -11,7 +11,6 @@ thread. Points are counted from the moment at which the fuse is lit; at the chos
 import asyncio
 import contextlib
 import functools
-import gc
 import json
 import mmap
 import os
@@ -144,7 +143,6 @@ def _main(descriptor, _program):
     inotify_simple.INotify().close()  # the first one looks for libc
     options = vdev.agent.options
     options.Options = functools.partial(options.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS))
-    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their killer sees that they end
     server = socket.socket(fileno=int(descriptor))
     poll = select.poll()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -114,14 +113,6 @@ async def test_without_permission_it_says_which_one_is_missing(driver, allocate,
     assert "give it a role with the verb get on resourceclaims" in error
 
 
-async def test_without_an_api_server_it_says_so(start_driver, kubelet):
-    """Nothing can be prepared then."""
-    await start_driver(None)
-    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "0c3c7f4e"}}
-    error = (await (await kubelet.register()).prepare(claim))["0c3c7f4e"].error
-    assert error.startswith("there is no API server") or "no API server" in error
-
-
 async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
     """The kubelet asks again."""
     _, kubelet = driver
@@ -153,14 +144,6 @@ async def test_two_claims_in_one_call_cannot_have_one_device(driver, allocate):
     assert 1 == sum(bool(each.error) for each in answers.values())
 
 
-async def test_admin_access_does_not_occupy(driver, allocate):
-    """It gets what another claim has, and the other way round."""
-    _, kubelet = driver
-    for name, more in (("admin", {"adminAccess": True}), ("one", {}), ("second", {"adminAccess": True})):
-        claim = await allocate(name, ("r", "gpu-0", more))
-        assert "" == (await kubelet.prepare(claim))[uid(claim)].error
-
-
 async def test_shares_are_told_apart(driver, allocate):
     """The same device in two claims, and twice in one."""
     shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(3)]
@@ -173,26 +156,6 @@ async def test_shares_are_told_apart(driver, allocate):
     ]
     names = [answers[uid(one)].devices[number].cdi_device_ids[0] for number in (0, 1)]
     assert [f"{KIND}={uid(one)}-gpu-2-{each['shareID']}" for each in shares[:2]] == names
-
-
-async def test_configuration_that_is_wrong_is_refused(driver, allocate):
-    """With the text of its decoding."""
-    _, kubelet = driver
-    config = [dra.config({"apiVersion": "vdev.dev/v1alpha1", "kind": "DeviceConfig", "enf": {}}, DRIVER)]
-    claim = await allocate("c", ("r", "gpu-0"), config=config)
-    assert (
-        "the configuration of the claim: unknown key 'enf'; did you mean 'env'?"
-        == (await kubelet.prepare(claim))[uid(claim)].error
-    )
-
-
-async def test_a_device_that_is_shared_by_now_is_refused(driver, allocate, published):
-    """It was allocated before the configuration changed."""
-    _, kubelet = driver
-    claim = await allocate("c", ("r", "gpu-0"))
-    pool, device = published["gpu-0"]
-    published["gpu-0"] = pool, replace(device, shared=True)
-    assert "was allocated as a whole and is published in shares" in (await kubelet.prepare(claim))[uid(claim)].error
 
 
 # --- files that cannot be used ----------------------------------------------------------------------------------------

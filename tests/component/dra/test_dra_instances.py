@@ -90,24 +90,6 @@ def test_no_device_is_handed_out_twice(results, calls):
         asyncio.run(play(Path(directory)))
 
 
-async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
-    """The kubelet asks again; nobody was told that the device is the claim's."""
-    (directory / "plugins").mkdir()
-    (directory / "plugins" / DRIVER).symlink_to("/proc")  # where no file can be made
-    documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
-    places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
-    claims = Claims(places, Api(documents), _find)
-    answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
-    assert f"cannot write {places.checkpoint}: No such file or directory" == answers["uid-0"]
-    assert {} == claims.prepared
-    assert {"uid-0": ""} == await claims.unprepare([ClaimRef("default", "uid-0", "c")])
-    assert not places.cdi_dir.exists()
-    (directory / "plugins" / DRIVER).unlink()
-    (directory / "plugins" / DRIVER).write_text("a file")
-    answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
-    assert f"cannot use the directory {places.directory}: File exists" == answers["uid-0"]
-
-
 async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
     """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
     places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")

@@ -37,24 +37,6 @@ async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
     assert not (kubelet.directory / "plugins" / DRIVER / "dra.sock").exists()
 
 
-async def test_the_drivers_socket_serves_before_the_kubelet_can_see_it(start_driver, kubelet):
-    """Whenever the registration socket is there, what it announces answers."""
-    running = await start_driver(None, wait=False)
-    await running.until(lambda: kubelet.sockets)
-    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "abc"}}
-    assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
-
-
-async def test_a_kubelet_that_restarts_asks_again(start_driver, kubelet):
-    """Nothing is to be done for it."""
-    running = await start_driver(None)
-    await kubelet.register()
-    before = kubelet.sockets[0].stat().st_ino
-    assert DRIVER == (await kubelet.register()).info.name
-    assert before == kubelet.sockets[0].stat().st_ino
-    assert DriverState.REGISTERED is running.driver.state
-
-
 async def test_a_refusal_is_a_problem_until_it_is_taken(start_driver, kubelet):
     """With the kubelet's words."""
     running = await start_driver(None)

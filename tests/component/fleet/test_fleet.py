@@ -228,15 +228,6 @@ async def test_a_server_that_is_away(start, api_server, until, directory):
     await until(lambda: all(["6", "6"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
 
 
-async def test_slices_that_somebody_wipes_come_again(start, api_server, until):
-    """As a kubelet that starts would do."""
-    await start()
-    await until(lambda: 2 == len(slices(api_server, "gpu-1")))
-    for each in api_server.all("resourceslices"):
-        await api_server.remove("resourceslices", each["metadata"]["name"])
-    await until(lambda: all(2 == len(slices(api_server, f"gpu-{number}")) for number in range(3)))
-
-
 async def test_only_some_nodes_by_selector(start, api_server, until):
     """Made ones as well: nodes that it leaves out are neither made nor removed."""
     fleet = await start(selector={"topology.kubernetes.io/zone": "zone-1"})

@@ -49,9 +49,9 @@ def asked_since(api_server, before):
     return Counter((each.verb, each.resource) for each in api_server.asked[before:])
 
 
-@pytest.mark.parametrize("nodes", [1, 30])
-async def test_each_request_is_needed(nodes, start, api_server, until, directory, clock):
+async def test_each_request_is_needed(start, api_server, until, directory, clock):
     """Of a start, of an hour without news, of edits that concern all nodes or one, and of the next controller."""
+    nodes = 30
     first = await start(of(nodes), clock=clock)
     await until(lambda: is_done(first, nodes))
     watched = {(verb, kind): 1 for verb in ("list", "watch") for kind in KINDS}
@@ -86,20 +86,20 @@ async def test_each_request_is_needed(nodes, start, api_server, until, directory
 async def test_few_writes_are_in_flight(start, api_server, until, clock):
     """Sixteen, however many nodes wait; where no answer comes, others have their turn."""
     hanging = api_server.fail(verb="create", hang=True)
-    fleet = await start(of(100), clock=clock)
+    fleet = await start(of(40), clock=clock)
     await until(lambda: 16 == hanging.hits)
     await api_server.add("nodes", {"metadata": {"name": "other"}})
     await until(lambda: fleet.cluster.nodes.get("other"))
     assert 16 == hanging.hits
     api_server.heal()
     clock.advance(11)
-    await until(lambda: is_done(fleet, 100))
+    await until(lambda: is_done(fleet, 40))
 
 
 async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server, until, clock):
     """Also the turns that wait for it, and without beginning to write anything more."""
     hanging = api_server.fail(verb="create", hang=True)
-    fleet = await start(of(100), clock=clock)
+    fleet = await start(of(40), clock=clock)
     await until(lambda: 16 == hanging.hits)
     async with asyncio.timeout(5):
         await fleet.stop()
@@ -109,14 +109,14 @@ async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server,
 async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):
     """Requests that wait keep their places, so nothing comes before the time is over. Then everything is written."""
     busy = api_server.fail(status=429, after=20, verb="create", times=AT_ONCE)
-    fleet = await start(of(100), clock=clock)
+    fleet = await start(of(40), clock=clock)
     await until(lambda: busy.hits == AT_ONCE)
     for name in ("one", "another", "a third"):
         await api_server.add("nodes", {"metadata": {"name": name.replace(" ", "-")}})
         await until(lambda name=name: fleet.cluster.nodes.get(name.replace(" ", "-")))
     assert api_server.writes == AT_ONCE
     status = FleetView(fleet).status()
-    assert (False, 100) == (status["converged"], status["nodes"]["behind"])
+    assert (False, 40) == (status["converged"], status["nodes"]["behind"])
     clock.advance(26)
-    await until(lambda: is_done(fleet, 100))
-    assert 2 * 100 + AT_ONCE == api_server.writes
+    await until(lambda: is_done(fleet, 40))
+    assert 2 * 40 + AT_ONCE == api_server.writes

@@ -130,23 +130,6 @@ async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):
     assert ["0", "0"] == capacity(api_server, "n")
 
 
-async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, until):
-    """Slices with devices that a claim has stay after the node has left, and go with the claim."""
-    fleet = await start(CHOSEN)
-    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
-    claim = {
-        "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-    }
-    status = {"allocation": {"devices": {"results": [result]}}}
-    await api_server.add("resourceclaims", claim, namespace="default", status=status)
-    await until(lambda: fleet.cluster.claim_uses("n") and fleet.is_settled and "n" in fleet.members)
-    await leaves_by_label(api_server)
-    await until(lambda: ["gpu-1"] == slices(api_server, "n"))
-    await api_server.remove("resourceclaims", "c", namespace="default")
-    await until(lambda: untouched(api_server))
-
-
 async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):
     """What a pod has stays listed, and cannot be given to another one, until the pod is gone; rules are no reason."""
     faults = "faults: {rules: [{name: hot, every: 1s, onNodes: n, event: {reason: Hot, message: hot}}]}"

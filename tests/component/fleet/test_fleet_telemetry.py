@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.kit.fleet import add_pod, capacity
+from tests.kit.fleet import capacity
 from vdev.observe.device_metrics import application
 from vdev.observe.http import HttpServer, running
 
@@ -68,24 +68,6 @@ async def test_a_node_has_the_page_of_an_exporter_there(served):
     assert ({"n1"}, 2, False) == ({each["Hostname"] for each in found}, len(found), "node" in found[0])
     with pytest.raises(urllib.error.HTTPError, match="404"):
         await served("/nodes/n9/metrics")
-
-
-async def test_devices_that_a_pod_has_are_loaded(served, api_server, until):
-    """And say whose they are."""
-    await add_pod(api_server, "one", 1, node="n1")
-    shown = []
-
-    async def is_told():
-        shown[:] = [each for each in values(await served("/metrics"), "vdev_device_utilization_ratio") if each["pod"]]
-        return shown
-
-    for _ in range(200):
-        if await is_told():
-            break
-        await asyncio.sleep(0.02)
-    (device,) = shown
-    assert ("n1", "default", "one", "main") == tuple(device[key] for key in ("node", "namespace", "pod", "container"))
-    assert device["value"] > 0
 
 
 LOADED = """
