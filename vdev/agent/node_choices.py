@@ -98,8 +98,6 @@ class NodeChoices(CutDevices):
         What `arrange` makes of the specification that is in force then; None where it stays.
         """
         before = self.progresses
-        if not before and not self._entries(spec):
-            return None
         for _ in range(_ROUNDS):
             in_use, claimed = at.in_use(), at.claimed()
             found = self._look(spec, at, in_use, claimed=claimed, now=clock.now())

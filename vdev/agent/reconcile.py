@@ -105,7 +105,7 @@ class Reconciler:
     def problems(self) -> tuple[Problem, ...]:
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
-        of_choices = self.choices.problems
+        of_choices = self.choices.problems if self.choices.progresses else ()
         of_plan = self._plan.problems if self._plan else ()
         of_appliers = (problem for applier in self.appliers for problem in applier.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._retrier.problems)))
@@ -140,8 +140,11 @@ class Reconciler:
         """
         call = self._retrier.call
         call("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
+        if self._faults.engine.runs:
+            await asyncio.to_thread(self._faults.engine.meet, self.base)  # it selects the devices of all rules
         call("looking at the faults", lambda: self._faults.engine.look(self.base))
-        await self._retrier.run("following labels that choose layouts", self._repartition)
+        if self.choices.progresses or any(entry.choice for entry in self.spec.entries):
+            await self._retrier.run("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -166,7 +169,8 @@ class Reconciler:
         ]
         call("counting problems", self._count_problems)
         retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
-        times = (plan.again_at, self.choices.again_at, *retries)
+        layouts = (each.again_at for each in self.choices.progresses.values())
+        times = (plan.again_at, *layouts, *retries)
         return min((each for each in times if each is not None), default=None)
 
     async def _prepared(self) -> DesiredState | None:
@@ -287,7 +291,6 @@ class Reconciler:
         self.choices.recall(choices)
         if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
-            self._faults.engine.meet(self.base)
 
     async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
         """Put the configuration of an earlier process in force, without the strict checks of a start.
@@ -330,7 +333,6 @@ class Reconciler:
             self._config.unchanged(loaded)
             return
         before = counts(self.base)
-        await asyncio.to_thread(self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
         offered = {"for_claims": for_claims(base)} if base.claimable else {}
         log.info("configuration applied", resources=counts(base), before=before, **offered)
@@ -340,7 +342,6 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
-            await asyncio.to_thread(self._faults.engine.meet, base)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
             if self._config.status.kept_at:
@@ -364,7 +365,6 @@ class Reconciler:
         base = await self.choices.advance(self.spec, situation, cut, self._clock)
         if base is not None:
             self.base = base
-            await asyncio.to_thread(self._faults.engine.meet, base)
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """The devices of prepared claims, by driver and published name."""

@@ -38,10 +38,6 @@ class Scan:
     directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
 
     @property
-    def size(self) -> int:
-        return sum(len(found.devices) for found in self.found.values())
-
-    @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
         return {name: found.devices for name, found in self.found.items()}
 
@@ -53,6 +49,11 @@ class Scan:
     def watched(self) -> frozenset[Path]:
         """The directories of all entries."""
         return frozenset().union(*self.directories.values())
+
+    def known(self, served: Inventory) -> set[str]:
+        """The ids of the devices that were found, and of those that are listed."""
+        found = (each.by_id for each in self.found.values())
+        return set[str]().union(*found, *(each.raws for each in served.resources.values()))
 
     def concerned(self, changed: Collection[Path]) -> frozenset[str]:
         """The entries that changes in these directories concern."""
@@ -130,9 +131,7 @@ class Scanner:
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
-        known = set[str]().union(
-            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
-        )
+        known = scan.known(served)
         for numbering in self._numberings.values():
             numbering.retain(known)
 
@@ -198,11 +197,9 @@ class Verdicts:
             self._losses.update(lost)
             for each in lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
-        self._forget(after, served)
-
-    def _forget(self, scan: Scan, served: Inventory) -> None:
-        known = (*(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values()))
-        self._losses = Counter({raw: each for raw, each in self._losses.items() if any(raw in some for some in known)})
+        if self._losses:
+            known = after.known(served)
+            self._losses = Counter({raw: count for raw, count in self._losses.items() if raw in known})
 
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of these devices, whose health changed."""
@@ -211,9 +208,5 @@ class Verdicts:
             if report is not None and report.flaps != before:
                 self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
                 self._counted[raw] = report.flaps
-        self._counted = _only(self._counted, self.monitor.verdicts)
-
-
-def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:
-    """Drop devices that are no longer probed; one that comes back starts from 0."""
-    return {raw: counted[raw] for raw in known if raw in counted} if counted else counted
+        # A device that is no longer probed starts from 0 if it comes back.
+        self._counted = {raw: count for raw, count in self._counted.items() if raw in self.monitor.verdicts}
