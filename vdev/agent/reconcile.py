@@ -11,7 +11,7 @@ All methods run in one task (see `agent.py`), so no two of them ever overlap.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
 
@@ -337,7 +337,7 @@ class Reconciler:
         offered = {"for_claims": for_claims(base)} if base.claimable else {}
         log.info("configuration applied", resources=counts(base), before=before, **offered)
 
-    async def rescan(self, entries: Iterable[str]) -> None:
+    async def rescan(self, entries: Collection[str]) -> None:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:

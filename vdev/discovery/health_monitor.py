@@ -4,7 +4,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,15 +106,13 @@ class HealthMonitor:
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def directories(self) -> frozenset[Path]:
-        """Directories whose changes are worth a `wake`, as this process sees them."""
-        return frozenset(chain.from_iterable(each.directories for each in self._probed.values()))
-
-    @property
-    def contents(self) -> frozenset[Path]:
-        """The directories of files that probes read: there, a write into a file matters as well."""
-        files = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
-        return frozenset(chain.from_iterable(each.directories for each in files))
+    def directories(self) -> Mapping[Path, bool]:
+        """Directories whose changes are worth a `wake`, as this process sees them, and whether writes matter there."""
+        found: dict[Path, bool] = {}
+        for each in self._probed.values():
+            for directory in each.directories:
+                found[directory] = found.get(directory, False) or each.target.spec.probe is Probe.FILE
+        return found
 
     async def run(self) -> None:
         try:
