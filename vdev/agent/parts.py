@@ -19,7 +19,7 @@ from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
 from .fault_control import FaultControl
-from .handovers import Actions, HandoverActions
+from .handovers import HandoverActions
 from .kernel_log import KernelLog
 from .lock import NodeLock
 from .node_choices import NodeChoices
@@ -56,9 +56,11 @@ class AgentParts:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.handovers = HandoverActions(
-            Actions(options.host, self.metrics, timing, self.nodes.renew),
-            self.state.record,
-            timing=timing,
+            options.host,
+            self.metrics,
+            timing,
+            renew=self.nodes.renew,
+            record=self.state.record,
             ask=self.read_holders,
             wake=self.pending.add,
         )
