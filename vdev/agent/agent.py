@@ -232,7 +232,7 @@ class Agent(AgentParts):
         if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
             self.pending.work.scan |= work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed
-        if work.faults or self.faults.engine.has_unseen_files:
+        if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _reconcile(self) -> float | None:

@@ -57,7 +57,9 @@ class FaultControl:
     @property
     def directories(self) -> frozenset[Path]:
         own = {self.store.directory} if self.store.directory is not None else set()
-        return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
+        if self.engine.runs:
+            own |= {Path(file).parent for file in self.engine.files.values()}
+        return frozenset(own)
 
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""

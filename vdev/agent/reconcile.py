@@ -208,7 +208,7 @@ class Reconciler:
 
     def _observe(self) -> ObservedState:
         return ObservedState(
-            spec=self.choices.in_force(self.spec),
+            spec=self._cut(self.spec),
             layouts=self.choices.progresses,
             node=self._options.node,
             machine=self._machine or Machine(),
@@ -289,7 +289,7 @@ class Reconciler:
         """
         self._previous = Previous(advertised=recorded)
         self.choices.recall(choices)
-        if self.choices.in_force(self.spec) != self.spec:
+        if self._cut(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
     async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
@@ -348,7 +348,11 @@ class Reconciler:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self.choices.in_force(spec), self._options.node, scan.devices)
+        return arrange(self._cut(spec), self._options.node, scan.devices)
+
+    def _cut(self, spec: Spec) -> Spec:
+        """The specification with the layouts in force that labels of the node chose."""
+        return self.choices.in_force(spec) if self.choices.progresses else spec
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""

@@ -152,8 +152,9 @@ class Verdicts:
             for raw in scan.devices[name]
             if raw.id not in left_out
         }
-        self._resources = {raw: target.resource for raw, target in targets.items()}
-        self.monitor.update(targets)
+        if targets or self._resources:
+            self._resources = {raw: target.resource for raw, target in targets.items()}
+            self.monitor.update(targets)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
         """Count the devices that disappeared between two scans, for entries that were not edited.
