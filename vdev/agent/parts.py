@@ -125,7 +125,7 @@ class AgentParts:
             faults=self.faults,
             retrier=self.retrier,
             lists=self.lists,
-            choices=NodeChoices(options.node, self.node_api.object, self.pending.add),
+            choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
             appliers=(
                 (self.nodes, lambda spec: any(each.virtual and each.virtual.node for each in spec.entries)),
                 # The tools come before the CDI specifications that mount them.

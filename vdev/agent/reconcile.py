@@ -34,7 +34,7 @@ from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
 from .fault_control import FaultControl
-from .node_choices import CutSituation, NodeChoices
+from .node_choices import NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
 from .retry import Retrier, problem_of
@@ -356,17 +356,15 @@ class Reconciler:
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
-        await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
-        situation = CutSituation(
-            found=self.scan.devices,
+        await self.choices.begin(self.spec)
+        base = await self.choices.advance(
+            self.spec,
+            self.scan.devices,
             listed=self._previous.advertised,
             base=self.base,
             in_use=lambda: self.holders.in_use,
             claimed=self._claimed_devices,
-            intervals=self._options.intervals,
         )
-        cut = functools.partial(arrange, node=self._options.node, found=self.scan.devices)
-        base = await self.choices.advance(self.spec, situation, cut, self._clock)
         if base is not None:
             self.base = base
 
