@@ -41,8 +41,8 @@ async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, dire
         await kubelet.delete_pod(pod)
         await kubelet.wait_until(lambda: lines(told)[-1:] == ["back acme-0"], what="onRelease")
     assert ["got acme-0", "back acme-0"] * 2 == lines(told)
-    await kubelet.wait_until(lambda: agent.agent.handovers.actions.done == 4, what="the count")
-    assert 0 == agent.agent.handovers.actions.failed
+    await kubelet.wait_until(lambda: agent.agent.handovers.done == 4, what="the count")
+    assert 0 == agent.agent.handovers.failed
 
 
 async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
@@ -102,8 +102,8 @@ async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent
     command = f"[/bin/sh, -c, 'sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait']"
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the timeout")
-    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0]["reason"]
+    await kubelet.wait_until(lambda: agent.agent.handovers.failed, what="the timeout")
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.failures[0]["reason"]
     await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
 
 
@@ -134,7 +134,7 @@ async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory)
     block = 'onAllocate: [{truncate: "/var/{id}"}, {chmod: /var/link, mode: "0640"}]'
     agent = await start_agent(config(block), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.actions.done == 2, what="the actions")
+    await kubelet.wait_until(lambda: agent.agent.handovers.done == 2, what="the actions")
     assert "" == (host / "var/acme-0").read_text()
     assert 0o640 == stat.S_IMODE((host / "var/acme-0").stat().st_mode)
 
@@ -158,8 +158,8 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     (host / "out").symlink_to(outside)
     agent = await start_agent(config(f"onAllocate: [{', '.join(REFUSED)}]"), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed == len(REFUSED), what="the refusals")
-    assert {*REFUSED.values()} == {each["reason"] for each in agent.agent.handovers.actions.failures}
+    await kubelet.wait_until(lambda: agent.agent.handovers.failed == len(REFUSED), what="the refusals")
+    assert {*REFUSED.values()} == {each["reason"] for each in agent.agent.handovers.failures}
     assert "kept" == outside.read_text()
 
 
@@ -179,14 +179,14 @@ async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, sta
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     said = f"{pod} {list(kubelet.events)}"
     assert "preStart of device acme-0 (acme.dev/npu) failed: sh exited with 1: no firmware" in said
-    assert 1 <= agent.agent.handovers.actions.failed
+    assert 1 <= agent.agent.handovers.failed
 
 
 async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows):
     """Other pods get their devices meanwhile, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
     starting = [asyncio.create_task(kubelet.run_pod(manifest(pod, {NPU: 1}))) for pod in "ab"]
-    await kubelet.wait_until(lambda: len(agent.agent.handovers._last) == 2, what="the actions")
+    await kubelet.wait_until(lambda: len(agent.agent.handovers._running) == 2, what="the actions")
     async with asyncio.timeout(20):
         assert 0 == await agent.stop()
     for each in starting:

@@ -42,22 +42,27 @@ class Agent(AgentParts):
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
         super().__init__(options, appliers)
         self.events = Events(self, on_displaced=self._displace)
-        self.announcer = Announcer(
-            options.service_manager,
-            HttpView(self).outlook,
-            patience=options.boot_wait,
-            retrier=self.retrier,
-            timing=options.timing,
-        )
+        self.announcer: Announcer | None = None
+        if options.service_manager is not None:
+            self.announcer = Announcer(
+                options.service_manager,
+                HttpView(self).outlook,
+                patience=options.boot_wait,
+                retrier=self.retrier,
+                timing=options.timing,
+            )
         self.turns = 0  # that have ended
         self._turning = asyncio.Lock()  # held during a turn, and during a take-over
         self._turned = asyncio.Condition()  # notified at the end of each turn
+        self._had_faults = False  # there were fault rules in the last turn
+        self._api_fails = False  # a fault rule answers in place of the API server
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
 
     def stop(self) -> None:
-        self.announcer.stop()
+        if self.announcer is not None:
+            self.announcer.stop()
         self._stop.set()
         self._starting.interrupt()
 
@@ -82,7 +87,8 @@ class Agent(AgentParts):
             stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
-            await stack.enter_async_context(self.announcer.announcing())
+            if self.announcer is not None:
+                await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -212,7 +218,8 @@ class Agent(AgentParts):
         self.turns += 1
         async with self._turned:
             self._turned.notify_all()
-        self.announcer.look()
+        if self.announcer is not None:
+            self.announcer.look()
 
     async def _observe(self) -> None:
         """Read the files and look for the devices that pending work names."""
@@ -225,23 +232,26 @@ class Agent(AgentParts):
         if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
             self.pending.work.scan |= work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed
-        if work.faults or self.faults.due:
+        if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _reconcile(self) -> float | None:
         """Plan and apply, then do what fault rules say; return when to do it again even if nothing happens, or None."""
-        api_failed = self.faults.engine.fails_api
         plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
-        await self.retrier.run(
-            "injecting faults",
-            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
-        )
+        if self.faults.engine.runs or self._had_faults:
+            await self._inject_faults()
+        self._had_faults = bool(self.faults.engine.runs)
+        return plan_at
+
+    async def _inject_faults(self) -> None:
+        act = functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe)
+        await self.retrier.run("injecting faults", act)
         if self.faults.engine.stirred:
             self.dra.poke()
             self.pending.asked.set()  # a rule may have begun or ceased to hide PodResources
-        if api_failed and not self.faults.engine.fails_api:
+        api_failed, self._api_fails = self._api_fails, self.faults.engine.fails_api
+        if api_failed and not self._api_fails:
             self.retrier.retry_now()  # the API server answers again
-        return plan_at
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # Wait for a turn that is pending, so that the status shows what a command just changed.

@@ -1,12 +1,11 @@
 """Messages to the service manager: when the kubelet may start, that the loop is alive, and a status line.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
-starts. One task sends all messages, after each turn and now and then. Without a service manager there is no task.
+starts. One task sends all messages, after each turn and now and then.
 """
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -61,7 +60,7 @@ class Announcer:
 
     def __init__(
         self,
-        manager: ServiceManager | None,
+        manager: ServiceManager,
         outlook: Callable[[], Outlook],
         *,
         patience: float,
@@ -81,12 +80,8 @@ class Announcer:
     @contextlib.asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
         """Send messages while the context lasts."""
-        if self._manager is None:
-            yield
-            return
         name = "telling the service manager"
-        work = functools.partial(self._run, self._manager)
-        task = asyncio.create_task(self._retrier.run_forever(name, work), name=name)
+        task = asyncio.create_task(self._retrier.run_forever(name, self._run), name=name)
         try:
             yield
         finally:
@@ -97,16 +92,16 @@ class Announcer:
         self._changed.set()
 
     def stop(self) -> None:
-        if self._manager is not None:
-            self._manager.stopping()
+        self._manager.stopping()
 
-    async def _run(self, manager: ServiceManager) -> None:
+    async def _run(self) -> None:
         """Send what changed, and wait until something may have changed again."""
+        manager = self._manager
         self._changed.clear()
         outlook = self._outlook()
-        self._say(manager, outlook)
+        self._say(outlook)
         if not self._is_ready:
-            self._start(manager, outlook, self._clock.now() - self._began)
+            self._start(outlook, self._clock.now() - self._began)
         if manager.watchdog and not outlook.stalled:
             manager.alive()
         pause = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
@@ -114,9 +109,9 @@ class Announcer:
             async with self._clock.timeout(pause if self._is_ready else self._intervals.retry_ready):
                 await self._changed.wait()
 
-    def _start(self, manager: ServiceManager, outlook: Outlook, waited: float) -> None:
+    def _start(self, outlook: Outlook, waited: float) -> None:
         if may_start(outlook, waited=waited, patience=self._patience):
-            self._is_ready = manager.ready()
+            self._is_ready = self._manager.ready()
             if not self._is_ready:
                 return
             if outlook.absent and not outlook.kubelet:
@@ -127,14 +122,14 @@ class Announcer:
             self._waits = True
             left = self._patience - waited
             log.info("the kubelet waits for devices", devices=_shown(outlook.absent), seconds=round(left))
-            manager.more_time(left + self._intervals.start_margin)
+            self._manager.more_time(left + self._intervals.start_margin)
 
-    def _say(self, manager: ServiceManager, outlook: Outlook) -> None:
+    def _say(self, outlook: Outlook) -> None:
         absent = f"not there: {', '.join(_shown(outlook.absent))}" if outlook.absent else ""
         status = "; ".join(filter(None, (absent, outlook.waits_for or outlook.summary)))
         if status != self._status:
             self._status = status
-            manager.status(status)
+            self._manager.status(status)
 
 
 def _shown(ids: tuple[str, ...]) -> list[str]:

@@ -83,7 +83,7 @@ class DeviceLists:
         """
         (encoded_for, updates), self._encoded = self._encoded, (None, ())
         for change, encoded in updates if encoded_for is plan else self._compared(plan):
-            self._retrier.call(_update(_resource(change).name), functools.partial(self._apply, change, encoded))
+            self._retrier.call(_update(change.resource.name), functools.partial(self._apply, change, encoded))
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
@@ -92,12 +92,12 @@ class DeviceLists:
 
     def _compared(self, plan: DesiredState) -> Sequence[_Update]:
         return [
-            (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
+            (change, b"" if isinstance(change, RemovedResource) else list_response(change.resource.slots))
             for change in diff(Inventory(self._sent), plan.served)
         ]
 
     def _apply(self, change: Change, encoded: bytes) -> None:
-        resource = _resource(change)
+        resource = change.resource
         assert self._group is not None, "started before anything is applied"
         match change:
             case Added():
@@ -174,27 +174,23 @@ def _update(resource: str) -> str:
     return f"telling the kubelet what {resource} has"
 
 
-def _resource(change: Change) -> Resource:
-    return change.new if isinstance(change, ChangedResource) else change.resource
-
-
 def _log_change(change: ChangedResource) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
-            log.info(event, resource=change.new.name, count=len(ids), devices=_short(ids))
+            log.info(event, resource=change.resource.name, count=len(ids), devices=_short(ids))
     for slot, health in change.health[:_LISTED]:
         old = change.old.by_id[slot].health
         if old.healthy != health.healthy:
             write = log.info if health.healthy else log.warning
             write(
                 "device healthy" if health.healthy else "device unhealthy",
-                resource=change.new.name,
+                resource=change.resource.name,
                 device=slot,
                 reason=health.reason,
                 **({"injected": True, "rule": rule} if (rule := health.injected or old.injected) else {}),
             )
     if len(change.health) > _LISTED:
-        log.info("more devices changed health", resource=change.new.name, count=len(change.health) - _LISTED)
+        log.info("more devices changed health", resource=change.resource.name, count=len(change.health) - _LISTED)
 
 
 def _short(ids: tuple[str, ...]) -> list[str]:
@@ -223,7 +219,7 @@ class Measures(Applier):
             match change:
                 case Added(resource):
                     self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
-                case ChangedResource(new=new):
+                case ChangedResource(resource=new):
                     times = self.changed_at[new.name]
                     times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)
                     for each in change.removed:
@@ -236,8 +232,8 @@ class Measures(Applier):
         for each, health in change.health:
             if change.old.by_id[each].health.healthy != health.healthy:
                 word = "Healthy" if health.healthy else "Unhealthy"
-                self._metrics.health_changes.labels(change.new.name, word).inc()
-                self._metrics.health_changed.labels(change.new.name).set(self._clock.wall())
+                self._metrics.health_changes.labels(change.resource.name, word).inc()
+                self._metrics.health_changed.labels(change.resource.name).set(self._clock.wall())
 
     def measure(self) -> None:
         plan = self._plan

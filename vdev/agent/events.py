@@ -77,10 +77,14 @@ class Events:
         A directory that is new here may have changed since it was last read, so it counts as changed.
         """
         of_appliers = [each.directories for each in self._agent.reconciler.appliers]
-        places = (self._agent.link.directories, self._agent.reconciler.scan.watched, self._agent.health.directories)
-        files = (self._configured, self._agent.health.contents, self._agent.faults.directories, *of_appliers)
-        contents = frozenset[Path]().union(*files)
-        fresh = await watcher.follow({directory: directory in contents for directory in contents.union(*places)})
+        entries = frozenset[Path]().union(
+            self._agent.link.directories, *self._agent.reconciler.scan.directories.values()
+        )
+        contents = self._configured.union(self._agent.faults.directories, *of_appliers)
+        probed = self._agent.health.directories
+        fresh = await watcher.follow(
+            {each: each in contents or probed.get(each, False) for each in (*entries, *contents, *probed)}
+        )
         self._mark(dict.fromkeys(fresh, frozenset[str]()))
         for limit in watcher.limits:
             if limit not in self._limits:

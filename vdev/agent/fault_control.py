@@ -49,19 +49,17 @@ class FaultControl:
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
         self.spec = spec
-        self.store.configure(spec.faults.rules)
-        self.engine.load(self.store.sources)
-        self.engine.meet(base)
+        if spec.faults.rules or self.engine.runs:
+            self.store.configure(spec.faults.rules)
+            self.engine.load(self.store.sources)
+            self.engine.meet(base)
 
     @property
     def directories(self) -> frozenset[Path]:
         own = {self.store.directory} if self.store.directory is not None else set()
-        return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
-
-    @property
-    def due(self) -> bool:
-        """Whether a rule waits for a file that was not looked at yet."""
-        return self.engine.has_unseen_files
+        if self.engine.runs:
+            own |= {Path(file).parent for file in self.engine.files.values()}
+        return frozenset(own)
 
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""

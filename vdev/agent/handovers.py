@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import functools
 import itertools
-from collections import deque
+import math
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -49,24 +50,177 @@ class Subject:
     entry: Entry
 
 
-class Actions:
-    """Runs single actions, and keeps the last failures for the status.
+class HandoverActions(Applier):
+    """Runs the actions that are due when devices change hands, and keeps the last failures for the status.
 
-    `renew` makes the placeholder of a virtual device again; it blocks.
+    `renew` makes the placeholder of a virtual device again, and blocks. `record` writes the ledger to the state file,
+    `ask` reads PodResources, and `wake` asks for a turn.
     """
 
-    def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing, renew: Callable[[str], None]) -> None:
+    name = "releasing devices"
+    stage = Stage.PREPARE
+
+    def __init__(
+        self,
+        host: HostRoot,
+        metrics: Metrics,
+        timing: Timing,
+        *,
+        renew: Callable[[str], None],
+        record: Callable[[Ledger], Awaitable[None]],
+        ask: Callable[[], Awaitable[None]],
+        wake: Callable[[], None],
+    ) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # documents for the status, the newest first
         self._host = host
+        self._metrics = metrics
         self._renew = renew
         self._calls = BlockingCalls(timing.clock)
         self._numbers = itertools.count()
-        self._metrics = metrics
+        self._record = record
         self._clock = timing.clock
+        self._patience = timing.intervals.first_reading
+        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
+        self._ask = ask
+        self._wake = wake
+        self._ledger = handovers.EMPTY
+        self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
+        self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
+        self._group: asyncio.TaskGroup | None = None  # None: no action may start
+        self._running: dict[Handover, Subject] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by device, while its actions run
+        self._failing: dict[Handover, str] = {}  # why releases that are tried again failed
+        self._changed = asyncio.Event()  # set and replaced at each change of the ledger
 
-    async def run(self, occasion: Occasion, subject: Subject, pod: str, action: Action, *, within: float) -> str:
+    def recall(self, ledger: Ledger) -> None:
+        """Go on with the ledger of an earlier process; to be called before the first reading."""
+        self._ledger = ledger
+        self.is_done = ledger == handovers.EMPTY
+
+    async def run(self) -> None:
+        """Run actions as they become due, until cancelled; then running actions are ended."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._start_releases()
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+            self._running.clear()
+            self._notify()
+
+    async def apply(self, plan: DesiredState) -> None:
+        self._inventories = (plan.advertised, plan.observed.inventory)
+        self._start_releases()  # those of devices that were not found until now
+
+    @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices whose release failed."""
+        running = self._running
+        return {
+            running[each].device.raw.id: Health(healthy=False, reason=self._why(each))
+            for each in self._failing
+            if each in running
+        }
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    async def granted(self, resource: Resource, ids: Sequence[str]) -> None:
+        """Record an Allocate before it is answered, so that the next process knows of it."""
+        if keys := _acting(resource, ids):
+            await self._update(handovers.record_allocate(self._ledger, keys))
+
+    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
+        """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
+        self._named = named
+        held = self._ledger.held
+        subjects = {key: self._find((key[0], base_id(key[1]))) for key in named}
+        acting = {key for key, subject in subjects.items() if subject and subject.entry.acts_on_handovers}
+        concerned = {key: pod for key, pod in named.items() if key in held or key in acting}
+        await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
+
+    async def _update(self, ledger: Ledger) -> None:
+        """Put the ledger in force, start releases that are due now, and write it to the state file."""
+        before, self._ledger = self._ledger, ledger
+        self.is_done = ledger == handovers.EMPTY
+        if before.releases != ledger.releases:
+            self._start_releases()
+            self._wake()
+        self._notify()
+        await self._record(self._ledger)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    # --- handovers ----------------------------------------------------------------------------------------------------
+
+    def _start_releases(self) -> None:
+        for each in self._ledger.releases:
+            self._start(each)
+
+    def _start(self, handover: Handover) -> None:
+        """Run its actions after those of earlier handovers of the device. A device that is not found is waited for."""
+        subject = self._find(handover.unit)
+        if self._group is None or handover in self._running or subject is None:
+            return
+        self._running[handover] = subject
+        self._group.create_task(self._hand_over(handover, subject), name=f"{handover.occasion} {handover.device}")
+
+    async def _hand_over(self, handover: Handover, subject: Subject) -> None:
+        async with self._locks[handover.device]:  # which is given in the order of the tasks
+            await self._run_actions(handover, subject)
+        self._failing.pop(handover, None)
+        del self._running[handover]
+        await self._update(handovers.done(self._ledger, handover))
+
+    async def _run_actions(self, handover: Handover, subject: Subject) -> None:
+        actions = left = self._actions(handover, subject)
+        for attempt in itertools.count():
+            results = [(each, await self._run(handover.occasion, subject, handover.pod, each)) for each in left]
+            failed = [(each, reason) for each, reason in results if reason]
+            if not failed or handover.occasion is Occasion.ALLOCATE or self._is_given_up(handover):
+                return
+            # A release that blocks: the device is Unhealthy until it succeeds.
+            if self._failing.get(handover) != failed[0][1]:
+                self._failing[handover] = failed[0][1]
+                self._wake()
+            await self._clock.sleep(self._backoff.pause(attempt))
+            # The configuration may have been edited: other actions run from the beginning, the same ones only if
+            # they failed.
+            subject = self._find(handover.unit) or subject
+            before, actions = actions, self._actions(handover, subject)
+            left = tuple(each for each, _ in failed) if actions == before else actions
+
+    def _is_given_up(self, release: Handover) -> bool:
+        subject = self._find(release.unit)
+        return subject is not None and subject.entry.if_release_fails is OnFailure.CONTINUE
+
+    def _actions(self, handover: Handover, subject: Subject) -> tuple[Action, ...]:
+        entry = subject.entry
+        if handover.occasion is Occasion.ALLOCATE:
+            return entry.on_allocate
+        if not entry.is_writable:
+            return entry.on_release
+        # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
+        units = {(resource, base_id(slot)) for resource, slot in self._ledger.held}
+        held = {found.device.raw.id for unit in units if (found := self._find(unit))}
+        return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
+
+    def _find(self, unit: Unit) -> Subject | None:
+        for inventory in self._inventories:
+            resource = inventory.resources.get(unit[0])
+            device = resource.by_device.get(unit[1]) if resource else None
+            entry = resource.entries.get(device.raw.entry) if resource and device else None
+            if resource and device and entry:
+                return Subject(resource, device, entry)
+        return None
+
+    async def _run(
+        self, occasion: Occasion, subject: Subject, pod: str, action: Action, *, within: float = math.inf
+    ) -> str:
         """Run one action for at most `within` seconds; return why it failed, or the empty string."""
         resource, device = subject.resource.name, subject.device
         name = action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
@@ -76,10 +230,8 @@ class Actions:
             reason = await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort) or ""
         except TimeoutError:
             reason = f"{name} took longer than {limit:g} s"
-        except HostError as failed:
-            reason = str(failed)
         except Exception as failed:  # a bug in one action must not stop the others
-            reason = f"{name} failed: {failed!r}"
+            reason = str(failed) if isinstance(failed, HostError) else f"{name} failed: {failed!r}"
         self._metrics.actions.labels(resource, occasion, "failed" if reason else "done").inc()
         where = {"occasion": occasion, "resource": resource, "device": device.id, "pod": pod}
         if reason:
@@ -108,173 +260,6 @@ class Actions:
             case _:
                 assert_never(action.kind)
 
-
-class HandoverActions(Applier):
-    """Runs the actions that are due when devices change hands.
-
-    `record` writes the ledger to the state file, `ask` reads PodResources, and `wake` asks for a turn.
-    """
-
-    name = "releasing devices"
-    stage = Stage.PREPARE
-
-    def __init__(
-        self,
-        actions: Actions,
-        record: Callable[[Ledger], Awaitable[None]],
-        *,
-        timing: Timing,
-        ask: Callable[[], Awaitable[None]],
-        wake: Callable[[], None],
-    ) -> None:
-        self.actions = actions
-        self._record = record
-        self._clock = timing.clock
-        self._patience = timing.intervals.first_reading
-        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
-        self._ask = ask
-        self._wake = wake
-        self._ledger = handovers.EMPTY
-        self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
-        self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
-        self._group: asyncio.TaskGroup | None = None  # None: no action may start
-        self._running: dict[Handover, Subject] = {}
-        self._last: dict[str, asyncio.Task[None]] = {}  # the newest task of each device, by its id
-        self._failing: dict[Handover, str] = {}  # why releases that are tried again failed
-        self._changed = asyncio.Event()  # set and replaced at each change of the ledger
-
-    def recall(self, ledger: Ledger) -> None:
-        """Go on with the ledger of an earlier process; to be called before the first reading."""
-        self._ledger = ledger
-        self.is_done = ledger == handovers.EMPTY
-
-    async def run(self) -> None:
-        """Run actions as they become due, until cancelled; then running actions are ended."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                self._start_releases()
-                await asyncio.Event().wait()
-        finally:
-            self._group = None
-            self._running.clear()
-            self._last.clear()
-            self._notify()
-
-    async def apply(self, plan: DesiredState) -> None:
-        self._inventories = (plan.advertised, plan.observed.inventory)
-        self._start_releases()  # those of devices that were not found until now
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices whose release failed."""
-        devices = ((self._device(each), each) for each in self._failing)
-        return {device.raw.id: Health(healthy=False, reason=self._why(each)) for device, each in devices if device}
-
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    async def granted(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Record an Allocate before it is answered, so that the next process knows of it."""
-        if keys := _acting(resource, ids):
-            await self._update(handovers.record_allocate(self._ledger, keys))
-
-    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
-        """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
-        self._named = named
-        held = self._ledger.held
-        concerned = {key: pod for key, pod in named.items() if key in held or self._has_actions(key)}
-        await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
-
-    def _has_actions(self, key: Key) -> bool:
-        subject = self._find((key[0], base_id(key[1])))
-        return subject is not None and subject.entry.acts_on_handovers
-
-    async def _update(self, ledger: Ledger) -> None:
-        """Put the ledger in force, start releases that are due now, and write it to the state file."""
-        before, self._ledger = self._ledger, ledger
-        self.is_done = ledger == handovers.EMPTY
-        if before.releases != ledger.releases:
-            self._start_releases()
-            self._wake()
-        self._notify()
-        await self._record(self._ledger)
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    # --- handovers ----------------------------------------------------------------------------------------------------
-
-    def _start_releases(self) -> None:
-        for each in self._ledger.releases:
-            self._start(each)
-
-    def _start(self, handover: Handover) -> None:
-        """Run its actions after those of earlier handovers of the device. A device that is not found is waited for."""
-        subject = self._find(handover.unit)
-        if self._group is None or handover in self._running or subject is None:
-            return
-        self._running[handover] = subject
-        work = self._hand_over(handover, subject, self._last.get(handover.device))
-        name = f"{handover.occasion} {handover.device}"
-        self._last[handover.device] = self._group.create_task(work, name=name)
-
-    async def _hand_over(self, handover: Handover, subject: Subject, previous: asyncio.Task[None] | None) -> None:
-        if previous is not None:
-            await asyncio.wait([previous])
-        actions = left = self._actions(handover, subject)
-        for attempt in itertools.count():
-            failed = [
-                (each, reason)
-                for each in left
-                if (
-                    reason := await self.actions.run(
-                        handover.occasion, subject, handover.pod, each, within=each.seconds
-                    )
-                )
-            ]
-            if not failed or handover.occasion is Occasion.ALLOCATE or self._is_given_up(handover):
-                break
-            # A release that blocks: the device is Unhealthy until it succeeds.
-            if self._failing.get(handover) != failed[0][1]:
-                self._failing[handover] = failed[0][1]
-                self._wake()
-            await self._clock.sleep(self._backoff.pause(attempt))
-            # The configuration may have been edited: other actions run from the beginning, the same ones only if
-            # they failed.
-            subject = self._find(handover.unit) or subject
-            before, actions = actions, self._actions(handover, subject)
-            left = tuple(each for each, _ in failed) if actions == before else actions
-        self._failing.pop(handover, None)
-        del self._running[handover]
-        if self._last.get(handover.device) is asyncio.current_task():
-            del self._last[handover.device]
-        await self._update(handovers.done(self._ledger, handover))
-
-    def _is_given_up(self, release: Handover) -> bool:
-        subject = self._find(release.unit)
-        return subject is not None and subject.entry.if_release_fails is OnFailure.CONTINUE
-
-    def _actions(self, handover: Handover, subject: Subject) -> tuple[Action, ...]:
-        entry = subject.entry
-        if handover.occasion is Occasion.ALLOCATE:
-            return entry.on_allocate
-        if not entry.is_writable:
-            return entry.on_release
-        # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
-        units = {(resource, base_id(slot)) for resource, slot in self._ledger.held}
-        held = {found.device.raw.id for unit in units if (found := self._find(unit))}
-        return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
-
-    def _find(self, unit: Unit) -> Subject | None:
-        for inventory in self._inventories:
-            resource = inventory.resources.get(unit[0])
-            device = resource.by_device.get(unit[1]) if resource else None
-            entry = resource.entries.get(device.raw.entry) if resource and device else None
-            if resource and device and entry:
-                return Subject(resource, device, entry)
-        return None
-
     # --- before a container starts ------------------------------------------------------------------------------------
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
@@ -293,7 +278,7 @@ class HandoverActions(Applier):
             for action in entry.pre_start:
                 left = max(0.0, deadline - self._clock.now())
                 subject = Subject(resource, device, entry)
-                if reason := await self.actions.run(Occasion.PRE_START, subject, "", action, within=left):
+                if reason := await self._run(Occasion.PRE_START, subject, "", action, within=left):
                     raise ActionFailed(f"preStart of device {device.id} ({resource.name}) failed: {reason}")
 
     async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
@@ -307,6 +292,7 @@ class HandoverActions(Applier):
             self._ledger, releases, arrivals = handovers.pre_start(
                 self._ledger, keys, self._named, self._overlapping(devices)
             )
+            self.is_done = False
             for arrival in arrivals:
                 self._start(arrival)
             if not (releases or arrivals):
@@ -317,13 +303,13 @@ class HandoverActions(Applier):
 
     def _overlapping(self, devices: Mapping[str, Device]) -> list[Unit]:
         """Return what is to be released and is the same hardware as one of these devices, whole or in part."""
-        releases = ((each.unit, self._device(each)) for each in self._ledger.releases)
-        return [unit for unit, one in releases if one and any(_overlap(one, each) for each in devices.values())]
-
-    def _device(self, release: Handover) -> Device | None:
-        """The device that is to be released, as it was when that began."""
-        subject = self._running.get(release) or self._find(release.unit)
-        return subject.device if subject else None
+        slots = [Slot(each.id, each) for each in devices.values()]
+        found = []
+        for release in self._ledger.releases:
+            subject = self._running.get(release) or self._find(release.unit)  # as it was when the release began
+            if subject and any(overlaps(Slot(subject.device.id, subject.device), each) for each in slots):
+                found.append(release.unit)
+        return found
 
     def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
         units = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
@@ -344,11 +330,10 @@ class HandoverActions(Applier):
             {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": self._failing.get(each, "")}
             for each in self._ledger.releases
         ]
-        actions = self.actions
         return {
-            "done": actions.done,
-            "failed": actions.failed,
-            "failures": list(actions.failures),
+            "done": self.done,
+            "failed": self.failed,
+            "failures": list(self.failures),
             "releasesToDo": releases,
         }
 
@@ -358,7 +343,3 @@ def _acting(resource: Resource, ids: Sequence[str]) -> list[Key]:
     slots = (slot for each in ids if (slot := resource.by_id.get(each)))
     entries = ((slot.id, resource.entries.get(slot.device.raw.entry)) for slot in slots)
     return [(resource.name, each) for each, entry in entries if entry and entry.acts_on_handovers]
-
-
-def _overlap(one: Device, other: Device) -> bool:
-    return overlaps(Slot(one.id, one), Slot(other.id, other))

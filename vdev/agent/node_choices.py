@@ -8,14 +8,12 @@ label.
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from ..aio.clock import Clock
+from ..aio.clock import Timing
 from ..errors import ApiServerError
-from ..intervals import Intervals
 from ..model.device import Device, Key, RawDevice
 from ..model.dra import DraPartitions
 from ..model.entry import Entry
@@ -23,6 +21,7 @@ from ..model.problem import Problem, errors, warning
 from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import InUse
+from ..planning.inventory import arrange
 from ..planning.repartition import ClaimedDevice, Progress, Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
 from .node_objects import NodeObject
@@ -30,21 +29,6 @@ from .node_objects import NodeObject
 log = structlog.get_logger(__name__)
 
 _ROUNDS = 10  # of deciding and looking again who has what
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutSituation:
-    """What there is to cut: the devices that were `found`, by entry, what is `listed` of them, and the `base` of that.
-
-    `in_use` and `claimed` tell who has what at the moment; what claims have by driver and published name.
-    """
-
-    found: Mapping[str, Sequence[RawDevice]]
-    listed: Inventory
-    base: Inventory
-    in_use: Callable[[], InUse]
-    claimed: Callable[[], Mapping[Key, Device]]
-    intervals: Intervals
 
 
 class CutDevices:
@@ -70,20 +54,21 @@ class CutDevices:
 class NodeChoices(CutDevices):
     """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
 
-    def __init__(self, node: str, view: NodeObject, on_change: Callable[[], None]) -> None:
+    def __init__(self, node: str, view: NodeObject, on_change: Callable[[], None], timing: Timing) -> None:
         super().__init__(node)
         self._view = view
         self._on_change = on_change
+        self._intervals, self._clock = timing
         self._follows = False
 
-    async def begin(self, spec: Spec, *, clock: Clock, within: float) -> None:
+    async def begin(self, spec: Spec) -> None:
         """Follow the Node where a label of it chooses, and give it a moment to be seen before the first list."""
         if self._follows or not self._entries(spec):
             return
         self._follows = True
         self._view.subscribe(self._on_change)
         with contextlib.suppress(TimeoutError, ApiServerError):
-            async with clock.timeout(within):
+            async with self._clock.timeout(self._intervals.first_reading):
                 await self._view.seen()
 
     def recall(self, progresses: Progresses) -> None:
@@ -91,35 +76,46 @@ class NodeChoices(CutDevices):
         self.progresses = progresses
 
     async def advance(
-        self, spec: Spec, at: CutSituation, arrange: Callable[[Spec], Inventory], clock: Clock
+        self,
+        spec: Spec,
+        found: Mapping[str, Sequence[RawDevice]],
+        *,
+        listed: Inventory,
+        base: Inventory,
+        in_use: Callable[[], InUse],
+        claimed: Callable[[], Mapping[Key, Device]],
     ) -> Inventory | None:
-        """Cut devices as labels choose: where no pod holds what that takes away, at the last moment too.
+        """Cut the devices that were `found`, by entry, as labels choose, if no pod holds what that takes away.
 
-        What `arrange` makes of the specification that is in force then; None where it stays.
+        `listed` are their lists, and `base` is their inventory. `in_use` and `claimed` are asked again at the last
+        moment. Returns the inventory for the specification that is in force then, or None if it stays.
         """
         before = self.progresses
-        if not before and not self._entries(spec):
-            return None
         for _ in range(_ROUNDS):
-            in_use, claimed = at.in_use(), at.claimed()
-            found = self._look(spec, at, in_use, claimed=claimed, now=clock.now())
-            if found == before:
+            used, given = in_use(), claimed()
+            after = self._look(spec, found, listed, used, given)
+            if after == before:
                 return None
-            cut = repartition.in_force(spec, found)
+            cut = repartition.in_force(spec, after)
             if cut == self.in_force(spec):
-                self._take(found)
+                self._take(after)
                 return None
-            base = await asyncio.to_thread(arrange, cut)
-            if wrong := set(errors(base.problems)) - set(at.base.problems):
-                self._take(repartition.refused(before, found, min(each.message for each in wrong)))
+            recut = await asyncio.to_thread(arrange, cut, self._node, found)
+            if wrong := set(errors(recut.problems)) - set(base.problems):
+                self._take(repartition.refused(before, after, min(each.message for each in wrong)))
                 return None
-            if at.claimed().keys() <= claimed.keys() and at.in_use().all() <= in_use.all():
-                self._take(found)
-                return base
+            if claimed().keys() <= given.keys() and in_use().all() <= used.all():
+                self._take(after)
+                return recut
         return None
 
     def _look(
-        self, spec: Spec, at: CutSituation, in_use: InUse, *, claimed: Mapping[Key, Device], now: float
+        self,
+        spec: Spec,
+        found: Mapping[str, Sequence[RawDevice]],
+        listed: Inventory,
+        in_use: InUse,
+        claimed: Mapping[Key, Device],
     ) -> Progresses:
         """How far each label is now."""
         entries = self._entries(spec)
@@ -128,14 +124,14 @@ class NodeChoices(CutDevices):
         document = self._view.document
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
-            hardware={entry.name: {raw.index: raw.id for raw in at.found.get(entry.name, ())} for entry in entries},
-            listed=at.listed,
+            hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
+            listed=listed,
             held={key: in_use.pods.get(key, "") for key in in_use.all()},
             complete=in_use.is_complete,
             read_at=in_use.answered_at,
             claimed=with_pods(spec, claimed, in_use),
-            now=now,
-            intervals=at.intervals,
+            now=self._clock.now(),
+            intervals=self._intervals,
         )
         return repartition.advance(self.progresses, entries, spec.flags.mig_strategy, seen)
 

@@ -12,6 +12,7 @@ from ..model.device import Key
 from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..planning.allocation import any_cdi
+from ..planning.plan import DesiredState
 from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
 from .applier import Applier, always
@@ -19,7 +20,7 @@ from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
 from .fault_control import FaultControl
-from .handovers import Actions, HandoverActions
+from .handovers import HandoverActions
 from .kernel_log import KernelLog
 from .lock import NodeLock
 from .node_choices import NodeChoices
@@ -56,9 +57,11 @@ class AgentParts:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.handovers = HandoverActions(
-            Actions(options.host, self.metrics, timing, self.nodes.renew),
-            self.state.record,
-            timing=timing,
+            options.host,
+            self.metrics,
+            timing,
+            renew=self.nodes.renew,
+            record=self.state.record,
             ask=self.read_holders,
             wake=self.pending.add,
         )
@@ -102,9 +105,7 @@ class AgentParts:
         )
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(
-            options, self.node_api.api, on_change=self.pending.add, on_plan=lambda plan: self.tools.show(plan)
-        )
+        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add, on_plan=self._show_in_tools)
         self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
         self.dra = Dra(
             options,
@@ -124,7 +125,7 @@ class AgentParts:
             faults=self.faults,
             retrier=self.retrier,
             lists=self.lists,
-            choices=NodeChoices(options.node, self.node_api.object, self.pending.add),
+            choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
             appliers=(
                 (self.nodes, lambda spec: any(each.virtual and each.virtual.node for each in spec.entries)),
                 # The tools come before the CDI specifications that mount them.
@@ -176,6 +177,10 @@ class AgentParts:
             drills=self.faults.drills,
             announced=dict(self.faults.engine.announced),
         )
+
+    def _show_in_tools(self, plan: DesiredState) -> None:
+        if not self.tools.is_done:
+            self.tools.show(plan)
 
     def _on_granted(self, keys: Collection[Key]) -> None:
         self.holders.note_allocated(keys)

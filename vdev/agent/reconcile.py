@@ -11,7 +11,7 @@ All methods run in one task (see `agent.py`), so no two of them ever overlap.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
 
@@ -34,7 +34,7 @@ from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
 from .fault_control import FaultControl
-from .node_choices import CutSituation, NodeChoices
+from .node_choices import NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
 from .retry import Retrier, problem_of
@@ -105,7 +105,7 @@ class Reconciler:
     def problems(self) -> tuple[Problem, ...]:
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
-        of_choices = self.choices.problems
+        of_choices = self.choices.problems if self.choices.progresses else ()
         of_plan = self._plan.problems if self._plan else ()
         of_appliers = (problem for applier in self.appliers for problem in applier.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._retrier.problems)))
@@ -140,8 +140,11 @@ class Reconciler:
         """
         call = self._retrier.call
         call("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
+        if self._faults.engine.runs:
+            await asyncio.to_thread(self._faults.engine.meet, self.base)  # it selects the devices of all rules
         call("looking at the faults", lambda: self._faults.engine.look(self.base))
-        await self._retrier.run("following labels that choose layouts", self._repartition)
+        if self.choices.progresses or any(entry.choice for entry in self.spec.entries):
+            await self._retrier.run("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -166,7 +169,8 @@ class Reconciler:
         ]
         call("counting problems", self._count_problems)
         retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
-        times = (plan.again_at, self.choices.again_at, *retries)
+        layouts = (each.again_at for each in self.choices.progresses.values())
+        times = (plan.again_at, *layouts, *retries)
         return min((each for each in times if each is not None), default=None)
 
     async def _prepared(self) -> DesiredState | None:
@@ -204,7 +208,7 @@ class Reconciler:
 
     def _observe(self) -> ObservedState:
         return ObservedState(
-            spec=self.choices.in_force(self.spec),
+            spec=self._cut(self.spec),
             layouts=self.choices.progresses,
             node=self._options.node,
             machine=self._machine or Machine(),
@@ -285,9 +289,8 @@ class Reconciler:
         """
         self._previous = Previous(advertised=recorded)
         self.choices.recall(choices)
-        if self.choices.in_force(self.spec) != self.spec:
+        if self._cut(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
-            self._faults.engine.meet(self.base)
 
     async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
         """Put the configuration of an earlier process in force, without the strict checks of a start.
@@ -330,41 +333,40 @@ class Reconciler:
             self._config.unchanged(loaded)
             return
         before = counts(self.base)
-        await asyncio.to_thread(self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
         offered = {"for_claims": for_claims(base)} if base.claimable else {}
         log.info("configuration applied", resources=counts(base), before=before, **offered)
 
-    async def rescan(self, entries: Iterable[str]) -> None:
+    async def rescan(self, entries: Collection[str]) -> None:
         """Look for the devices of these entries again."""
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
-            await asyncio.to_thread(self._faults.engine.meet, base)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self.choices.in_force(spec), self._options.node, scan.devices)
+        return arrange(self._cut(spec), self._options.node, scan.devices)
+
+    def _cut(self, spec: Spec) -> Spec:
+        """The specification with the layouts in force that labels of the node chose."""
+        return self.choices.in_force(spec) if self.choices.progresses else spec
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
-        await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
-        situation = CutSituation(
-            found=self.scan.devices,
+        await self.choices.begin(self.spec)
+        base = await self.choices.advance(
+            self.spec,
+            self.scan.devices,
             listed=self._previous.advertised,
             base=self.base,
             in_use=lambda: self.holders.in_use,
             claimed=self._claimed_devices,
-            intervals=self._options.intervals,
         )
-        cut = functools.partial(arrange, node=self._options.node, found=self.scan.devices)
-        base = await self.choices.advance(self.spec, situation, cut, self._clock)
         if base is not None:
             self.base = base
-            await asyncio.to_thread(self._faults.engine.meet, base)
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """The devices of prepared claims, by driver and published name."""

@@ -118,7 +118,8 @@ class Retrier:
         except Exception as failed:  # it must not stop other operations
             self._fail(name, failed)
             return False
-        self._succeed(name)
+        if name in self._failing:
+            self._succeed(name)
         return True
 
     def call(self, name: str, work: Callable[[], object]) -> bool:
@@ -130,7 +131,8 @@ class Retrier:
         except Exception as failed:  # it must not stop other operations
             self._fail(name, failed)
             return False
-        self._succeed(name)
+        if name in self._failing:
+            self._succeed(name)
         return True
 
     async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:

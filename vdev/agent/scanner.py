@@ -7,7 +7,7 @@ import asyncio
 import functools
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from ..observe.metrics import Metrics
 from ..planning.resources import Inventory
 from .retry import Retrier
 
-_Looked = tuple[discovery.Found, frozenset[Path]]
-
 
 @dataclass(frozen=True)
 class Scan:
@@ -38,10 +36,6 @@ class Scan:
     directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
 
     @property
-    def size(self) -> int:
-        return sum(len(found.devices) for found in self.found.values())
-
-    @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
         return {name: found.devices for name, found in self.found.items()}
 
@@ -49,10 +43,10 @@ class Scan:
     def problems(self) -> tuple[Problem, ...]:
         return tuple(problem for found in self.found.values() for problem in found.problems)
 
-    @property
-    def watched(self) -> frozenset[Path]:
-        """The directories of all entries."""
-        return frozenset().union(*self.directories.values())
+    def known(self, served: Inventory) -> set[str]:
+        """The ids of the devices that were found, and of those that are listed."""
+        found = (each.by_id for each in self.found.values())
+        return set[str]().union(*found, *(each.raws for each in served.resources.values()))
 
     def concerned(self, changed: Collection[Path]) -> frozenset[str]:
         """The entries that changes in these directories concern."""
@@ -73,56 +67,39 @@ class Scanner:
         self._retrier = retrier or Retrier()
         self._numberings: dict[str, discovery.Numbering] = {}
 
-    async def scan(self, before: Scan, spec: Spec, *, only: Iterable[str] | None = None) -> Scan:
+    async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
-        due = entries if only is None else {name: entries[name] for name in only if name in entries}
-        fresh = await self._fresh(due)
+        looked = {name: (found, before.directories[name]) for name, found in before.found.items() if name in entries}
+        for name, entry in entries.items():
+            if only is None or name in only:
+                await self._retrier.run(_step(name), functools.partial(self._look, entry, looked))
+            looked.setdefault(name, (discovery.Found(), frozenset()))
         for name in self.failed - entries.keys():
             self._retrier.forget(_step(name))
         self.failed = frozenset(name for name in entries if self._retrier.failed(_step(name)))
-        nothing = discovery.Found()
-        known = {name: (found, before.directories[name]) for name, found in before.found.items()} | fresh
-        looked = {name: known.get(name, (nothing, frozenset[Path]())) for name in entries}
         return Scan(
             entries,
-            {name: found for name, (found, _) in looked.items()},
-            {name: directories for name, (_, directories) in looked.items()},
+            {name: looked[name][0] for name in entries},
+            {name: looked[name][1] for name in entries},
         )
 
-    async def _fresh(self, entries: Mapping[str, Entry]) -> dict[str, _Looked]:
-        """Return what is found for each entry, without those that fail or failed a moment ago.
+    async def _look(self, entry: Entry, looked: dict[str, tuple[discovery.Found, frozenset[Path]]]) -> None:
+        """Add what is found for an entry, and the directories whose changes matter to it."""
+        numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
 
-        One thread does all of it: several would compete with each other, and with requests, for the interpreter.
-        """
-        asked = [
-            (entry, self._numberings.setdefault(name, discovery.Numbering()))
-            for name, entry in entries.items()
-            if not self._retrier.pause(_step(name))
-        ]
-        if not asked:
-            return {}
-        looked = await asyncio.to_thread(self._attempts, asked)
-        for name, attempt in looked.items():
-            self._retrier.call(_step(name), functools.partial(_raise, attempt))
-        return {name: each for name, each in looked.items() if not isinstance(each, Exception)}
+        def look() -> tuple[discovery.Found, frozenset[Path]]:
+            found = discovery.discover(
+                entry,
+                self._host,
+                node=self._node,
+                numbering=numbering,
+                device_dir=self._device_dir,
+                smi_dir=self._smi_dir,
+            )
+            return found, frozenset(_place(self._host, directory) for directory in found.watch)
 
-    def _attempts(self, asked: Sequence[tuple[Entry, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:
-        attempts: dict[str, _Looked | Exception] = {}
-        for entry, numbering in asked:
-            try:
-                found = discovery.discover(
-                    entry,
-                    self._host,
-                    node=self._node,
-                    numbering=numbering,
-                    device_dir=self._device_dir,
-                    smi_dir=self._smi_dir,
-                )
-                attempts[entry.name] = found, frozenset(_place(self._host, directory) for directory in found.watch)
-            except Exception as failed:
-                attempts[entry.name] = failed
-        return attempts
+        looked[entry.name] = await asyncio.to_thread(look)
 
     def start_over(self) -> None:
         """Forget all indices, because the configuration of the last scan is not adopted."""
@@ -130,16 +107,9 @@ class Scanner:
 
     def forget(self, scan: Scan, served: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
-        known = set[str]().union(
-            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
-        )
+        known = scan.known(served)
         for numbering in self._numberings.values():
             numbering.retain(known)
-
-
-def _raise(attempt: object) -> None:
-    if isinstance(attempt, Exception):
-        raise attempt
 
 
 def _place(host: HostRoot, directory: str) -> Path:
@@ -182,8 +152,9 @@ class Verdicts:
             for raw in scan.devices[name]
             if raw.id not in left_out
         }
-        self._resources = {raw: target.resource for raw, target in targets.items()}
-        self.monitor.update(targets)
+        if targets or self._resources:
+            self._resources = {raw: target.resource for raw, target in targets.items()}
+            self.monitor.update(targets)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
         """Count the devices that disappeared between two scans, for entries that were not edited.
@@ -198,11 +169,9 @@ class Verdicts:
             self._losses.update(lost)
             for each in lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
-        self._forget(after, served)
-
-    def _forget(self, scan: Scan, served: Inventory) -> None:
-        known = (*(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values()))
-        self._losses = Counter({raw: each for raw, each in self._losses.items() if any(raw in some for some in known)})
+        if self._losses:
+            known = after.known(served)
+            self._losses = Counter({raw: count for raw, count in self._losses.items() if raw in known})
 
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of these devices, whose health changed."""
@@ -211,9 +180,5 @@ class Verdicts:
             if report is not None and report.flaps != before:
                 self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
                 self._counted[raw] = report.flaps
-        self._counted = _only(self._counted, self.monitor.verdicts)
-
-
-def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:
-    """Drop devices that are no longer probed; one that comes back starts from 0."""
-    return {raw: counted[raw] for raw in known if raw in counted} if counted else counted
+        # A device that is no longer probed starts from 0 if it comes back.
+        self._counted = {raw: count for raw, count in self._counted.items() if raw in self.monitor.verdicts}

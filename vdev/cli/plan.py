@@ -136,7 +136,7 @@ def _change(change: Change) -> dict[str, Any]:
             return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
         case ChangedResource():
             return {
-                "resource": change.new.name,
+                "resource": change.resource.name,
                 "change": "changed",
                 "added": list(change.added),
                 "removed": list(change.removed),

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,26 +100,19 @@ class HealthMonitor:
         self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, Verdict] = {}  # on every device that was probed at least once, by id
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def verdicts(self) -> Mapping[str, Verdict]:
-        """The verdict on every device that was probed at least once, by id."""
-        return self._verdicts
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """Directories whose changes are worth a `wake`, as this process sees them."""
-        return frozenset(chain.from_iterable(each.directories for each in self._probed.values()))
-
-    @property
-    def contents(self) -> frozenset[Path]:
-        """The directories of files that probes read: there, a write into a file matters as well."""
-        files = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
-        return frozenset(chain.from_iterable(each.directories for each in files))
+    def directories(self) -> Mapping[Path, bool]:
+        """Directories whose changes are worth a `wake`, as this process sees them, and whether writes matter there."""
+        found: dict[Path, bool] = {}
+        for each in self._probed.values():
+            for directory in each.directories:
+                found[directory] = found.get(directory, False) or each.target.spec.probe is Probe.FILE
+        return found
 
     async def run(self) -> None:
         try:
@@ -142,7 +134,7 @@ class HealthMonitor:
         for key in self._probed.keys() - targets.keys():
             self._stop(key)
             del self._probed[key]
-            self._verdicts.pop(key, None)
+            self.verdicts.pop(key, None)
         for key, target in targets.items():
             old = self._probed.get(key)
             if old is not None and old.target == target:
@@ -213,10 +205,10 @@ class HealthMonitor:
         return reason
 
     def _report(self, key: str, track: Track) -> None:
-        old = self._verdicts.get(key)
+        old = self.verdicts.get(key)
         since = old.since if old and old.health.healthy == track.health.healthy else self._clock.wall()
         report = Verdict(track.health, since, track.flaps)
         if report != old:
-            self._verdicts[key] = report
+            self.verdicts[key] = report
             self._changed.add(key)
             self._news.set()

@@ -85,8 +85,6 @@ def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
 
 def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory:
     """The inventory with the health and without the devices that rules say."""
-    if active_faults == NONE:
-        return inventory
     touched = {name for name, _ in (*active_faults.verdicts, *active_faults.removed)} | active_faults.pre_start
     return inventory.changed(lambda each: _apply_to_resource(each, active_faults) if each.name in touched else each)
 

@@ -34,8 +34,6 @@ def overlaps(one: Slot, other: Slot) -> bool:
 def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventory:
     """The inventory with every slot Unhealthy that overlaps a taken one, for the reason that is given with that."""
     by_part = _by_part(taken)
-    if not by_part:
-        return inventory
 
     def judged(slot: Slot) -> Slot:
         reason = _reason(slot, by_part)
@@ -97,8 +95,6 @@ def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
         for name, each in held
         if domain_and_name(name)[0] in domains and not (name in resources and each in resources[name].ids)
     ]
-    if not unknown:
-        return {}
     possible = _possible_devices(devices, {base_id(each) for _, each in unknown})
     found: dict[Key, Slot] = {}
     for name, each in unknown:

@@ -92,7 +92,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     )
 
     # 4. Claims get the same devices, cut by other rules.
-    offers = claimable.by_driver(problems, spec, entries, devices)
+    offers = claimable.by_driver(problems, spec, entries, devices) if any(each.dra for each in entries) else {}
 
     # 5. The kubelet takes only some ids, names and sizes of lists.
     listed = {entry.name: entry for entry in entries if entry.listed}

@@ -8,30 +8,23 @@ LIST_LIMIT = 4 * 1024 * 1024  # bytes; a message of exactly this size still pass
 _HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
 
 
-def varint_size(value: int) -> int:
+def _varint(value: int) -> int:
     """Bytes of an unsigned varint."""
     return max(1, (value.bit_length() + 6) // 7)
 
 
 def _field(length: int) -> int:
-    return 1 + varint_size(length) + length
-
-
-def numa_size(numa: tuple[int, ...]) -> int:
-    """Bytes of the topology field. Node 0 is the default value, which is an empty message."""
-    if not numa:
-        return 0
-    nodes = sum(_field(1 + varint_size(node) if node else 0) for node in numa)
-    return _field(nodes)
-
-
-def slot_size(slot: Slot, *, healthy: bool | None = None) -> int:
-    """Bytes that one slot adds to a list, with its own health or a given one."""
-    works = slot.health.healthy if healthy is None else healthy
-    health = _HEALTHY if works else _UNHEALTHY
-    return _field(_field(len(slot.id.encode())) + _field(health) + numa_size(slot.device.raw.topology))
+    """Bytes of a field with a text or message of this length."""
+    return 1 + _varint(length) + length
 
 
 def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
-    """Bytes of the whole list."""
-    return sum(slot_size(slot, healthy=healthy) for slot in slots)
+    """Bytes of the whole list, with the health of each slot or a given one."""
+    size = 0
+    for slot in slots:
+        works = slot.health.healthy if healthy is None else healthy
+        device = _field(len(slot.id.encode())) + _field(_HEALTHY if works else _UNHEALTHY)
+        if numa := slot.device.raw.topology:  # node 0 is the default value, which is an empty message
+            device += _field(sum(_field(1 + _varint(node) if node else 0) for node in numa))
+        size += _field(device)
+    return size

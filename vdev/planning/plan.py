@@ -24,7 +24,8 @@ from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
 from ..node.label_values import NO_LABELS, Labels, Machine
 from ..node.losses import NONE, Losses, losses
-from . import allocation, resources
+from . import resources
+from .allocation import cdi_documents
 from .cdi import Document
 from .hardware import blocked, without_overlaps
 from .in_use import InUse
@@ -181,15 +182,20 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     previous, faults, node = observed.previous, observed.faults, observed.spec.node
 
     # 1. Health from probes, and from appliers that cannot deliver a device. Discovery's own verdict stays.
-    devices = resources.without_tools(observed.inventory, observed.without_tools)
-    devices = resources.with_health(devices, observed.health)
+    devices = observed.inventory
+    if observed.without_tools:
+        devices = resources.without_tools(devices, observed.without_tools)
+    if observed.health:
+        devices = resources.with_health(devices, observed.health)
 
     # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
-    devices = targets.apply_faults(devices, faults)
+    if faults is not targets.NONE:
+        devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
-    claimed = _claimed(observed)
-    devices = _without_claimed(devices, claimed)
+    claimed = _claimed(observed) if observed.claimed else {}
+    if claimed:
+        devices = _without_claimed(devices, claimed)
 
     # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.
     kept = keep_in_use(
@@ -203,19 +209,21 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     )
 
     # 5. A fault rule can take a device out of its list even though a pod holds it: so it comes after step 4.
-    advertised = targets.drop(kept.inventory, faults.dropped)
-    devices = targets.drop(devices, faults.dropped)
+    advertised = kept.inventory
+    if faults.dropped:
+        advertised, devices = targets.drop(advertised, faults.dropped), targets.drop(devices, faults.dropped)
 
     # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
-    retired = (each.slot for each in kept.retired.values())
-    offered = without_overlaps(devices, retired, claimed)
-    pools = published_pools(
-        observed.inventory.claimable,
-        offered.claimable,
-        claimed=observed.claimed,
-        faults=faults,
-        before=previous.pools,
-    )
+    pools = NO_POOLS
+    if observed.inventory.claimable or observed.claimed:
+        retired = (each.slot for each in kept.retired.values())
+        pools = published_pools(
+            observed.inventory.claimable,
+            without_overlaps(devices, retired, claimed).claimable,
+            claimed=observed.claimed,
+            faults=faults,
+            before=previous.pools,
+        )
 
     # 7. Lost devices are those that the last turn had, so each turn carries them on.
     entries = observed.entries if node.events or node.conditions else ()
@@ -230,12 +238,12 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         advertised=advertised,
         retired=kept.retired,
         claimed=claimed,
-        cdi=allocation.cdi_documents(advertised),
+        cdi=cdi_documents(advertised),
         pools=pools,
         lost=lost,
         labels={
             **(labels.values if node.labels is True else NO_LABELS.values),
-            **state_labels(observed.layouts, observed.spec.entries),
+            **(state_labels(observed.layouts, observed.spec.entries) if observed.layouts else {}),
         },
         features=labels.values if node.labels == NFD else None,
         capacity=capacity(advertised) if node.status else {},

@@ -164,6 +164,8 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
     A device that discovery found broken stays broken, with discovery's reason.
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
+    if not bad:
+        return inventory
 
     def judged(slot: Slot) -> Slot:
         raw = slot.device.raw
@@ -242,15 +244,15 @@ class ChangedResource:
     """A resource whose devices, or what containers get with them, changed. The new list is sent on its open stream."""
 
     old: Resource
-    new: Resource
+    resource: Resource
 
     @property
     def added(self) -> tuple[str, ...]:
-        return tuple(each for each in self.new.ids if each not in self.old.ids)
+        return tuple(each for each in self.resource.ids if each not in self.old.ids)
 
     @property
     def removed(self) -> tuple[str, ...]:
-        return tuple(each for each in self.old.ids if each not in self.new.ids)
+        return tuple(each for each in self.old.ids if each not in self.resource.ids)
 
     @property
     def health(self) -> tuple[tuple[str, Health], ...]:
@@ -258,7 +260,7 @@ class ChangedResource:
         old = self.old.by_id
         return tuple(
             (slot.id, slot.health)
-            for slot in self.new.slots
+            for slot in self.resource.slots
             if (before := old.get(slot.id)) and before.health != slot.health
         )
 

@@ -84,9 +84,9 @@ def keep_in_use(
     }
     # What an earlier process listed, and no record of that was found. If the sources name several resources for one id,
     # the one whose pod is known lists it: the other name is from an old checkpoint.
-    for key, slot in sorted(
-        recognized(_unlisted(in_use, listed), devices).items(), key=lambda it: _rank(in_use, it[0])
-    ):
+    unlisted = _unlisted(in_use, listed)
+    known = recognized(unlisted, devices) if unlisted else {}
+    for key, slot in sorted(known.items(), key=lambda it: _rank(in_use, it[0])):
         resource = devices.resources.get(key[0]) or Resource(key[0], ())
         waiting[key] = Retired(resource, slot, now, "not in the configuration")
         owner.setdefault(key[1], key[0])
@@ -105,7 +105,9 @@ def keep_in_use(
         for key, each in kept.items()
         if in_use.may_hold(key)
     ]
-    inventory = blocked(replace(devices, resources=by_resource), held)
+    inventory = replace(devices, resources=by_resource)
+    if held:
+        inventory = blocked(inventory, held)
     withheld = {each for name, it in devices.resources.items() for each in it.ids - by_resource[name].ids}
     again_at = None
     if kept or withheld:
@@ -113,7 +115,7 @@ def keep_in_use(
         age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
         again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
-    return Lists(_with_retired(inventory, kept), kept, again_at)
+    return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
 
 
 def _unlisted(in_use: InUse, listed: Inventory) -> list[Key]:

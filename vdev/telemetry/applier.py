@@ -154,10 +154,11 @@ class Telemetry(Applier):
     # --- the sensors --------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        self._section = plan.observed.spec.telemetry or Section()
+        before, self._section = self._section, plan.observed.spec.telemetry or Section()
         self._plan = plan
         self._is_stale = True
-        self._work_due.set()
+        if self._is_on or before != self._section:
+            self._work_due.set()
         self._on_plan(plan)
 
     @property

@@ -48,14 +48,14 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         self.root = root
         self._read_sensors = read_sensors
         self._plan: DesiredState | None = None  # whose lists the kubelet has
+        self.without_tools: frozenset[str] = frozenset()  # the devices, by raw id, whose directory or tool is missing
         self._trouble = ""  # why `run` could not write
         self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
         self._plan_changed = asyncio.Event()
 
-    @property
-    def without_tools(self) -> frozenset[str]:
-        """The devices, by raw id, whose directory or tool is missing."""
-        return frozenset(self._wanted[each].device.raw.id for each in self.failed)
+    def _set_undeliverable(self, plan: DesiredState) -> None:
+        del plan
+        self.without_tools = frozenset(self._wanted[each].device.raw.id for each in self.failed)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
