@@ -154,19 +154,12 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
         unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
         for device in tainted[: common.SHOWN]:
-            yield painted(f"  {_published(device)}", Color.DOUBT if device["health"] == "Healthy" else Color.BAD)
+            text = common.printable(f"  {device['name']} {device['health']}: {_why(device)}")
+            yield painted(text, Color.DOUBT if device["health"] == "Healthy" else Color.BAD)
         yield from common.more(tainted)
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
         yield from common.more(claims, " claims")
-
-
-def _published(device: dict[str, Any]) -> str:
-    """A published device that is unhealthy or has taints."""
-    injected = [f"injected by {device['injected']}"] if device["injected"] else []
-    taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
-    why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
-    return common.printable(f"{device['name']} {device['health']}: {why}")
 
 
 def _config(config: dict[str, Any]) -> Iterator[str]:
@@ -276,8 +269,10 @@ def _row(device: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _why(device: dict[str, Any]) -> str:
+    """Why a device is unhealthy, which rule did that, and the taints of a published device."""
     injected = f"injected by {device['injected']}" if device["injected"] else ""
-    return common.printable("; ".join(filter(None, (device["reason"], injected))))
+    taints = f"taint {', '.join(device['taints'])}" if device.get("taints") else ""
+    return common.printable("; ".join(filter(None, (device["reason"], injected, taints))))
 
 
 def _ago(moment: float | None) -> str:

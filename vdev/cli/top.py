@@ -13,7 +13,8 @@ from ..errors import UsageError, VdevError
 from . import common, options
 from .common import Color, painted
 
-SORTS = ("load", "memory", "temperature", "power", "name")
+SORTS = {"load": "load", "memory": "memoryUsedMiB", "temperature": "temperature", "power": "power", "name": ""}
+"""The orders, with the sensor that each is of."""
 
 DESCRIPTION = "Show who holds the devices of the running plugin, their load, memory, temperature, power and faults."
 EPILOG = """examples:
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(parser, "run_dir")
     parser.add_argument("--once", action="store_true", help="show it once")
     parser.add_argument("--every", default="2", metavar="SECONDS", help="time between two views [default: 2]")
-    parser.add_argument("--sort", choices=SORTS, default="load", help="order, after faulty devices [default: load]")
+    parser.add_argument("--sort", choices=[*SORTS], default="load", help="order, after faulty devices [default: load]")
     parser.add_argument(
         "--rows", type=int, metavar="N", help="the most devices to show; 0: all [default: as many as fit, or 40]"
     )
@@ -114,7 +115,8 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
     state = painted(f"{wrong} with faults", Color.BAD) if wrong else "none with faults"
     count = common.counted(len(devices), "device")
-    return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
+    watts = f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
+    return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {watts}"
 
 
 _HEAD = ("DEVICE", "LOAD", "", "MEMORY", "TEMP", "POWER", "STATE", "HOLDERS")
@@ -126,7 +128,7 @@ def _row(each: _Device) -> list[str]:
     return [
         _name(each),
         f"{each['load']:3.0f} %",
-        _bar(each["load"]),
+        ("█" * round(each["load"] / _FULL * _BAR)).ljust(_BAR, "·"),
         f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB"
         if each["memoryTotalMiB"]
         else "-",
@@ -135,12 +137,6 @@ def _row(each: _Device) -> list[str]:
         _trouble(each) or ("busy" if each["load"] else "idle"),
         _holders(each),
     ]
-
-
-def _bar(load: float) -> str:
-    eighths = round(load / _FULL * _BAR * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(_BAR, "·")
 
 
 def _trouble(each: _Device) -> str:
@@ -180,17 +176,7 @@ def _name(each: _Device) -> str:
     return f"{_selector(each)} {each['profile']}" if each["profile"] else _selector(each)
 
 
-def _watts(power: float) -> str:
-    return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
-
-
 def _order(each: _Device, sort: str) -> tuple[object, ...]:
-    key = {
-        "load": -each["load"],
-        "memory": -each["memoryUsedMiB"],
-        "temperature": -each["temperature"],
-        "power": -each["power"],
-        "name": 0,
-    }[sort]
+    key = -each[SORTS[sort]] if SORTS[sort] else 0
     place = [int(part) for part in str(each["deviceIndex"]).split(":")]
     return (not each["lost"], each["health"] == "Healthy", not _trouble(each), key, each["entry"], place)

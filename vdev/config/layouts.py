@@ -180,10 +180,14 @@ class GpuConfig(Section):
         """The partitions of each of these GPUs."""
         return repeated(self.mig_devices or {}) if self.mig_enabled else None
 
+    def is_for(self, pci_id: str) -> bool:
+        """Whether it is for a model with this PCI device id."""
+        filters = [each for each in self.device_filter if each]
+        return not filters or (pci_id != "" and any(_matches(each, pci_id) for each in filters))
+
     def indices(self, subject: Subject) -> Iterable[int]:
         """Return the indices of the devices that it is for."""
-        filters = [each for each in self.device_filter if each]
-        if filters and not (subject.pci_id and any(_matches(each, subject.pci_id) for each in filters)):
+        if not self.is_for(subject.pci_id):
             return ()
         return [index for index in range(subject.count) if self.devices is None or index in self.devices]
 

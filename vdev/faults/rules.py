@@ -354,9 +354,7 @@ class FaultRule(Placed):
 
     def seeded(self, seed: int) -> Self:
         """The rule in a section with this seed."""
-        copy = self.model_copy()
-        copy._seed = seed
-        return copy
+        return self.with_private(_seed=seed)
 
     @property
     def seed(self) -> int:

@@ -271,3 +271,18 @@ def number(value: Any) -> int | None:
         return 0
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
+
+
+def as_yaml_1_1(tree: Any) -> Any:
+    """The values with the booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
+    match tree:
+        case dict():
+            return {key: as_yaml_1_1(value) for key, value in tree.items() if value is not None}
+        case list():
+            return [as_yaml_1_1(each) for each in tree]
+        case str() if not isinstance(tree, config.Plain) and tree.lower() in _BOOLEANS:
+            return _BOOLEANS[tree.lower()]
+    return tree

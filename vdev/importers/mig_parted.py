@@ -8,17 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from pydantic import ValidationError
+
 from .. import config
+from ..config.layouts import GpuConfig, Subject
 from ..errors import ConfigError
-from ..model.geometry import Geometry, LayoutError, repeated
-from ..planning.partitions import place
-from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping, number
+from ..model.problem import show
+from .draft import Draft, ImportOptions, ImportSource, as_yaml_1_1, keys, listed, mapping
 
 _KEY = "mig-configs"
 _ITEM = keys("devices", "device-filter", "mig-enabled", "mig-devices")
-_MAX_PARTS = 64  # of one profile on a GPU
 _COUNT = 8  # GPUs of a node if the number is unknown
+_MAX_COUNT = 256
 _USUAL = ("a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200", "b200", "gb200", "a30", "h100-nvl")
+
+Items = Mapping[str, GpuConfig]
+"""The items of a configuration by their places in the file."""
 
 Partitions = Mapping[str, int] | None
 """How many partitions of each profile a GPU has; None for a GPU without partitions."""
@@ -31,64 +36,59 @@ def recognizes(content: Any) -> bool:
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each configuration."""
-    named = [(str(name), each) for source in found for name, each in source.content[_KEY].items()]
-    usual = next((preset for _, each in named if (preset := _fitting(each))), _USUAL[0])
-    return [_draft(name, listed(each), options, usual) for name, each in named]
+    made: list[tuple[Draft, Items]] = []
+    for source in found:
+        for name, items in source.content[_KEY].items():
+            draft = Draft(f"Made by vdev import of the configuration {name} of mig-parted.", str(name))
+            made.append((draft, dict(_items(draft, listed(items)))))
+    models = [_model(items) for _, items in made]
+    usual = next(filter(None, models), _USUAL[0])
+    for (draft, items), model in zip(made, models, strict=True):
+        _complete(draft, items, options.preset or model or usual, options)
+    return [draft for draft, _ in made]
 
 
-def _draft(name: str, items: list[Any], options: ImportOptions, usual: str) -> Draft:
-    preset = options.preset or _fitting(items) or usual
-    count = options.count or max((index + 1 for item in items for index in _indices(item, 0)), default=_COUNT)
-    draft = Draft(f"Made by vdev import of the configuration {name} of mig-parted.", name)
-    draft.remarks.append(
-        f"Its nodes have the label nvidia.com/mig.config={name}; give them vdev.dev/config={name} as well."
-    )
-    draft.remarks.append("To follow that label instead: partitions: {fromLabel: nvidia.com/mig.config, file: FILE}.")
+def _items(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
+    for position, item in enumerate(items):
+        where = f"{_KEY}.{draft.name}[{position}]"
+        draft.name_unread(item, _ITEM, where)
+        known = {key: value for key, value in mapping(item).items() if key in _ITEM}
+        try:
+            yield where, GpuConfig.model_validate(as_yaml_1_1(known))
+        except ValidationError as invalid:
+            for each in invalid.errors():
+                message = "is missing" if each["type"] == "missing" else each["msg"]
+                draft.omit(f"{where}.{show(each['loc'])}".rstrip("."), message)
+
+
+def _complete(draft: Draft, items: Items, preset: str, options: ImportOptions) -> None:
+    """Add the devices, with the partitions that the items give to GPUs of this preset."""
+    draft.remarks[:0] = [
+        f"Its nodes have the label nvidia.com/mig.config={draft.name}; give them vdev.dev/config={draft.name} as well.",
+        "To follow that label instead: partitions: {fromLabel: nvidia.com/mig.config, file: FILE}.",
+    ]
+    most = max((index + 1 for item in items.values() for index in item.devices or ()), default=_COUNT)
+    count = options.count or min(most, _MAX_COUNT)
     if not (options.preset and options.count):
         draft.note(
-            "",
-            f"mig-parted does not name the GPUs; {count} {preset} are assumed; --preset and --count set them",
+            "", f"mig-parted does not name the GPUs; {count} {preset} are assumed; --preset and --count set them"
         )
     layouts: list[Partitions] = [None] * count
-    for position, item in enumerate(items):
-        _apply(draft, mapping(item), f"{_KEY}.{name}[{position}]", preset, layouts)
+    for where, item in items.items():
+        if not item.is_for(_pci_id(preset)):
+            draft.note(f"{where}.device-filter", f"does not select {preset}, so this item changes nothing")
+            continue
+        parts = {name: number for name, number in (item.mig_devices or {}).items() if number}
+        for index in range(count) if item.devices is None else item.devices:
+            if index < count:
+                layouts[index] = parts if item.mig_enabled else None
+            else:
+                draft.omit(f"{where}.devices", f"there is no GPU {index}")
     body: dict[str, Any] = {"name": "gpu", "resource": "nvidia.com/gpu", "virtual": {"preset": preset, "count": count}}
     if any(layout is not None for layout in layouts):
         draft.flags["migStrategy"] = "mixed"
         body["partitions"] = dict(_ranges(layouts))
     draft.entry(body)
-    return draft
-
-
-def _apply(draft: Draft, item: dict[str, Any], where: str, preset: str, layouts: list[Partitions]) -> None:
-    draft.name_unread(item, _ITEM, where)
-    if not _is_for(item, preset):
-        draft.note(f"{where}.device-filter", f"does not select {preset}, so this item changes nothing")
-        return
-    is_on = str(item.get("mig-enabled")).lower() in ("true", "yes", "on")
-    parts = _counts(item)
-    for index in _indices(item, len(layouts)):
-        if index < len(layouts):
-            layouts[index] = parts if is_on else None
-        else:
-            draft.omit(f"{where}.devices", f"there is no GPU {index}")
-
-
-def _indices(item: Any, count: int) -> list[int]:
-    devices = mapping(item).get("devices")
-    if devices == "all":
-        return list(range(count))
-    return [index for each in listed(devices) if (index := number(each)) is not None and index < 256]
-
-
-def _is_for(item: dict[str, Any], preset: str) -> bool:
-    given = item.get("device-filter")
-    filters = [str(each) for each in (given if isinstance(given, list) else [given]) if each]
-    try:
-        known = config.preset(preset).attributes.get("pciDeviceId", "").lower()
-    except ConfigError:
-        return True  # the check of the file reports an unknown preset
-    return not filters or any(each.partition(":")[0].lower() == known for each in filters)
 
 
 def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]]]:
@@ -104,33 +104,31 @@ def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]
             start = end
 
 
-@cache
-def _geometries() -> dict[str, Geometry]:
-    """How the built-in models can be partitioned, the usual ones first."""
-    found = {name: config.preset(name) for name in config.preset_names()}
-    geometries = {name: each.partitioning for name, each in found.items() if each.partitioning and not each.count}
-    usual = [name for name in _USUAL if name in geometries]
-    return {name: geometries[name] for name in dict.fromkeys((*usual, *geometries))}
+# --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _fitting(items: Any) -> str:
-    """The first model that can have these partitions and that the filters select; empty without partitions."""
-    layouts = [_counts(mapping(item)) for item in listed(items)]
-    if not any(layouts):
-        return ""
-    fitting = [name for name, each in _geometries().items() if all(_can_be(each, layout) for layout in layouts)]
-    selected = [name for name in fitting if any(_is_for(mapping(item), name) for item in listed(items))]
-    return next(iter(selected or fitting), "")
-
-
-def _counts(item: dict[str, Any]) -> dict[str, int]:
-    given = mapping(item.get("mig-devices")).items()
-    return {str(profile): count for profile, each in given if (count := number(each)) and count <= _MAX_PARTS}
-
-
-def _can_be(geometry: Geometry, counts: Mapping[str, int]) -> bool:
+def _pci_id(preset: str) -> str:
     try:
-        place(geometry, repeated(counts))
-    except LayoutError:
-        return False
-    return True
+        return config.preset(preset).attributes.get("pciDeviceId", "")
+    except ConfigError:
+        return ""  # the check of the file reports an unknown preset
+
+
+@cache
+def _models() -> dict[str, Subject]:
+    """The built-in models that can be partitioned, the usual ones first."""
+    known = {name: config.preset(name) for name in (*_USUAL, *config.preset_names())}
+    return {
+        name: Subject(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
+        for name, each in known.items()
+        if each.partitioning and not each.count
+    }
+
+
+def _model(items: Items) -> str:
+    """The first model that the items select, and that can have their partitions; empty without partitions."""
+    for name, subject in _models().items():
+        wanted = [item.parts for item in items.values() if item.is_for(subject.pci_id)]
+        if any(wanted) and not subject.refusal(wanted):
+            return name
+    return ""

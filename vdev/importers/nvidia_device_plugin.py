@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping
+from .draft import Draft, ImportOptions, ImportSource, as_yaml_1_1, keys, listed, mapping
 
 _CONFIGURATION = keys(*("version", "flags", "imex"), resources=keys("gpus", "mig"), sharing=keys("mps", "timeSlicing"))
 _LABEL = "nvidia.com/device-plugin.config"
@@ -27,7 +27,6 @@ _HELM_FLAGS = {
     "deviceDiscoveryStrategy": ("deviceDiscoveryStrategy",),
 }
 """Values of the chart, and their flags. The chart makes environment variables of them, which override the file."""
-_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
 def recognizes(content: Any) -> bool:
@@ -79,7 +78,7 @@ def _draft(name: str, content: dict[str, Any], values: dict[str, Any], options: 
         draft.entry({"name": "gpu", "resource": "nvidia.com/gpu", "virtual": virtual})
     else:
         draft.note("", "it has no devices: join it with a file of devices, or give --preset and --count")
-    draft.flags = _plain(_flags(mapping(content.get("flags")), values))
+    draft.flags = as_yaml_1_1(_flags(mapping(content.get("flags")), values))
     for kind in ("gpus", "mig"):
         if listed(mapping(content.get("resources")).get(kind)):
             draft.omit(f"resources.{kind}", "NVIDIA's plugin ignores it; vdev would follow it")
@@ -110,13 +109,13 @@ def _sharing(draft: Draft, sharing: dict[str, Any]) -> None:
     if "mps" in sharing and "timeSlicing" in sharing:
         draft.omit("sharing.timeSlicing", "NVIDIA's plugin uses mps if both are given")
     draft.kind = kind
-    draft.sharing = _plain({key: value for key, value in block.items() if key != "resources"})
+    draft.sharing = as_yaml_1_1({key: value for key, value in block.items() if key != "resources"})
     for place, item in enumerate(listed(block.get("resources"))):
         where = f"sharing.{kind}.resources[{place}]"
         for key, value in _ignored(mapping(item)):
             draft.omit(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
         body = {key: value for key, value in mapping(item).items() if key not in ("rename", "devices")}
-        draft.shared.append(_plain(body))
+        draft.shared.append(as_yaml_1_1(body))
 
 
 def _ignored(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -124,15 +123,3 @@ def _ignored(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "rename", item["rename"]
     if item.get("devices") not in (None, "all"):
         yield "devices", item["devices"]
-
-
-def _plain(tree: Any) -> Any:
-    """The values with the booleans of YAML 1.1 as booleans, which vdev requires."""
-    match tree:
-        case dict():
-            return {key: _plain(value) for key, value in tree.items() if value is not None}
-        case list():
-            return [_plain(each) for each in tree]
-        case str() if not isinstance(tree, config.Plain) and tree.lower() in _BOOLEANS:
-            return _BOOLEANS[tree.lower()]
-    return tree

@@ -15,7 +15,6 @@ _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]
 _JETSON = "nvidia-gpu"
 _ITEM = keys("devicematch", "nummaxdevices")
-_ITEM = keys("devicematch", "nummaxdevices")
 
 
 def recognizes(content: Any) -> bool:

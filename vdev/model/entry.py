@@ -360,9 +360,7 @@ class Entry(Placed):
 
     def partitioned(self, partitions: Mapping[int, tuple[str, ...]]) -> Self:
         """The entry with these profiles by device index."""
-        copy = self.model_copy()
-        copy._partitions = partitions
-        return copy
+        return self.with_private(_partitions=partitions)
 
     @property
     def partitions(self) -> Mapping[int, tuple[str, ...]]:

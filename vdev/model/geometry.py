@@ -133,9 +133,7 @@ class Profile(Section):
 
     def named(self, name: str) -> Self:
         """Return the profile with its name, which is its key in the file."""
-        copy = self.model_copy()
-        copy._name = name
-        return copy
+        return self.with_private(_name=name)
 
     @functools.cached_property  # a private attribute is slow, and placing partitions reads the name often
     def name(self) -> str:
@@ -353,9 +351,7 @@ class PartitionChoice(Section):
 
     def among(self, layouts: Mapping[str, NamedLayout]) -> Self:
         """The choice among these layouts: those of the file, or of the devices."""
-        copy = self.model_copy()
-        copy._layouts = layouts
-        return copy
+        return self.with_private(_layouts=layouts)
 
     @property
     def layouts(self) -> Mapping[str, NamedLayout]:

@@ -5,13 +5,12 @@ for each). Source: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
 """
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from .scalars import Constraint, Duration, Flag, Text, Whole
-from .section import Flaw, Plain, Section, described, refuse, refuse_all
+from .section import Plain, Section, described, refuse, refuse_items
 
 DOMAIN = "nvidia.com"
 
@@ -33,7 +32,8 @@ EXPECTED_DEVICES = (
 def _references(value: object) -> int | tuple[str, ...] | None:
     """Parse `devices` of a shared resource: None for all, a count, or references."""
     if isinstance(value, (list, tuple)):
-        return _listed(value)
+        refuse_items("devices", value, _fault, EXPECTED_DEVICES)
+        return tuple(str(item) for item in value)
     if type(value) is str:
         if value == "all":
             return None
@@ -45,13 +45,6 @@ def _references(value: object) -> int | tuple[str, ...] | None:
     if int(value) < 1:
         refuse(f"a count of devices must be at least 1, got {value}", EXPECTED_DEVICES)
     return int(value)
-
-
-def _listed(items: Sequence[object]) -> tuple[str, ...]:
-    faults = [
-        Flaw((index,), text, EXPECTED_DEVICES, item) for index, item in enumerate(items) if (text := _fault(item))
-    ]
-    return refuse_all("devices", faults) if faults else tuple(str(item) for item in items)
 
 
 def _fault(item: object) -> str:

@@ -30,17 +30,15 @@ class QuantityError(VdevError, ValueError):
 
 def parse_quantity(text: str | int) -> int:
     """Return the exact number of bytes. Raises QuantityError."""
-    if isinstance(text, bool) or not isinstance(text, str | int):
-        raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
     form = _FORM.fullmatch(str(text))
-    if form is None:
+    if form is None or isinstance(text, bool | float):
         raise QuantityError(f"{text!r} is no amount of memory; expected {_ALLOWED}")
     suffix = form["suffix"] or ""
     if suffix not in _SCALE:
         raise QuantityError(f"{text!r} has the unknown suffix {suffix!r}; {_suffix_hint(suffix)}")
     if form["sign"] == "-":
         raise QuantityError(f"{text!r} is negative; expected {_ALLOWED}")
-    amount: Fraction = Fraction(form["number"]) * _SCALE[suffix] * Fraction(f"1e{form['exponent'] or 0}")
+    amount = _amount(form, _SCALE[suffix])
     if amount.denominator != 1:
         raise QuantityError(f"{text!r} is not a whole number of bytes")
     if amount >= _LIMIT:
@@ -58,8 +56,11 @@ def amount_of(quantity: object) -> Fraction | None:
     scale = None if form is None else {**_SCALE, **_SMALL}.get(form["suffix"] or "")
     if form is None or scale is None:
         return None
-    amount: Fraction = Fraction(form["number"]) * scale * Fraction(f"1e{form['exponent'] or 0}")
-    return -amount if form["sign"] == "-" else amount
+    return _amount(form, scale)
+
+
+def _amount(form: re.Match[str], scale: Fraction | int) -> Fraction:
+    return Fraction(f"{form['sign']}{form['number']}e{form['exponent'] or 0}") * scale
 
 
 def written(amount: int) -> str:

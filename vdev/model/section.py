@@ -86,6 +86,13 @@ class Section(BaseModel):
                 self.__dict__[name] = value
         return self
 
+    def with_private(self, **values: object) -> Self:
+        """Return a copy with these private attributes, which are not part of the file."""
+        copy = self.model_copy()
+        for name, value in values.items():
+            setattr(copy, name, value)
+        return copy
+
     def __deepcopy__(self, memo: object = None) -> Self:
         """Return itself: sections are immutable, and pydantic copies each default that it cannot hash."""
         return self
@@ -99,9 +106,7 @@ class Placed(Section):
 
     def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
         """Return the item with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
-        copy = self.model_copy()
-        copy._where, copy._for_nvidia = where, for_nvidia
-        return copy
+        return self.with_private(_where=where, _for_nvidia=for_nvidia)
 
     def __eq__(self, other: object) -> bool:
         """A moved line is no change."""
@@ -152,9 +157,9 @@ def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
     raise ValidationError.from_exception_data(title, details)
 
 
-def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str]) -> None:
+def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str], hint: str = "") -> None:
     """Refuse the items of a list for which `problem_of` returns a text, each at its place."""
-    flaws = [Flaw((place,), text, value=item) for place, item in enumerate(items) if (text := problem_of(item))]
+    flaws = [Flaw((place,), text, hint, item) for place, item in enumerate(items) if (text := problem_of(item))]
     if flaws:
         refuse_all(title, flaws)
 

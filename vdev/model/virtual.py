@@ -121,9 +121,8 @@ class Preset(Section):
 
     def named(self, name: str) -> Self:
         """Return the preset with its name, and with the attributes of the maker's driver."""
-        copy = self.model_copy(update={"attributes": {**_DRIVERS[self.id_style], **self.attributes}})
-        copy._name = name
-        return copy
+        attributes = {**_DRIVERS[self.id_style], **self.attributes}
+        return self.model_copy(update={"attributes": attributes}).with_private(_name=name)
 
     @property
     def name(self) -> str:
@@ -196,15 +195,11 @@ class VirtualDevices(Section):
             update["memory"] = preset.memory
         if "numa" not in self.model_fields_set:
             update["numa"] = preset.numa[:count]
-        copy = self.model_copy(update=update)
-        copy._preset = preset
-        return copy
+        return self.model_copy(update=update).with_private(_preset=preset)
 
     def without_driver_nodes(self) -> Self:
         """The devices without the nodes of real ones, as on a node without /dev."""
-        copy = self.model_copy()
-        copy._preset = self._preset.model_copy(update={"device_nodes": (), "partition_nodes": None})
-        return copy
+        return self.with_private(_preset=self._preset.model_copy(update={"device_nodes": (), "partition_nodes": None}))
 
     @property
     def links(self) -> Links:

@@ -376,6 +376,25 @@ def test_the_model_is_one_that_can_be_cut_so() -> None:
         assert preset == made["devices"][0]["virtual"]["preset"]
 
 
+def test_the_model_is_one_that_an_item_of_mig_parted_is_for() -> None:
+    """Items for other models have no effect on it, also if the model could not have their partitions."""
+    items = """
+    - {device-filter: "0x20B010DE", devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}
+    - {device-filter: ["0x20B710DE"], devices: all, mig-enabled: yes, mig-devices: {1g.6gb: 4}}
+"""
+    other = "[{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1}}]"
+    _, balanced = files(f"version: v1\nmig-configs:\n  other: {other}\n  all-balanced:{items}")
+    made = yaml.safe_load(balanced.text)
+    assert "a100-sxm4-40gb" == made["devices"][0]["virtual"]["preset"]
+    assert {"all": {"1g.5gb": 7}} == made["devices"][0]["partitions"]
+
+
+def test_every_item_of_mig_parted_that_is_left_out_is_named() -> None:
+    said = warnings("version: v1\nmig-configs: {x: [{devices: some, mig-enabled: true, mig-devices: {}}, 7]}")
+    assert "mig-configs.x[0].devices: expected all, or a list of indices, got the string 'some'" in said
+    assert "mig-configs.x[1].devices: is missing" in said
+
+
 def test_configurations_of_nvidias_plugin() -> None:
     item = "{name: gpu, rename: gpu.x, devices: [0], replicas: 4}"
     flags = "flags: {migStrategy: mixed, failOnInitError: no}"
