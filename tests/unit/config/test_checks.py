@@ -12,9 +12,9 @@ from vdev.errors import ConfigError
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_an_error_in_an_entry_is_said_at_its_place(subtests):
+    """The message holds the place or path, what is wrong, and what is allowed."""
+    cases = [
         ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
         ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
@@ -246,11 +246,10 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
-    ],
-)
-def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
-    """The message holds the place or path, what is wrong, and what is allowed."""
-    assert expected in "\n".join(refusals(HEAD + line))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert expected in "\n".join(refusals(HEAD + line))
 
 
 @pytest.mark.parametrize(

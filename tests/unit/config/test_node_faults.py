@@ -91,9 +91,9 @@ def test_what_rules_mean(rule, meant, said):
     assert said in words(made)
 
 
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
+def test_what_is_wrong(subtests):
+    """With its place."""
+    cases = [
         ("xid: 0", "out of range"),
         ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
         ("xid: 31, reason: because", "leaves the health alone"),
@@ -115,13 +115,12 @@ def test_what_rules_mean(rule, meant, said):
         ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
         ("api: {unreachable: true, verbs: [head]}", "expected get, list, watch, create, update, patch or delete"),
         ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
-    ],
-)
-def test_what_is_wrong(rule, why):
-    """With its place."""
-    text = refused(f"name: x, {rule}")
-    assert why in text
-    assert "f.yaml:7:" in text
+    ]
+    for rule, why in cases:
+        with subtests.test(rule=rule):
+            text = refused(f"name: x, {rule}")
+            assert why in text
+            assert "f.yaml:7:" in text
 
 
 def test_what_can_go_together():

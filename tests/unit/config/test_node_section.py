@@ -64,9 +64,8 @@ def test_labels_and_conditions_of_an_entry():
     ) == entry.conditions
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_an_entry_refuses(subtests):
+    cases = [
         ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
         ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
         ("labels: {a: -x}", "is not a valid label value"),
@@ -86,10 +85,10 @@ def test_labels_and_conditions_of_an_entry():
         ("conditions: [{type: A, reason: a b}]", "'a b' is not a valid reason"),
         ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
         ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
-    ],
-)
-def test_what_an_entry_refuses(line, expected):
-    assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
 
 
 def test_entries_that_share_a_condition_mean_the_same():

@@ -146,9 +146,9 @@ def item(fields: str) -> str:
     return f"sharing:\n  timeSlicing:\n    resources:\n    - {{{fields}}}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "words"),
-    [
+def test_every_rule_has_its_message_and_place(subtests):
+    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    cases = [
         ("version: v2", "f:1:10: version: ", "unknown version: v2"),
         ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
         ("sharing: {timeSlicing: {}}", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
@@ -212,13 +212,12 @@ def item(fields: str) -> str:
         ("flags: {mpsRoot: mps}", "f:1:18: flags.mpsRoot: ", "is not an absolute path"),
         ("flags: {plugin: {cdiAnnotationPrefix: x}}", "f:1:39: ", "the beginning of an annotation's key"),
         (item("name: a_b.com/gpu, replicas: 2"), "f:4:14: ", "not a DNS name"),
-    ],
-)
-def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
-    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    own = text if PARTITIONED in text else f"{text}\ndevices: []"
-    found = [message for message in refusals(own) if message.startswith(place)]
-    assert words in "\n".join(found)
+    ]
+    for text, place, words in cases:
+        with subtests.test(text=text):
+            own = text if PARTITIONED in text else f"{text}\ndevices: []"
+            found = [message for message in refusals(own) if message.startswith(place)]
+            assert words in "\n".join(found)
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,9 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
     assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
 
 
-@pytest.mark.parametrize(
-    ("group", "text"),
-    [
+def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
+    """The rest is converted."""
+    cases = [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number for the plugin"),
@@ -198,19 +198,22 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
-    ],
-)
-def test_what_cannot_be_said_is_a_comment_and_a_warning(group: str, text: str) -> None:
-    """The rest is converted."""
-    source = f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
-    (made,) = files(source)
+    ]
+    for group, text in cases:
+        with subtests.test(group=group):
+            source = (
+                f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
+            )
+            (made,) = files(source)
 
-    assert text in "\n".join(made.warnings)
-    said = " ".join(
-        line.strip().removeprefix("#").strip() for line in made.text.splitlines() if line.strip().startswith("#")
-    )
-    assert text in said
-    assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+            assert text in "\n".join(made.warnings)
+            said = " ".join(
+                line.strip().removeprefix("#").strip()
+                for line in made.text.splitlines()
+                if line.strip().startswith("#")
+            )
+            assert text in said
+            assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
 
 
 # --- the others -------------------------------------------------------------------------------------------------------

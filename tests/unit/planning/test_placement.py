@@ -47,9 +47,9 @@ def shown(placements):
     return [str(placement) for placement in placements]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
+def test_layouts_of_real_hardware_are_placed(subtests):
+    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
+    cases = [
         ([], []),
         (["7g.40gb"], ["7g.40gb@0"]),
         (["3g.20gb", "3g.20gb"], ["3g.20gb@4", "3g.20gb@0"]),
@@ -60,11 +60,10 @@ def shown(placements):
         (["2g.10gb", "2g.10gb", "2g.10gb", "1g.10gb"], ["2g.10gb@4", "2g.10gb@2", "2g.10gb@0", "1g.10gb@6"]),
         (["4g.20gb", "2g.10gb", "1g.5gb+me"], ["4g.20gb@0", "2g.10gb@4", "1g.5gb+me@6"]),
         (["1g.5gb@4", "3g.20gb"], ["1g.5gb@4", "3g.20gb@0"]),
-    ],
-)
-def test_layouts_of_real_hardware_are_placed(wanted, expected):
-    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
-    assert expected == shown(place(A100, wanted))
+    ]
+    for wanted, expected in cases:
+        with subtests.test(wanted=wanted):
+            assert expected == shown(place(A100, wanted))
 
 
 @pytest.mark.parametrize(
