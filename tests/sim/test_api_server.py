@@ -17,11 +17,9 @@ from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import ObjectStore
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
-COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
 CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "4Gi"}}}]}
 TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
 

@@ -196,16 +196,6 @@ def test_unknown_layout():
     assert refused.value.hint.startswith("did you mean 'all-balanced'? allowed: all-1g.5gb, ")
 
 
-@pytest.mark.parametrize(("mode", "count"), [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)])
-def test_a_mode_cuts_the_whole_device(mode, count):
-    """AMD's modes are layouts of their own name that fill the device with equal parts."""
-    placements = place(MODES, layout(MODES, mode))
-    assert ([mode] * count, set(range(8))) == (
-        [placement.profile.name for placement in placements],
-        {each for placement in placements for each in placement.slices},
-    )
-
-
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
