@@ -47,9 +47,9 @@ def test_what_xids_mean(rule, verdict, said):
     assert said in words(made)
 
 
-@pytest.mark.parametrize(
-    ("rule", "meant", "said"),
-    [
+def test_what_rules_mean(subtests):
+    """And what is said of them to people."""
+    cases = [
         (
             "event: {reason: GpuHot, message: too hot}",
             EventFault(reason="GpuHot", message="too hot"),
@@ -82,13 +82,12 @@ def test_what_xids_mean(rule, verdict, said):
             "api: {status: 403, verbs: [patch], resources: [nodes/status, events]}",
         ),
         ("api: {watch: broken}", ApiFaults(watch="broken"), "api: {watch: broken}"),
-    ],
-)
-def test_what_rules_mean(rule, meant, said):
-    """And what is said of them to people."""
-    (made,) = loaded(f"name: x, {rule}").spec.faults.rules
-    assert meant in (made.event, made.condition, made.api)
-    assert said in words(made)
+    ]
+    for rule, meant, said in cases:
+        with subtests.test(rule=rule):
+            (made,) = loaded(f"name: x, {rule}").spec.faults.rules
+            assert meant in (made.event, made.condition, made.api)
+            assert said in words(made)
 
 
 def test_what_is_wrong(subtests):

@@ -30,9 +30,8 @@ def test_the_effective_configuration_loads_again(written):
     assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_what_the_section_refuses(subtests):
+    cases = [
         ("{labels: yes}", "expected true, false or nfd"),
         ('{labels: "true"}', "take the quotes off"),
         ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
@@ -41,10 +40,10 @@ def test_the_effective_configuration_loads_again(written):
         ("{events: 1}", "node.events: expected true or false"),
         ("{label: true}", "unknown key 'label'"),
         ("[]", "node: expected a mapping"),
-    ],
-)
-def test_what_the_section_refuses(section, expected):
-    assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+    ]
+    for section, expected in cases:
+        with subtests.test(section=section):
+            assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
 
 
 def test_labels_and_conditions_of_an_entry():

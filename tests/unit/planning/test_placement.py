@@ -66,9 +66,9 @@ def test_layouts_of_real_hardware_are_placed(subtests):
             assert expected == shown(place(A100, wanted))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "position", "text"),
-    [
+def test_refused_layouts_name_the_clash(subtests):
+    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
+    cases = [
         (
             ["3g.20gb", "3g.20gb", "1g.5gb"],
             2,
@@ -95,13 +95,12 @@ def test_layouts_of_real_hardware_are_placed(subtests):
             0,
             "'1c.3g.20gb' is a compute instance inside a 3g.20gb; only whole partitions can be advertised",
         ),
-    ],
-)
-def test_refused_layouts_name_the_clash(wanted, position, text):
-    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
-    with pytest.raises(LayoutError) as refused:
-        place(A100, wanted)
-    assert (text, position) == (str(refused.value), refused.value.position)
+    ]
+    for wanted, position, text in cases:
+        with subtests.test(wanted=wanted):
+            with pytest.raises(LayoutError) as refused:
+                place(A100, wanted)
+            assert (text, position) == (str(refused.value), refused.value.position)
 
 
 @pytest.mark.parametrize(

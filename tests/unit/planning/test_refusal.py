@@ -103,9 +103,9 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
             assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
 
-@pytest.mark.parametrize(
-    "container",
-    [
+def test_what_is_meant_works(subtests):
+    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
+    cases = [
         path("/srv/{attributes.serial}"),
         path("{path}"),
         path("/srv{path}/x"),
@@ -115,14 +115,13 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
         annotation("{attributes.maker}"),
         variable("a,b\nc"),
         path("/srv/dongle{attributes.nothing}"),
-    ],
-)
-def test_what_is_meant_works(container):
-    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
-    found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
-    stock = arranged([found, raw(2)], container=container)
-    assert {"e-1": "", "e-2": ""} == reasons(stock)
-    assert () == stock.problems
+    ]
+    for container in cases:
+        with subtests.test(container=container):
+            found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
+            stock = arranged([found, raw(2)], container=container)
+            assert {"e-1": "", "e-2": ""} == reasons(stock)
+            assert () == stock.problems
 
 
 def test_links_by_id_work():
