@@ -59,10 +59,10 @@ def _expressions():
 
 def test_only_what_exists(subtests):
     """Each series and each label that an expression names is one that the agent has."""
+    known = _known()
+    recorded = {rule["record"] for rule in _rules() if "record" in rule}
     for expression in sorted(set(_expressions())):
         with subtests.test(expression=expression):
-            known = _known()
-            recorded = {rule["record"] for rule in _rules() if "record" in rule}
             assert set(re.findall(r"vdev:[a-z_0-9:]+", expression)) <= recorded
             names = re.findall(r"\b(?:vdev|process)_[a-z_]+|\bDCGM_[A-Z_]+|\bgpu_[a-z_]+(?={)", expression)
             assert [] == [name for name in names if name not in known]

@@ -116,7 +116,7 @@ wait $before
 rm -f /run/sticks/a /var/lib/kubelet/device-plugins/*
 """
 LATE = """
-until systemctl show vdev -p StatusText | grep 'not there: stick-a'; do sleep 0.1; done >/opt/out/waits
+until systemctl show vdev -p StatusText | grep 'not there: stick-a'; do sleep 0.3; done >/opt/out/waits
 systemctl show vdev kubelet -p ActiveState >>/opt/out/waits
 sleep 13
 mknod /run/sticks/a c 1 3
@@ -128,7 +128,7 @@ ls /var/lib/kubelet/device-plugins /run/vdev/devices >>/opt/out/then
 AFTERWARDS = f"""
 systemctl reload vdev
 systemctl kill -s STOP --kill-who=main vdev
-until systemctl show vdev -p NRestarts | grep '=[1-9]' && systemctl is-active vdev; do sleep 0.2; done
+until systemctl show vdev -p NRestarts | grep '=[1-9]' && systemctl is-active vdev; do sleep 0.5; done
 systemctl stop vdev
 systemctl show vdev -p Result >/opt/out/end
 ls /run/vdev/devices >>/opt/out/end

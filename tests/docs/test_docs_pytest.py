@@ -176,7 +176,10 @@ def test_the_fixtures_work(run):
 
 @pytest.mark.long
 def test_what_a_failure_shows(run):
-    """What the kubelet saw, the agent's log, a configuration's error, and findings of the test."""
+    """What the kubelet saw, the agent's log, a configuration's error, and findings of the test.
+
+    It begins with vdev's own error, and not with how the fixtures work, or with the log.
+    """
     done = run(test_failing=FAILING)
     assert 1 == done.returncode, done.stdout + done.stderr
     assert "3 failed, 2 passed, 2 errors" in done.stdout
@@ -188,12 +191,6 @@ def test_what_a_failure_shows(run):
         "the kubelet found:\nerror: empty-id: a.b/c: a device has an empty id",
     ):
         assert text in done.stdout, done.stdout
-
-
-@pytest.mark.long
-def test_a_failure_begins_with_vdevs_own_error(run):
-    """And not with how the fixtures work, or with the log."""
-    done = run(test_failing=FAILING)
     shown = dict(
         re.findall(
             r"^_+ (?:ERROR at setup of )?(test_\w+) _+\n(.*?)(?=^[_=]+ |\Z)", done.stdout, re.MULTILINE | re.DOTALL

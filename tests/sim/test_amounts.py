@@ -2,8 +2,6 @@
 
 from decimal import Decimal
 
-import pytest
-
 from vdev.sim.objects.amounts import as_given_back, canonical, exact
 
 
@@ -46,9 +44,9 @@ def test_quantities_are_written_in_one_way(subtests):
             assert back == canonical(back)
 
 
-@pytest.mark.parametrize(
-    ("written", "amount"),
-    [
+def test_what_quantities_amount_to(subtests):
+    """Each suffix and exponent."""
+    cases = [
         ("2", "2"),
         (2, "2"),
         (0.5, "0.5"),
@@ -63,11 +61,10 @@ def test_quantities_are_written_in_one_way(subtests):
         ("1500m", "1.5"),
         ("1n", "0.000000001"),
         ("0.1n", "0.0000000001"),
-    ],
-)
-def test_what_quantities_amount_to(written, amount):
-    """Each suffix and exponent."""
-    assert Decimal(amount) == exact(written)
+    ]
+    for written, amount in cases:
+        with subtests.test(written=written):
+            assert Decimal(amount) == exact(written)
 
 
 def test_what_is_no_quantity(subtests):

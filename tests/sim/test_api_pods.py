@@ -6,10 +6,7 @@ from tests.kit.rest import Caller
 from vdev.sim.api.server import ApiServer
 
 PODS, MERGE = "/api/v1/namespaces/default/pods", "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 CONTAINER = {"name": "c", "image": "busybox"}
-CLAIM = {"name": "g", "resourceClaimName": "x"}
-FIRST = "spec.containers[0]"
 
 
 @pytest.fixture

@@ -17,11 +17,9 @@ from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import ObjectStore
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
-COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
 CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "4Gi"}}}]}
 TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
 
@@ -240,21 +238,13 @@ async def test_a_generated_name_fits_a_label(ask):
     assert (201, 63) == (status, len(made["metadata"]["name"]))
 
 
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"uid": ""}]}}, "ownerReferences.uid"),
-    ],
-)
-async def test_metadata_is_refused(ask, more, why):
+async def test_metadata_is_refused(ask):
     """This holds for objects of every kind."""
-    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, **more}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": ""}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "ownerReferences": [owner]}}
     status, answer = await ask("POST", MAPS, document)
     assert (422, "Invalid") == (status, answer["reason"])
-    assert re.search(why, answer["message"]), answer["message"]
+    assert "ownerReferences.uid" in answer["message"]
 
 
 async def test_another_kind_is_refused(ask):

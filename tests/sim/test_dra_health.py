@@ -4,8 +4,6 @@ import pytest
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
-from vdev.pb import dra_health_v1alpha1_pb2 as api
-from vdev.sim.dra.device_health import DeviceHealth
 
 
 @pytest.fixture
@@ -62,33 +60,6 @@ async def test_a_timeout(kubelet, clock, driver):
     assert ["Healthy", "Healthy"] == words(kubelet)
     clock.advance(60)
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
-
-
-def test_which_reports_update_pods():
-    """A new health, message or timeout does; the same report after a timeout does not."""
-    time = 0.0
-    health = DeviceHealth(lambda: time)
-
-    def says(word, *, timeout=0, device="gpu-0"):
-        identifier = api.DeviceIdentifier(pool_name="pool", device_name=device)
-        row = api.DeviceHealth(device=identifier, health=word, health_check_timeout_seconds=timeout)
-        return sorted(name for _, name in health.update("acme.dev", [row]))
-
-    assert ["gpu-0"] == says(api.HEALTHY)
-    assert [] == says(api.HEALTHY)
-    assert ["gpu-0"] == says(api.UNHEALTHY)
-    assert ["gpu-0"] == says(api.UNHEALTHY, timeout=40)
-    time = 41.0
-    assert ("Unknown", "") == health.of("acme.dev", "pool", "gpu-0")
-    assert [] == says(api.UNHEALTHY, timeout=40)
-    assert ("Unhealthy", "") == health.of("acme.dev", "pool", "gpu-0")
-    assert ["gpu-1"] == says(api.HEALTHY, device="gpu-1")
-    time = 82.0
-    assert ["gpu-0"] == says(api.HEALTHY, device="gpu-1"), "it was not named for too long"
-    assert ("Unknown", "") == health.of("acme.dev", "pool", "gpu-0")
-    assert [] == says(api.HEALTHY, device="gpu-1")
-    health.clear("acme.dev")
-    assert ["gpu-1"] == says(api.HEALTHY, device="gpu-1")
 
 
 async def test_a_driver_that_unregisters(kubelet, clock, driver):

@@ -137,17 +137,6 @@ async def test_files_that_are_ignored(kubelet, dra, clock):
     await kubelet.wait_until(lambda: driver.statuses[1:] and kubelet.drivers())
 
 
-async def test_a_recreated_socket_is_another_plugin(kubelet, dra, clock):
-    """The plugin is unregistered and registered again."""
-    driver = await dra()
-    await driver.stop()
-    await driver.start()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: driver.statuses[1:])
-    assert 1 == len(kubelet.drivers()["acme.dev"])
-    assert kubelet.journal.of("driverGone")
-
-
 async def test_two_instances_of_a_driver(kubelet, dra, clock):
     """The kubelet calls the newest connected one, and refuses the same endpoint twice."""
     await kubelet.objects.create("DeviceClass", device_class("acme.dev"))

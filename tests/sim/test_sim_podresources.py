@@ -72,20 +72,6 @@ async def test_who_is_listed(kubelet, plugins, api):
     }
 
 
-async def test_list_during_an_admission(kubelet, plugins, api):
-    """A List during a pod's admission does not free the pod's devices."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    answer = plugin.answer_allocate
-
-    async def ask_first(request):
-        await api.List(v1.ListPodResourcesRequest())
-        return await answer(request)
-
-    plugin.answer_allocate = ask_first
-    pod = await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
-    assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}
-
-
 async def test_get(kubelet, plugins, api):
     """Get answers UNKNOWN for a pod that does not exist or has ended."""
     await plugins(NPU, ["d1"])
@@ -134,14 +120,3 @@ async def test_rate_limit(short_dir):
             caught.value.code(),
             caught.value.details(),
         )
-
-
-def test_rate_limit_refills():
-    """The bucket has ten tokens and gets one each hundredth of a second."""
-    from vdev.sim.kubelet.podresources_server import RateLimit
-
-    now = 0.0
-    limit = RateLimit(lambda: now)
-    assert [True] * 10 + [False] == [limit.allow() for _ in range(11)]
-    now = 0.021
-    assert [True, True, False] == [limit.allow() for _ in range(3)]

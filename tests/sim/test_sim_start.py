@@ -127,8 +127,9 @@ async def test_a_pod_in_admission_is_named(kubelet, plugins):
         return await answer(request)
 
     plugin.answer_allocate = look_first
-    await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
+    pod = await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
     assert [0, 1] == seen
+    assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}  # a List frees nothing of it
 
 
 async def test_get_frees_nothing(kubelet, plugins, clock):

@@ -157,9 +157,8 @@ def test_what_is_refused(allocate, text, why):
     assert why in err
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_what_is_wrong(subtests, allocate):
+    cases = [
         ("kind: Pod", "has no ResourceClaim"),
         ("", "has no ResourceClaim"),
         ("[1, a]", "has no ResourceClaim"),
@@ -178,12 +177,12 @@ def test_what_is_refused(allocate, text, why):
             claim().replace("}}]}}", "}}], constraints: [{requests: [other], matchAttribute: acme.dev/x}]}}"),
             'spec.devices.constraints[0].requests[0]: Invalid value: "other": must be the name of a request',
         ),
-    ],
-)
-def test_what_is_wrong(allocate, text, why):
-    code, out, err = allocate(text)
-    assert (2, "") == (code, out)
-    assert why in err
+    ]
+    for text, why in cases:
+        with subtests.test(text=text):
+            code, out, err = allocate(text)
+            assert (2, "") == (code, out)
+            assert why in err
 
 
 def test_ids_go_with_a_resource(allocate, tmp_path):

@@ -92,42 +92,6 @@ sharing:
     assert f"{renamed} acme.dev/npu (named {by_entry})" == after["acme.dev/npu.shared"]
 
 
-def test_the_plan_says_why_a_profile_was_refused(vdev, tmp_path):
-    """The error has the slices and the place in the file; other devices are planned."""
-    file = tmp_path / "v.yaml"
-    file.write_text(
-        """flags: {migStrategy: mixed}
-devices:
-- name: bad
-  resource: nvidia.com/gpu
-  virtual: {preset: a100-sxm4-40gb}
-  partitions: {"0": [3g.20gb, 3g.20gb, 1g.5gb]}
-- {name: good, resource: acme.dev/npu, virtual: {count: 2}}
-"""
-    )
-    code, out, err = vdev("plan", file)
-    assert 2 == code
-    assert "acme.dev/npu: 2 devices" in out
-    assert (
-        f'{file}:6:40: devices[0].partitions["0"][2]: 1g.5gb takes 1 slice from 0, 1, 2, 3, 4, 5 or 6, '
-        "and does not fit beside 3g.20gb@0, 3g.20gb@4" in err
-    )
-
-
-@pytest.fixture
-def good(tmp_path):
-    file = tmp_path / "good.yaml"
-    file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n")
-    return file
-
-
-@pytest.fixture
-def bad(tmp_path):
-    file = tmp_path / "bad.yaml"
-    file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {cuont: 1}}]\n")
-    return file
-
-
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
 LABELED = """

@@ -61,9 +61,8 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
     assert f"flag {flag}" in {origin.source for origin in loaded.origins}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "key", "value"),
-    [
+def test_aliases_and_forms_of_flags(subtests):
+    cases = [
         (["--nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
         (["--nvidia-dev-root=/x"], "flags.nvidiaDevRoot", "/x"),
         (["--pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
@@ -82,15 +81,14 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
             "flags.plugin.deviceListStrategy",
             ("envvar", "cdi-cri"),
         ),
-    ],
-)
-def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: object) -> None:
-    assert value == chosen(*arguments).overrides[key].value
+    ]
+    for arguments, key, value in cases:
+        with subtests.test(arguments=arguments):
+            assert value == chosen(*arguments).overrides[key].value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environ", "words"),
-    [
+def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
+    cases = [
         (
             ["--mig-strategy=mix"],
             {},
@@ -105,14 +103,12 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
-    ],
-)
-def test_a_wrong_value_names_the_flag_or_the_variable(
-    arguments: list[str], environ: dict[str, str], words: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        chosen(*arguments, **environ)
-    assert words in str(caught.value)
+    ]
+    for arguments, environ, words in cases:
+        with subtests.test(arguments=arguments):
+            with pytest.raises(UsageError) as caught:
+                chosen(*arguments, **environ)
+            assert words in str(caught.value)
 
 
 def test_a_boolean_takes_no_argument_but_true_and_false() -> None:

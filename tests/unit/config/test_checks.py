@@ -12,9 +12,9 @@ from vdev.errors import ConfigError
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_an_error_in_an_entry_is_said_at_its_place(subtests):
+    """The message holds the place or path, what is wrong, and what is allowed."""
+    cases = [
         ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
         ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
@@ -246,16 +246,15 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
-    ],
-)
-def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
-    """The message holds the place or path, what is wrong, and what is allowed."""
-    assert expected in "\n".join(refusals(HEAD + line))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert expected in "\n".join(refusals(HEAD + line))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_resource_names_follow_the_kubelets_rules(subtests):
+    """A name that the kubelet would refuse is said before it is registered."""
+    cases = [
         ("gpu", "has no domain"),
         ("kubernetes.io/gpu", "kubernetes.io"),
         ("requests.example.com/x", "requests."),
@@ -264,13 +263,12 @@ def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> 
         ("example.com/a/b", "more than one"),
         ("example.com/-a", "letter or digit at both ends"),
         ("example.com/" + "a" * 64, "64 characters"),
-    ],
-)
-def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None:
-    """A name that the kubelet would refuse is said before it is registered."""
-    (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
-    assert message.startswith("f:1:31: devices[0].resource: ")
-    assert words in message
+    ]
+    for name, words in cases:
+        with subtests.test(name=name):
+            (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
+            assert message.startswith("f:1:31: devices[0].resource: ")
+            assert words in message
 
 
 @pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
@@ -519,9 +517,9 @@ def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
     assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "is_equal"),
-    [
+def test_an_entry_changes_only_with_its_values(subtests):
+    """Neither with its place in the file, nor if a default is written out."""
+    cases = [
         ("virtual: {preset: a30}", "\n\n    virtual: {preset: a30}", True),
         ("virtual: {preset: a30}", "virtual: {preset: a30, count: 1, memory: 24Gi}", True),
         ("virtual: {preset: a30}", "virtual: {preset: a30}\n    visibleDevicesEnv: NVIDIA_VISIBLE_DEVICES", True),
@@ -538,9 +536,8 @@ def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
             "virtual: {preset: a30}\n    partitions: {}",
             False,
         ),
-    ],
-)
-def test_an_entry_changes_only_with_its_values(before: str, after: str, is_equal: bool) -> None:
-    """Neither with its place in the file, nor if a default is written out."""
-    one, other = (config.load_text(f"{HEAD}    {fields}").spec.entries for fields in (before, after))
-    assert is_equal is (one == other)
+    ]
+    for before, after, is_equal in cases:
+        with subtests.test(before=before):
+            one, other = (config.load_text(f"{HEAD}    {fields}").spec.entries for fields in (before, after))
+            assert is_equal is (one == other)

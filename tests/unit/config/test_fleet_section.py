@@ -106,13 +106,3 @@ def test_no_capacity_of_what_devices_make():
             config.load_text(text.replace("NAME", "g1").replace("RESOURCE", resource), "f.yaml")
         config.load_text(text.replace("NAME", "g1").replace("RESOURCE", "nvidia.com/mig-2g.10gb"), "f.yaml")
         config.load_text(text.replace("NAME", "h1").replace("RESOURCE", resource), "f.yaml")
-
-
-def test_a_fleet_needs_nodes(tmp_path, capsys):
-    """The command says what is missing."""
-    from vdev.cli import main
-
-    file = tmp_path / "f.yaml"
-    file.write_text(HEAD.partition("fleet")[0])
-    assert 2 == main(["fleet", str(file), "--dry-run"])
-    assert "there is no section fleet, which lists the nodes" in capsys.readouterr().err

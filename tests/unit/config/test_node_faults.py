@@ -47,9 +47,9 @@ def test_what_xids_mean(rule, verdict, said):
     assert said in words(made)
 
 
-@pytest.mark.parametrize(
-    ("rule", "meant", "said"),
-    [
+def test_what_rules_mean(subtests):
+    """And what is said of them to people."""
+    cases = [
         (
             "event: {reason: GpuHot, message: too hot}",
             EventFault(reason="GpuHot", message="too hot"),
@@ -82,18 +82,17 @@ def test_what_xids_mean(rule, verdict, said):
             "api: {status: 403, verbs: [patch], resources: [nodes/status, events]}",
         ),
         ("api: {watch: broken}", ApiFaults(watch="broken"), "api: {watch: broken}"),
-    ],
-)
-def test_what_rules_mean(rule, meant, said):
-    """And what is said of them to people."""
-    (made,) = loaded(f"name: x, {rule}").spec.faults.rules
-    assert meant in (made.event, made.condition, made.api)
-    assert said in words(made)
+    ]
+    for rule, meant, said in cases:
+        with subtests.test(rule=rule):
+            (made,) = loaded(f"name: x, {rule}").spec.faults.rules
+            assert meant in (made.event, made.condition, made.api)
+            assert said in words(made)
 
 
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
+def test_what_is_wrong(subtests):
+    """With its place."""
+    cases = [
         ("xid: 0", "out of range"),
         ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
         ("xid: 31, reason: because", "leaves the health alone"),
@@ -115,13 +114,12 @@ def test_what_rules_mean(rule, meant, said):
         ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
         ("api: {unreachable: true, verbs: [head]}", "expected get, list, watch, create, update, patch or delete"),
         ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
-    ],
-)
-def test_what_is_wrong(rule, why):
-    """With its place."""
-    text = refused(f"name: x, {rule}")
-    assert why in text
-    assert "f.yaml:7:" in text
+    ]
+    for rule, why in cases:
+        with subtests.test(rule=rule):
+            text = refused(f"name: x, {rule}")
+            assert why in text
+            assert "f.yaml:7:" in text
 
 
 def test_what_can_go_together():

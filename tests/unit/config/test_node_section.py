@@ -30,9 +30,8 @@ def test_the_effective_configuration_loads_again(written):
     assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_what_the_section_refuses(subtests):
+    cases = [
         ("{labels: yes}", "expected true, false or nfd"),
         ('{labels: "true"}', "take the quotes off"),
         ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
@@ -41,10 +40,10 @@ def test_the_effective_configuration_loads_again(written):
         ("{events: 1}", "node.events: expected true or false"),
         ("{label: true}", "unknown key 'label'"),
         ("[]", "node: expected a mapping"),
-    ],
-)
-def test_what_the_section_refuses(section, expected):
-    assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+    ]
+    for section, expected in cases:
+        with subtests.test(section=section):
+            assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
 
 
 def test_labels_and_conditions_of_an_entry():
@@ -64,9 +63,8 @@ def test_labels_and_conditions_of_an_entry():
     ) == entry.conditions
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_an_entry_refuses(subtests):
+    cases = [
         ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
         ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
         ("labels: {a: -x}", "is not a valid label value"),
@@ -86,10 +84,10 @@ def test_labels_and_conditions_of_an_entry():
         ("conditions: [{type: A, reason: a b}]", "'a b' is not a valid reason"),
         ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
         ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
-    ],
-)
-def test_what_an_entry_refuses(line, expected):
-    assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
 
 
 def test_entries_that_share_a_condition_mean_the_same():

@@ -171,9 +171,9 @@ def plan(tmp_path):
     return plan
 
 
-@pytest.mark.parametrize(
-    ("text", "expected", "place", "words"),
-    [
+def test_what_the_other_plugin_starts_with_is_a_warning(subtests, plan):
+    """With its place, and what happens instead."""
+    cases = [
         ("flags: {plugin: {foo: 1}}", {"gpu": 2}, "1:18: flags.plugin.foo", "unknown key 'foo' is ignored"),
         ("flags: {}\nlabels: {a: b}", {"gpu": 2}, "2:1: labels", "unknown key 'labels' is ignored"),
         ("flags: {renameByDefault: true}", {"gpu": 2}, "1:9: flags.renameByDefault", "belongs under sharing.timeSl"),
@@ -226,14 +226,13 @@ def plan(tmp_path):
             "1:20: resources.gpus[0]",
             "it stays nvidia.com/gpu",
         ),
-    ],
-)
-def test_what_the_other_plugin_starts_with_is_a_warning(plan, text, expected, place, words):
-    """With its place, and what happens instead."""
-    counts, problems = plan(text)
+    ]
+    for text, expected, place, words in cases:
+        with subtests.test(text=text):
+            counts, problems = plan(text)
 
-    assert {f"nvidia.com/{name}": number for name, number in expected.items()} == counts
-    assert [each for each in problems if f"1.yaml:{place}: warning: " in each and words in each], problems
+            assert {f"nvidia.com/{name}": number for name, number in expected.items()} == counts
+            assert [each for each in problems if f"1.yaml:{place}: warning: " in each and words in each], problems
 
 
 @pytest.mark.parametrize("line", ["migStrategy: single", "MIGSTRATEGY: single", "migstrategy: single"])

@@ -146,9 +146,9 @@ def item(fields: str) -> str:
     return f"sharing:\n  timeSlicing:\n    resources:\n    - {{{fields}}}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "words"),
-    [
+def test_every_rule_has_its_message_and_place(subtests):
+    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    cases = [
         ("version: v2", "f:1:10: version: ", "unknown version: v2"),
         ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
         ("sharing: {timeSlicing: {}}", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
@@ -212,13 +212,12 @@ def item(fields: str) -> str:
         ("flags: {mpsRoot: mps}", "f:1:18: flags.mpsRoot: ", "is not an absolute path"),
         ("flags: {plugin: {cdiAnnotationPrefix: x}}", "f:1:39: ", "the beginning of an annotation's key"),
         (item("name: a_b.com/gpu, replicas: 2"), "f:4:14: ", "not a DNS name"),
-    ],
-)
-def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
-    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    own = text if PARTITIONED in text else f"{text}\ndevices: []"
-    found = [message for message in refusals(own) if message.startswith(place)]
-    assert words in "\n".join(found)
+    ]
+    for text, place, words in cases:
+        with subtests.test(text=text):
+            own = text if PARTITIONED in text else f"{text}\ndevices: []"
+            found = [message for message in refusals(own) if message.startswith(place)]
+            assert words in "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -309,11 +308,15 @@ def test_an_nvidia_files_booleans_are_those_of_go(written: str, expected: bool) 
     assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
 
 
-@pytest.mark.parametrize("written", ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"])
-def test_what_go_takes_for_no_boolean_is_none(written: str) -> None:
+def test_what_go_takes_for_no_boolean_is_none(subtests):
     """A text in quotes or a number."""
-    with pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"):
-        config.load_text(f"flags: {{failOnInitError: {written}}}")
+    cases = ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"]
+    for written in cases:
+        with (
+            subtests.test(written=written),
+            pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"),
+        ):
+            config.load_text(f"flags: {{failOnInitError: {written}}}")
 
 
 @pytest.mark.parametrize(
@@ -341,11 +344,15 @@ def test_an_nvidia_files_numbers_are_those_of_go(written: str, expected: int) ->
     assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
 
 
-@pytest.mark.parametrize("written", ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"])
-def test_what_go_takes_for_no_whole_number_is_none(written: str) -> None:
+def test_what_go_takes_for_no_whole_number_is_none(subtests):
     """A fraction, a number that JSON writes with an exponent, a text."""
-    with pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"):
-        config.load_text(item(f"name: gpu, replicas: {written}"))
+    cases = ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"]
+    for written in cases:
+        with (
+            subtests.test(written=written),
+            pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"),
+        ):
+            config.load_text(item(f"name: gpu, replicas: {written}"))
 
 
 def test_each_file_is_read_by_its_own_sections(tmp_path: Path) -> None:

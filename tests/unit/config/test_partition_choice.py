@@ -100,9 +100,9 @@ def test_an_unknown_default_is_an_error_at_its_place(load):
         load(more="default: all-1g.5g")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_mistakes_in_the_mapping_itself(subtests):
+    """Each error is of the form that was meant."""
+    cases = [
         ("{default: all-disabled}", "'fromLabel' is missing"),
         ("{fromLabel: nvidia.com/mig.config, defualt: x}", "unknown key 'defualt'"),
         ("{fromLabel: kubernetes.io/hostname}", "belongs to Kubernetes"),
@@ -111,14 +111,13 @@ def test_an_unknown_default_is_an_error_at_its_place(load):
         ("{fromLabel: nvidia.com/mig.config, 0: [1g.5gb]}", "unknown key '0'"),
         ("{fromLabel: nvidia.com/mig.config, file: nowhere/at/all.yaml}", "all.yaml: cannot be read: No such file"),
         ("{fromLabel: nvidia.com/mig.config, file: 5}", "write it in quotes"),
-    ],
-)
-def test_mistakes_in_the_mapping_itself(text, expected):
-    """Each error is of the form that was meant."""
-    text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text)
-    assert expected in str(caught.value)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
+            with pytest.raises(ConfigError) as caught:
+                config.load_text(text)
+            assert expected in str(caught.value)
 
 
 def test_devices_without_partitions_have_no_layouts(load):
@@ -191,9 +190,9 @@ def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why)
         load(more="file: layouts.yaml, default: odd")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_file_that_mig_parted_refuses_is_an_error_at_its_place(subtests, load):
+    """All at once, with the configuration's own."""
+    cases = [
         ("mig-configs: {a: [{devices: all, mig-enabled: false}]}", "layouts.yaml:1:1: 'version' is missing"),
         ("version: v2\nmig-configs: {a: [{devices: all, mig-enabled: false}]}", ":1:10: version: unknown version"),
         ("version: v1", "'mig-configs' is missing"),
@@ -224,15 +223,14 @@ def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why)
         ("kind: ConfigMap\napiVersion: v1\ndata: {config.yaml: x}", "this is a Kubernetes object of kind ConfigMap"),
         ("[", "is not YAML"),
         ("", "is empty"),
-    ],
-)
-def test_a_file_that_mig_parted_refuses_is_an_error_at_its_place(load, text, expected):
-    """All at once, with the configuration's own."""
-    with pytest.raises(ConfigError) as caught:
-        load(text, more="file: layouts.yaml, defualt: x" if text == "[" else "file: layouts.yaml")
-    assert "layouts.yaml" in str(caught.value) or "defualt" in str(caught.value)
-    if text != "[":
-        assert expected in str(caught.value)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            with pytest.raises(ConfigError) as caught:
+                load(text, more="file: layouts.yaml, defualt: x" if text == "[" else "file: layouts.yaml")
+            assert "layouts.yaml" in str(caught.value) or "defualt" in str(caught.value)
+            if text != "[":
+                assert expected in str(caught.value)
 
 
 def test_a_bad_file_leaves_out_the_entry_that_names_it(load, tmp_path):

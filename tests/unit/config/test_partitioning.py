@@ -89,9 +89,9 @@ def with_profile(name="2x.8gb", **more):
     return {**NPU, "profiles": {**NPU["profiles"], name: {"slices": 2, "memory": "8Gi", **more}}}
 
 
-@pytest.mark.parametrize(
-    ("block", "where", "text"),
-    [
+def test_faults_are_at_their_place(subtests):
+    """Each impossible value is one fault, at its path in the block, and says what is wrong."""
+    cases = [
         (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
         (changed(slices=0), ("slices",), "0 is out of range"),
         (changed(slices=257), ("slices",), "257 is out of range"),
@@ -128,12 +128,11 @@ def with_profile(name="2x.8gb", **more):
         ),
         (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'"),
         (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "2x.8gb takes 2 slices from 0 or 2"),
-    ],
-)
-def test_faults_are_at_their_place(block, where, text):
-    """Each impossible value is one fault, at its path in the block, and says what is wrong."""
-    first = problems(block)[0]
-    assert (where, True) == (first[0], text in first[1]), first
+    ]
+    for block, where, text in cases:
+        with subtests.test(block=block):
+            first = problems(block)[0]
+            assert (where, True) == (first[0], text in first[1]), first
 
 
 def test_two_profiles_for_one_resource():

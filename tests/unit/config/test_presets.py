@@ -146,9 +146,9 @@ def test_two_halves_leave_nothing(subtests):
                 place(geometry, [half, half, small])
 
 
-@pytest.mark.parametrize(
-    ("name", "device"),
-    [
+def test_pci_ids_of_nvidia(subtests):
+    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
+    cases = [
         ("a100-sxm4-40gb", "20B0"),
         ("a100-sxm4-80gb", "20B2"),
         ("a100-pcie-40gb", "20F1"),
@@ -174,11 +174,10 @@ def test_two_halves_leave_nothing(subtests):
         ("v100-sxm2-16gb", "1DB1"),
         ("v100-sxm2-32gb", "1DB5"),
         ("t4", "1EB8"),
-    ],
-)
-def test_pci_ids_of_nvidia(name, device):
-    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
-    assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
+    ]
+    for name, device in cases:
+        with subtests.test(name=name):
+            assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
 
 
 def test_an_a30():
@@ -191,12 +190,12 @@ def test_an_a30():
         place(geometry, ["1g.6gb+me", "2g.12gb+me"])
 
 
-@pytest.mark.parametrize(
-    "name", ["l40s", "l4", "a10", "a40", "v100-sxm2-16gb", "t4", "mi250", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"]
-)
-def test_devices_that_cannot_be_cut(name):
+def test_devices_that_cannot_be_cut(subtests):
     """No partitioning is invented for a device that has none."""
-    assert load_preset(name).partitioning is None
+    cases = ["l40s", "l4", "a10", "a40", "v100-sxm2-16gb", "t4", "mi250", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"]
+    for name in cases:
+        with subtests.test(name=name):
+            assert load_preset(name).partitioning is None
 
 
 @pytest.mark.parametrize(("name", "memory"), [("mi300x", 192), ("mi325x", 256)])

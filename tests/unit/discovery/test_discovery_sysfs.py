@@ -78,9 +78,9 @@ def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
     assert [["/dev/video5"], ["/dev/video6"]] == list(nodes(after).values())
 
 
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
+def test_conditions_on_pci_devices(subtests, server):
+    """Ids, drivers, virtual functions, numbers, parents; a link's value is its target's name."""
+    cases = [
         ([where("vendor", "0x1002")], ["0000:01:00.0", "0000:81:00.0"]),
         ([where("vendor", "1002"), where("class", "0x03*")], ["0000:01:00.0", "0000:81:00.0"]),
         ([where("mem_info_vram_total", "16000000000", operator=Operator.GE)], ["0000:01:00.0"]),
@@ -98,12 +98,11 @@ def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
         ([where("drm", "true", operator=Operator.EXISTS)], ["0000:01:00.0", "0000:81:00.0"]),
         ([where("vendor", "five", operator=Operator.GE)], []),
         ([where("../../../../../../../../etc/hostname", "*")], []),
-    ],
-)
-def test_conditions_on_pci_devices(server: FakeHost, conditions: list[Match], expected: list[str]) -> None:
-    """Ids, drivers, virtual functions, numbers, parents; a link's value is its target's name."""
-    found = find(server, by_bus("pci", *conditions))
-    assert expected == [device.attributes["name"] for device in found.devices]
+    ]
+    for conditions, expected in cases:
+        with subtests.test(conditions=conditions):
+            found = find(server, by_bus("pci", *conditions))
+            assert expected == [device.attributes["name"] for device in found.devices]
 
 
 def test_why_a_candidate_did_not_match_is_told_per_condition(server: FakeHost) -> None:

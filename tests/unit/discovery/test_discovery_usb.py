@@ -47,9 +47,9 @@ def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: s
 SDR = Usb(vendor="0bda", product="2838")
 
 
-@pytest.mark.parametrize(
-    ("source", "ports"),
-    [
+def test_what_is_selected(subtests, desk):
+    """By ids, serial number, port, and the class of the device or of an interface."""
+    cases = [
         (Usb(vendor="1050"), ["1-2"]),
         (Usb(vendor="1a86", product="7523"), ["1-1.1", "1-1.2"]),
         (Usb(vendor="1a86", product="0000"), []),
@@ -59,11 +59,10 @@ SDR = Usb(vendor="0bda", product="2838")
         (Usb(**{"class": "0x3"}), ["1-2"]),
         (Usb(**{"class": "09"}), ["1-1", "usb1"]),
         (Usb(vendor="1050", serial="*"), []),
-    ],
-)
-def test_what_is_selected(desk: FakeHost, source: Usb, ports: list[str]) -> None:
-    """By ids, serial number, port, and the class of the device or of an interface."""
-    assert ports == [device.attributes["port"] for device in find(desk, source).devices]
+    ]
+    for source, ports in cases:
+        with subtests.test(source=source):
+            assert ports == [device.attributes["port"] for device in find(desk, source).devices]
 
 
 def test_a_key_comes_with_its_hidraw_node(desk: FakeHost) -> None:

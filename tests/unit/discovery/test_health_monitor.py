@@ -195,12 +195,6 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_failed_command_is_told_with_its_last_line(monitor: HealthMonitor) -> None:
-    assert "sh exited with 3: no link" == await verdict(
-        monitor, Target(command("sh", "-c", "echo no link; exit 3"), device())
-    )
-
-
 async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred opens that never return: those devices fail, each with one thread, and the others are probed."""
     release = threading.Event()

@@ -211,15 +211,3 @@ def test_states_of_the_whole_node():
         states.append(one.pod_resources_down)
         one.clock.advance(1)
     assert [False, True, False] == states
-
-
-def test_without_rules_a_reload_wakes_nobody():
-    """Loading no rules asks for a look only if there were rules."""
-    woken = []
-    made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
-    made.load({"configuration": ()})
-    made.load({"configuration": ()})
-    assert [] == woken
-    made.load({"configuration": [sick("one", 0)]})
-    made.load({"configuration": ()})
-    assert 2 == len(woken)

@@ -72,12 +72,12 @@ def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
         assert files(each)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
-)
-def test_other_texts_have_no_form(text: str) -> None:
+def test_other_texts_have_no_form(subtests):
     """The texts are vdev's own form, NVIDIA's file, which vdev reads itself, and invalid YAML."""
-    assert recognized(text) is None
+    cases = ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
+    for text in cases:
+        with subtests.test(text=text):
+            assert recognized(text) is None
 
 
 def test_a_form_that_is_not_known() -> None:
@@ -183,9 +183,9 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
     assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
 
 
-@pytest.mark.parametrize(
-    ("group", "text"),
-    [
+def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
+    """The rest is converted."""
+    cases = [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number for the plugin"),
@@ -198,19 +198,22 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
-    ],
-)
-def test_what_cannot_be_said_is_a_comment_and_a_warning(group: str, text: str) -> None:
-    """The rest is converted."""
-    source = f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
-    (made,) = files(source)
+    ]
+    for group, text in cases:
+        with subtests.test(group=group):
+            source = (
+                f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
+            )
+            (made,) = files(source)
 
-    assert text in "\n".join(made.warnings)
-    said = " ".join(
-        line.strip().removeprefix("#").strip() for line in made.text.splitlines() if line.strip().startswith("#")
-    )
-    assert text in said
-    assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+            assert text in "\n".join(made.warnings)
+            said = " ".join(
+                line.strip().removeprefix("#").strip()
+                for line in made.text.splitlines()
+                if line.strip().startswith("#")
+            )
+            assert text in said
+            assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
@@ -302,9 +305,8 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.measured.maker
 
 
-@pytest.mark.parametrize(
-    ("text", "warning"),
-    [
+def test_whatever_is_not_carried_over_is_named(subtests):
+    cases = [
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
@@ -317,12 +319,12 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
             "sharing.x",
         ),
         ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
-    ],
-)
-def test_whatever_is_not_carried_over_is_named(text: str, warning: str) -> None:
-    (made,) = files(text)
-    assert warning in "\n".join(made.warnings)
-    assert warning in made.text
+    ]
+    for text, warning in cases:
+        with subtests.test(text=text):
+            (made,) = files(text)
+            assert warning in "\n".join(made.warnings)
+            assert warning in made.text
 
 
 def test_overrides_of_fake_gpu_operator() -> None:

@@ -294,9 +294,8 @@ def test_modes(labels, written, mode):
     assert mode == labels(ONE % f', attributes: {{pciClass: "{written}"}}').values["nvidia.com/gpu.mode"]
 
 
-@pytest.mark.parametrize(
-    ("capability", "family"),
-    [
+def test_families(subtests, labels):
+    cases = [
         ("3.5", "kepler"),
         ("7.0", "volta"),
         ("7.5", "turing"),
@@ -307,8 +306,8 @@ def test_modes(labels, written, mode):
         ("12.0", "blackwell"),
         ("13.0", "rubin"),
         ("11.0", "undefined"),
-    ],
-)
-def test_families(labels, capability, family):
-    found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
-    assert family == found["nvidia.com/gpu.family"]
+    ]
+    for capability, family in cases:
+        with subtests.test(capability=capability):
+            found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
+            assert family == found["nvidia.com/gpu.family"]

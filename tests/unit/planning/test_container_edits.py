@@ -29,12 +29,6 @@ def test_envvar(build):
     assert ({}, {}, {}, []) == (got.mounts, got.nodes, got.annotations, got.cdi_devices)
 
 
-def test_envvar_by_index(build):
-    """`deviceIDStrategy: index` gives indices instead."""
-    got = edits(build.inventory(build.entry(), device_id_strategy=DeviceIdStrategy.INDEX), GPU, B, A)
-    assert {"NVIDIA_VISIBLE_DEVICES": "1,0"} == got.env
-
-
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
 def test_features_are_asked_for_under_every_strategy(build, strategies):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
@@ -55,12 +49,6 @@ def test_volume_mounts(build):
     assert [Mount("/dev/null", f"{root}/{A}")] == list(got.mounts.values())
 
 
-def test_volume_mounts_overwrite_the_variable_of_envvar(build):
-    """With both on, the mounts' root wins in the variable, as with NVIDIA's plugin."""
-    got = edits(build.inventory(build.entry(), device_list_strategy=(ENVVAR, MOUNTS)), GPU, A)
-    assert {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"} == got.env
-
-
 def test_cdi_annotations(build):
     """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
     stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,))
@@ -76,13 +64,6 @@ def test_cdi_annotation_prefix(build):
     """The key's prefix can be chosen."""
     stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
     assert next(iter(edits(stock, GPU, A).annotations)).startswith("cdi.acme.dev/nvidia-device-plugin_")
-
-
-def test_cdi_cri(build):
-    """`cdi-cri` names the devices in the CRI's own field."""
-    got = edits(build.inventory(build.entry(), device_list_strategy=(CRI,)), GPU, A, B)
-    assert [f"{KIND}={A}", f"{KIND}={B}"] == got.cdi_devices
-    assert ({}, {}) == (got.env, got.annotations)
 
 
 def test_replicas_are_stripped_and_joined(build):
@@ -287,25 +268,6 @@ def test_every_combination_is_consistent(subtests, build):
                 listed = {device["name"] for device in document["devices"]}
                 assert {*shown, "all"} <= listed
                 assert not any("::" in each for each in listed)
-
-
-STRATEGIES = [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI), (ENVVAR, MOUNTS, ANNOTATIONS)]
-
-
-@pytest.mark.parametrize("strategies", STRATEGIES)
-@pytest.mark.parametrize("mps", [False, True])
-def test_what_was_given_before_changes_no_answer(build, strategies, mps):
-    """Answers are those of a resource that nobody asked yet."""
-    sharing = build.sharing({"name": GPU, "replicas": 2}, kind=SharingKind.MPS) if mps else None
-
-    def fresh():
-        return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategy=strategies)
-
-    asked = fresh()
-    ids = build.ids(asked, GPU)
-    for size in (1, 2, 3, 1, 2):
-        for some in itertools.permutations(ids, size):
-            assert edits(asked, GPU, *some) == edits(fresh(), GPU, *some)
 
 
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):

@@ -147,9 +147,9 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
     assert sorted(texts, key=path_pattern.natural_key) == sorted(sorted(texts), key=path_pattern.natural_key)
 
 
-@pytest.mark.parametrize(
-    ("operator", "values", "value", "expected"),
-    [
+def test_conditions(subtests):
+    """Each operator, with a value and without."""
+    cases = [
         (Operator.GLOB, ("046d",), "046d", True),
         (Operator.GLOB, ("10DE",), "0x10de", True),
         (Operator.GLOB, ("0x03*",), "0x030000", True),
@@ -175,11 +175,10 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
         (Operator.GT, ("4",), "inf", False),
         (Operator.GT, ("4",), "1_000", False),
         (Operator.GT, ("4",), "0x" + "f" * 300, False),
-    ],
-)
-def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:
-    """Each operator, with a value and without."""
-    assert expected == attribute_match.meets(AttributeTest(operator=operator, values=values), value)
+    ]
+    for operator, values, value, expected in cases:
+        with subtests.test(operator=operator):
+            assert expected == attribute_match.meets(AttributeTest(operator=operator, values=values), value)
 
 
 @given(st.text(max_size=8) | st.none(), st.floats().filter(lambda each: attribute_match.number(str(each)) is not None))

@@ -47,9 +47,9 @@ def shown(placements):
     return [str(placement) for placement in placements]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
+def test_layouts_of_real_hardware_are_placed(subtests):
+    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
+    cases = [
         ([], []),
         (["7g.40gb"], ["7g.40gb@0"]),
         (["3g.20gb", "3g.20gb"], ["3g.20gb@4", "3g.20gb@0"]),
@@ -60,16 +60,15 @@ def shown(placements):
         (["2g.10gb", "2g.10gb", "2g.10gb", "1g.10gb"], ["2g.10gb@4", "2g.10gb@2", "2g.10gb@0", "1g.10gb@6"]),
         (["4g.20gb", "2g.10gb", "1g.5gb+me"], ["4g.20gb@0", "2g.10gb@4", "1g.5gb+me@6"]),
         (["1g.5gb@4", "3g.20gb"], ["1g.5gb@4", "3g.20gb@0"]),
-    ],
-)
-def test_layouts_of_real_hardware_are_placed(wanted, expected):
-    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
-    assert expected == shown(place(A100, wanted))
+    ]
+    for wanted, expected in cases:
+        with subtests.test(wanted=wanted):
+            assert expected == shown(place(A100, wanted))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "position", "text"),
-    [
+def test_refused_layouts_name_the_clash(subtests):
+    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
+    cases = [
         (
             ["3g.20gb", "3g.20gb", "1g.5gb"],
             2,
@@ -96,13 +95,12 @@ def test_layouts_of_real_hardware_are_placed(wanted, expected):
             0,
             "'1c.3g.20gb' is a compute instance inside a 3g.20gb; only whole partitions can be advertised",
         ),
-    ],
-)
-def test_refused_layouts_name_the_clash(wanted, position, text):
-    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
-    with pytest.raises(LayoutError) as refused:
-        place(A100, wanted)
-    assert (text, position) == (str(refused.value), refused.value.position)
+    ]
+    for wanted, position, text in cases:
+        with subtests.test(wanted=wanted):
+            with pytest.raises(LayoutError) as refused:
+                place(A100, wanted)
+            assert (text, position) == (str(refused.value), refused.value.position)
 
 
 @pytest.mark.parametrize(
@@ -195,16 +193,6 @@ def test_unknown_layout():
     with pytest.raises(LayoutError, match="unknown layout 'all-balancd'") as refused:
         layout(A100, "all-balancd")
     assert refused.value.hint.startswith("did you mean 'all-balanced'? allowed: all-1g.5gb, ")
-
-
-@pytest.mark.parametrize(("mode", "count"), [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)])
-def test_a_mode_cuts_the_whole_device(mode, count):
-    """AMD's modes are layouts of their own name that fill the device with equal parts."""
-    placements = place(MODES, layout(MODES, mode))
-    assert ([mode] * count, set(range(8))) == (
-        [placement.profile.name for placement in placements],
-        {each for placement in placements for each in placement.slices},
-    )
 
 
 @pytest.mark.parametrize(

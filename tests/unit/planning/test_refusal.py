@@ -66,9 +66,9 @@ def reasons(stock):
     return {slot.id: slot.health.reason for slot in stock.resources[NAME].slots}
 
 
-@pytest.mark.parametrize(
-    ("make", "serial", "said"),
-    [
+def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
+    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
+    cases = [
         (path, "../../../etc", "it would lead to another directory"),
         (path, "a/b", "it would lead to another directory"),
         (path, "..", "it would lead to another directory"),
@@ -83,30 +83,29 @@ def reasons(stock):
         (variable, "A\nLD_PRELOAD=/x", "a variable must not have control characters"),
         (variable, "A\udcffB", "a variable must not have control characters"),
         (annotation, "A\x00B", "an annotation must not have control characters"),
-    ],
-)
-def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
-    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
-    text = "{attributes.serial}" if make in (variable, annotation) else "/srv/{attributes.serial}"
-    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], container=make(text))
-    found = reasons(stock)
-    assert "" == found["e-2"]
-    assert said in found["e-1"]
-    assert found["e-1"].isprintable()
-    assert frozenset({"e-1"}) == stock.left_out
-    ((problem),) = stock.problems
-    assert "t.yaml:4:5: devices[0]" == problem.where
-    assert said in problem.message
-    with pytest.raises(UnhealthyDevice, match="not handed out"):
-        allocation.allocate(stock.resources[NAME], ["e-1"])
-    container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
-    (document,) = cdi_documents(stock).values()
-    assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
+    ]
+    for make, serial, said in cases:
+        with subtests.test(make=make):
+            text = "{attributes.serial}" if make in (variable, annotation) else "/srv/{attributes.serial}"
+            stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], container=make(text))
+            found = reasons(stock)
+            assert "" == found["e-2"]
+            assert said in found["e-1"]
+            assert found["e-1"].isprintable()
+            assert frozenset({"e-1"}) == stock.left_out
+            ((problem),) = stock.problems
+            assert "t.yaml:4:5: devices[0]" == problem.where
+            assert said in problem.message
+            with pytest.raises(UnhealthyDevice, match="not handed out"):
+                allocation.allocate(stock.resources[NAME], ["e-1"])
+            container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
+            (document,) = cdi_documents(stock).values()
+            assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
 
-@pytest.mark.parametrize(
-    "container",
-    [
+def test_what_is_meant_works(subtests):
+    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
+    cases = [
         path("/srv/{attributes.serial}"),
         path("{path}"),
         path("/srv{path}/x"),
@@ -116,14 +115,13 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
         annotation("{attributes.maker}"),
         variable("a,b\nc"),
         path("/srv/dongle{attributes.nothing}"),
-    ],
-)
-def test_what_is_meant_works(container):
-    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
-    found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
-    stock = arranged([found, raw(2)], container=container)
-    assert {"e-1": "", "e-2": ""} == reasons(stock)
-    assert () == stock.problems
+    ]
+    for container in cases:
+        with subtests.test(container=container):
+            found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
+            stock = arranged([found, raw(2)], container=container)
+            assert {"e-1": "", "e-2": ""} == reasons(stock)
+            assert () == stock.problems
 
 
 def test_links_by_id_work():

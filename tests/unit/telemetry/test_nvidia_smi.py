@@ -139,9 +139,9 @@ def test_every_field_of_the_help(box: Container) -> None:
     assert all(value and "$" not in value for value in values.values())
 
 
-@pytest.mark.parametrize(
-    ("asked", "said", "code"),
-    [
+def test_what_it_does_not_know(subtests, box):
+    """A wrong argument has the message of the real tool on stdout, and its exit code."""
+    cases = [
         (("--query-gpu=name,cuda_version", "--format=csv"), 'Field "cuda_version" is not a valid field to query.', 2),
         (("--query-gpu=name",), "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.", 2),
         (("--query-compute-apps=gpu", "--format=csv"), 'Field "gpu" is not a valid field to query.', 2),
@@ -153,13 +153,12 @@ def test_every_field_of_the_help(box: Container) -> None:
         (("topo", "-p"), "ERROR: Option -p is not recognized. Please run 'nvidia-smi -h'.", 2),
         (("-i", "2"), "No devices were found", 6),
         (("--query-gpu=name", "--format=csv", "-i", "GPU-1"), "No devices were found", 6),
-    ],
-)
-def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
-    """A wrong argument has the message of the real tool on stdout, and its exit code."""
-    box.give(h100(0), h100(1))
-    shown = box.run("nvidia-smi", *asked)
-    assert (said, code) == (shown.stdout.strip(), shown.returncode)
+    ]
+    for asked, said, code in cases:
+        with subtests.test(asked=asked):
+            box.give(h100(0), h100(1))
+            shown = box.run("nvidia-smi", *asked)
+            assert (said, code) == (shown.stdout.strip(), shown.returncode)
 
 
 @pytest.mark.parametrize("asked", [("-lgi",), ("-i", "0", "-lci"), ("-cgi", "19", "-C")])
