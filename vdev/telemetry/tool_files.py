@@ -80,7 +80,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as failed:
-            raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
+            raise HostError(f"cannot list {self._devices}: {reason_of(failed)}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
         listed = (
@@ -136,7 +136,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
                 if not _holds(path, text):
                     write_atomic(path, text, mode=0o755)
             except (OSError, HostError) as failed:
-                broken[tool] = _why(failed)
+                broken[tool] = reason_of(failed)
         return broken
 
     def _directory(self, name: str, each: ToolDevice) -> str:
@@ -147,7 +147,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             if not (directory / each.tool.value).exists():
                 self._write(directory, replace(each, wall=self._clock.wall()))
         except (OSError, HostError) as failed:
-            return _why(failed)
+            return reason_of(failed)
         return ""
 
     def _write(self, directory: Path, shown: ToolDevice) -> None:
@@ -198,7 +198,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             try:
                 self._write(Path(telemetry.device_directory(str(self.root), name)), shown)
             except (OSError, HostError) as failed:
-                trouble = _why(failed)
+                trouble = reason_of(failed)
         self._live = live
         return trouble
 
@@ -216,7 +216,3 @@ def _holds(path: Path, text: bytes) -> bool:
         return read_plain(path, limit=_MAX_BYTES, follow=False) == text and bool(path.stat().st_mode & 0o111)
     except (HostError, OSError):
         return False
-
-
-def _why(failed: Exception) -> str:
-    return reason_of(failed) if isinstance(failed, OSError) else str(failed)
