@@ -165,9 +165,10 @@ async def test_without_an_api_server(start_agent, api_server):
 
 
 async def test_a_wrong_name_of_the_node(start_agent, account, api_server):
-    """The message says what to set."""
+    """The message says what to set, and which Nodes there are."""
+    await api_server.add("nodes", {"metadata": {"name": "worker-1"}})
     agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await api_server.until(lambda: "has no node 'node-1'" in str(status.not_ready(agent.agent)))
+    await api_server.until(lambda: "has no node 'node-1'; it has worker-1; " in str(status.not_ready(agent.agent)))
     (reason,) = status.not_ready(agent.agent)
     assert reason.startswith("the ResourceSlices of acme.dev are not published: the cluster has no node 'node-1'")
     assert "set --node-name (env NODE_NAME)" in reason

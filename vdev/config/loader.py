@@ -313,9 +313,11 @@ def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Ma
         return begun, "is there a ':' after the key?"
     if "quoted scalar" in context and "unexpected" in str(error.problem):
         return begun, _CUT if noticed.line >= len(lines) else "its closing quote is missing"
+    if "flow" in context and noticed.line >= len(lines):
+        return begun, _CUT
     # A bracket that ends its line is meant to be closed in a later line, and the parser knows where.
     if "flow" in context and lines[begun.line][begun.column + 1 :].partition(" #")[0].strip():
-        return begun, _CUT if noticed.line >= len(lines) else f"nothing closes it before line {noticed.line + 1}"
+        return begun, f"nothing closes it before line {noticed.line + 1}"
     return noticed, ""
 
 

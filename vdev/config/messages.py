@@ -51,7 +51,9 @@ def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: typ
         case "dict_type" | "model_type" | "model_attributes_type":
             model = _model_at(path, root)
             message = f"expected a mapping, {got}"
-            hint = listed(_fields(model), lead="its keys:", command="vdev schema") if model else ""
+            hint = "write 'name: value' pairs, without '- '" if isinstance(detail["input"], list | tuple) else ""
+            if model:
+                hint = listed(_fields(model), lead="its keys:", command="vdev schema")
         case _:
             message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, {got}", ""
     place = document.key_place(known) if is_key else document.value_place(known)

@@ -327,7 +327,10 @@ def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> No
             "devices: {name: a, virtual: {}}",
             "devices: expected a list, got a mapping; write '- ' before each item",
         ),
-        ("devices: [{container: {env: [A=b]}}]", "expected a mapping, got a list"),
+        (
+            "devices: [{container: {env: [A=b]}}]",
+            "expected a mapping, got a list; write 'name: value' pairs, without '- '",
+        ),
         ("devices: [{virtual: [{count: 2}]}]", "got a list; its keys: preset, count"),
         ("devices: [{partitions: [1g.5gb]}]", "got a list; say which devices have them: {all: …}"),
         ("faults: [{name: a}]", "its keys: seed, kernelLog, rules"),

@@ -34,6 +34,8 @@ def refused(text: str | bytes) -> str:
         pytest.param("a: 1\n---\nb: 2\n", "f.yaml:2:1: ", "second document", id="two documents"),
         pytest.param("a: {b: 4\n", "f.yaml:1:4: ", "file ends too early", id="cut in a mapping"),
         pytest.param('a: "b\n', "f.yaml:1:4: ", "file ends too early", id="cut in a text"),
+        pytest.param("a: [\n  {b: 4},\n\nc: {}\n", "f.yaml:1:4: ", "file ends too early", id="open list of lines"),
+        pytest.param("a: {\n  b: 4\n", "f.yaml:1:4: ", "file ends too early", id="open mapping of lines"),
         pytest.param("a: {b: 4\nc: 5\n", "f.yaml:1:4: ", "nothing closes it before line 2", id="open mapping"),
         pytest.param("a: [b, c\nd: [e]\n", "f.yaml:1:4: ", "nothing closes it before line 2", id="open list"),
         pytest.param("a: {\n  b: 4\n  c: 5\n}\n", "f.yaml:3:4: ", "did not find expected ','", id="no comma"),
