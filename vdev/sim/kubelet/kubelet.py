@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
+from .. import lint
 from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
@@ -453,7 +454,7 @@ class Kubelet:
             if not task.cancelled():
                 task.result()
         except KubeletPanic as panic:
-            self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
+            self.journal.find([lint.error("panic", "", str(panic))])
             await self._end("panicked")
             raise
 

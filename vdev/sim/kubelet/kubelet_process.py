@@ -15,14 +15,14 @@ import grpc.aio
 from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
+from .. import lint
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Compat, Registry
-from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..kubelet_life import Life
-from ..lint import Finding, Overlaps, Severity
+from ..lint import Overlaps
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .plugin_watcher import Handler, PluginWatcher
@@ -91,8 +91,7 @@ class KubeletProcess:
             active=self._active,
         )
         self.dra = DynamicResources(paths.root, settings.dra, life, changed=changed, active=self._active)
-        watched = WatchedPlugins(self._registry, directory, life)
-        handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
+        handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
 
     @property
@@ -104,7 +103,7 @@ class KubeletProcess:
         paths = self.paths
         found, problem = await asyncio.to_thread(self._prepare)
         if problem:
-            self.life.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
+            self.life.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.life.clock.now())
@@ -141,7 +140,7 @@ class KubeletProcess:
         try:
             device_checkpoint.write(self.paths.device_plugins, device_checkpoint.dump(self.table))
         except HostError as error:  # the real kubelet only logs it
-            self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
+            self.life.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""

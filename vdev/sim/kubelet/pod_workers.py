@@ -15,7 +15,6 @@ from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
 from ..journal import Event
-from ..lint import Finding, Severity
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
 from . import kubelet_directory, node_status
@@ -284,8 +283,7 @@ class PodWorkers:
             (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
         )
         self._journal.find(
-            Finding("conflict", Severity.ERROR, "", f"pod {pod.spec.key}, container {spec.name}: {text}")
-            for text in edits.conflicts
+            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
         )
         claims = pod.container_claims(spec.name)
         resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
@@ -301,8 +299,7 @@ class PodWorkers:
         paths = [node.host_path for node in edits.devices]
         missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
         self._journal.find(
-            Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
-            for path in missing
+            lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
         )
 
 
