@@ -11,11 +11,11 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
-from vdev.sim import Phase, SystemClock, Timings
+from vdev.sim import Phase
 from vdev.sim.dra.claim_checkpoint import ClaimInfo
 from vdev.sim.dra.driver_client import SERVICES, CallError, DriverClient
 from vdev.sim.journal import Journal
-from vdev.sim.kubelet_life import Life
+from vdev.sim.kubelet_life import KubeletSettings, Life
 from vdev.sim.node_objects import pod_status
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
@@ -211,7 +211,7 @@ async def test_a_prepare_is_tried_again_if_its_driver_registers_again(kubelet, c
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_call_on_a_closed_connection_fails_like_one_in_progress(short_dir, service):
     """A driver may unregister between two calls for one claim."""
-    life = Life(SystemClock(), Timings(), Journal())
+    life = Life(KubeletSettings(), Journal())
     client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, life)
     await client.close()
     for call in (client.prepare, client.unprepare):

@@ -16,9 +16,9 @@ from ..errors import HostError
 from ..hostfs import write_atomic
 from .api.api_objects import ApiObjects
 from .api.server import ApiServer
-from .device_manager.registration_server import Compat
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
+from .kubelet_life import Compat
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
 

@@ -9,7 +9,6 @@ instance's stream closes the connection of the new instance; 1.37 keys them by s
 import asyncio
 import posixpath
 from collections.abc import Callable, Sequence
-from enum import Enum
 
 import grpc
 import grpc.aio
@@ -18,7 +17,7 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
-from ..kubelet_life import Life
+from ..kubelet_life import Compat, Life
 from ..lint import error, warning
 from ..objects import formats
 from ..objects.node_devices import Device
@@ -27,13 +26,6 @@ from .plugin_client import PluginClient, PluginError
 
 VERSION = "v1beta1"
 RENEWAL_SECONDS = 10.0  # after the end of a stream
-
-
-class Compat(Enum):
-    """The Kubernetes version whose behavior at re-registration is reproduced."""
-
-    V1_36 = "1.36"
-    V1_37 = "1.37"
 
 
 class Registry(api_grpc.RegistrationServicer):
@@ -46,7 +38,6 @@ class Registry(api_grpc.RegistrationServicer):
         table: the device manager's state
         life: the kubelet process
         directory: the directory of kubelet.sock
-        compat: the version whose behavior is reproduced
         held: the ids of a resource that pods hold
         changed: called after each change, with the UIDs of pods with a device whose health changed
         save: writes the checkpoint
@@ -58,7 +49,6 @@ class Registry(api_grpc.RegistrationServicer):
         *,
         life: Life,
         directory: str,
-        compat: Compat,
         held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], None],
         save: Callable[[], None],
@@ -67,7 +57,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._life = life
         self._journal = life.journal
         self._directory = directory
-        self._compat = compat
+        self._compat = life.settings.compat
         self._held = held
         self._changed = changed
         self._save = save

@@ -197,7 +197,7 @@ class PodWorkers:
     def _check_hardware(self, pod: PodRecord) -> None:
         """Report hardware that this pod and another one hold."""
         others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
-        overlaps = self._process.settings.overlaps
+        overlaps = self._process.life.settings.overlaps
         rows = [(other.spec.key, self._ids(other)) for other in others]
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
@@ -293,7 +293,7 @@ class PodWorkers:
 
     async def _check_host(self, edits: container_edits.Edits) -> None:
         """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
-        host_root = self._process.settings.host_root
+        host_root = self._process.life.settings.host_root
         if host_root is None:
             return
         paths = [node.host_path for node in edits.devices]
