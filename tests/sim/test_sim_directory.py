@@ -12,7 +12,7 @@ import yaml
 
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
-from vdev.sim.app import Output, SimOptions, serve
+from vdev.sim.app import SimOptions, serve
 from vdev.sim.node_objects import NodeObjects
 from vdev.sim.pod_directory import PodDirectory
 
@@ -184,7 +184,7 @@ async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
 
 async def test_sim_prints_json(sim, short_dir):
     """With JSON, each line is an object."""
-    out, task = await sim(output=Output.JSON)
+    out, task = await sim(as_json=True)
     write(short_dir / "pods" / "p.yaml", manifest("p"))
     await out.has('"phase": "Running"')
     os.kill(os.getpid(), signal.SIGINT)

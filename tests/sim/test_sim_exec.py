@@ -20,7 +20,6 @@ from tests.kit import prepared, prepared_plugin
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
 from vdev.sim import scenario_run
-from vdev.sim.scenario_run import RunOptions
 from vdev.sim.scenarios import library
 from vdev.sim.scenarios.command_node import NodeOptions
 
@@ -89,7 +88,7 @@ async def played(*scenarios, command=PLUGIN, **options):
     node = NodeOptions(command=command, **{"timeout": 30, **options})
     with tempfile.TemporaryDirectory() as logs:
         run = {"logs": Path(logs), **run}
-        code = await scenario_run.run(RunOptions(node=node, scenarios=tuple(map(str, scenarios)), **run), out)
+        code = await scenario_run.run(node, list(map(str, scenarios)), out=out, **run)
     return code, out.getvalue()
 
 

@@ -126,14 +126,14 @@ def run(args: argparse.Namespace) -> int:
     if given := [name for name in _ONLY_WITH_EXEC if getattr(args, name)]:
         raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
     from ..sim import Compat  # not needed for --help
-    from ..sim.app import Output, SimOptions, serve
+    from ..sim.app import SimOptions, serve
 
     directory = {"kubelet_dir": args.kubelet_dir} if args.kubelet_dir else {}
     options = SimOptions(
         **directory,
         pods=args.pods,
         compat=Compat(args.compat),
-        output=Output(args.output),
+        as_json=args.output == "json",
         node_name=args.node_name,
         seed=args.seed,
         cdi_dir=args.cdi_dir,
@@ -167,14 +167,8 @@ def _play(args: argparse.Namespace) -> int:
         compat=Compat(args.compat),
         seed=args.seed,
     )
-    options = scenario_run.RunOptions(
-        node=node,
-        scenarios=tuple(args.scenario or ()),
-        junit=args.junit,
-        logs=args.logs,
-        as_json=args.output == "json",
-    )
-    return asyncio.run(scenario_run.run(options))
+    as_json = args.output == "json"
+    return asyncio.run(scenario_run.run(node, args.scenario or (), junit=args.junit, logs=args.logs, as_json=as_json))
 
 
 def _hook(text: str) -> tuple[str, str]:

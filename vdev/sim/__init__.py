@@ -7,11 +7,10 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
 from .api.api_objects import ApiObjectError, ApiObjects
 from .device_manager.device_table import KubeletPanic
-from .device_manager.registration_server import Compat
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet
-from .kubelet_life import Timings
+from .kubelet_life import Compat, Timings
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
 from .objects.node_devices import Capacity

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
@@ -17,20 +16,13 @@ from ..errors import HostError
 from ..hostfs import write_atomic
 from .api.api_objects import ApiObjects
 from .api.server import ApiServer
-from .device_manager.registration_server import Compat
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
+from .kubelet_life import Compat
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
 
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner is checked
-
-
-class Output(Enum):
-    """The output format."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +32,7 @@ class SimOptions:
     kubelet_dir: Path = DEFAULT_DIRECTORY
     pods: Path | None = None  # the directory of manifests; None for no pods
     compat: Compat = Compat.V1_36
-    output: Output = Output.TEXT
+    as_json: bool = False  # print a JSON object for each entry
     node_name: str = "sim-node"
     seed: int = 0
     cdi_dir: Path | None = None  # None: CDI names are not resolved
@@ -102,10 +94,10 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects, out:
 
     def show(entry: Entry) -> None:
         nonlocal greeted
-        if not greeted and options.output is Output.TEXT:
+        if not greeted and not options.as_json:
             _banner(options, out)
         greeted = True
-        if line := json.dumps(entry.document) if options.output is Output.JSON else entry.text:
+        if line := json.dumps(entry.document) if options.as_json else entry.text:
             out.write(line + "\n")
             out.flush()
         if entry.event == "kubelet" and entry.fields["what"] == "panicked":

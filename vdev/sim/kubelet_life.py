@@ -1,13 +1,17 @@
-"""The life of a kubelet process: its clock, its timings, and the tasks that end with it."""
+"""The life of a kubelet process: its settings, and the tasks that end with it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
 from typing import Any, TypeVar
 
-from ..aio.clock import Clock
+from ..aio.clock import SYSTEM, Clock
+from .api.api_objects import ApiObjects
 from .device_manager.device_table import KubeletPanic
 from .journal import Journal
+from .lint import Overlaps
 
 _T = TypeVar("_T")
 
@@ -37,12 +41,36 @@ class Timings:
     look: float = 1.0  # between looks for sockets in plugins_registry
 
 
+class Compat(Enum):
+    """The Kubernetes version whose behavior at re-registration is reproduced."""
+
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletSettings:
+    """What is the same for all processes of a kubelet; `Kubelet` explains each."""
+
+    node: str = "sim-node"
+    clock: Clock = SYSTEM
+    timings: Timings = Timings()
+    compat: Compat = Compat.V1_36
+    rate_limit: bool = True
+    host_root: Path | None = None
+    overlaps: Overlaps = lambda _one, _other: False
+    objects: ApiObjects = field(default_factory=ApiObjects)
+    cdi_dir: Path | None = None
+    strict: bool = False
+
+
 class Life:
     """The life of a kubelet process, which begins with `alive = True`."""
 
-    def __init__(self, clock: Clock, timings: Timings, journal: Journal) -> None:
-        self.clock = clock
-        self.timings = timings
+    def __init__(self, settings: KubeletSettings, journal: Journal) -> None:
+        self.settings = settings
+        self.clock = settings.clock
+        self.timings = settings.timings
         self.journal = journal
         self.alive = False
         self._tasks: set[asyncio.Task[Any]] = set()

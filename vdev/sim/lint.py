@@ -9,7 +9,7 @@ import itertools
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -112,13 +112,6 @@ def watched_registration(resource: str, endpoint: str, directory: str, *, stream
     yield from _connection(resource, endpoint, streams_open=streams_open)
 
 
-def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Finding]:
-    """A plugin has not created its registration socket again, `seconds` after the end of its stream."""
-    text = f"its ListAndWatch stream at {endpoint} ended over {seconds:g} s ago and its registration socket remains"
-    hint = "the kubelet registers it again only after that socket was removed and created again"
-    yield warning("not-registered-anew", resource, f"{text}; {hint}")
-
-
 def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Finding]:
     if len(path.encode()) > SUN_PATH_LIMIT:
         text = f"the socket's path {path} has {len(path.encode())} bytes; at most {SUN_PATH_LIMIT} are allowed"
@@ -126,25 +119,6 @@ def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Find
     if streams_open:
         text = "registered while a ListAndWatch stream is open; when that stream ends, 1.36 closes the new connection"
         yield warning("registered-while-streaming", resource, text)
-
-
-def unknown_version(resource: str, versions: Sequence[str], supported: str) -> Iterator[Finding]:
-    """A registration is refused because of its API version."""
-    given = " ".join(map(repr, versions)) or "none"
-    text = f"registered with API version {given}, expected {supported!r}; the kubelet refuses it"
-    yield error("api-version", resource, text)
-
-
-def invalid_name(resource: str) -> Iterator[Finding]:
-    """A registration is refused because of its resource's name."""
-    text = f"registered as {resource!r}, which is not the name of an extended resource; expected DOMAIN/NAME"
-    yield error("resource-name", "", f"{text}, with a domain outside of kubernetes.io; the kubelet refuses it")
-
-
-def unserved(resource: str, socket: str) -> Iterator[Finding]:
-    """A plugin did not serve yet when it registered."""
-    text = f"nothing listened on {socket} when it registered; serve first: the kubelet dials for ten seconds at most"
-    yield warning("registered-before-serving", resource, text)
 
 
 def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -27,39 +26,39 @@ _HISTORY = 15  # entries of the journal that are shown with a failure
 _WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What is played, and where the results go."""
+async def run(
+    node: NodeOptions,
+    names: Sequence[str] = (),
+    *,
+    junit: Path | None = None,
+    logs: Path | None = None,
+    as_json: bool = False,
+    out: TextIO = sys.stdout,
+) -> int:
+    """Play the scenarios with these names and paths; returns the exit code, 1 if one failed.
 
-    node: NodeOptions
-    scenarios: tuple[str, ...] = ()  # names and paths; empty for all built-in ones whose hooks are given
-    junit: Path | None = None
-    logs: Path | None = None  # where the plugin's output is kept; None: only that of failures, in a temporary directory
-    as_json: bool = False
-
-
-async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
-    """Play the scenarios; returns the exit code, 1 if one failed. SIGTERM ends it as Ctrl-C does.
+    Without names, it plays all built-in scenarios whose hooks are given. `logs` is the directory for the plugin's
+    output; without it, only that of failures is kept, in a temporary directory. SIGTERM ends it as Ctrl-C does.
 
     Raises UsageError before anything is started, and HostError for files.
     """
-    chosen = await asyncio.to_thread(_choose, options)
-    report = ScenarioReport(out, as_json=options.as_json)
-    logs = await asyncio.to_thread(_make_logs, options.logs, chosen)
+    chosen = await asyncio.to_thread(_choose, node, names)
+    report = ScenarioReport(out, as_json=as_json)
+    directory = await asyncio.to_thread(_make_logs, logs, chosen)
     results: list[ScenarioResult] = []
-    if options.junit is not None:
-        await asyncio.to_thread(write_junit, options.junit, results)  # fails now if it cannot be written
+    if junit is not None:
+        await asyncio.to_thread(write_junit, junit, results)  # fails now if it cannot be written
     try:
         with _ended_by_sigterm():
             for each in chosen:
-                results.append(await _play(each, options.node, logs / f"{each.name}.log", report))  # noqa: PERF401
+                results.append(await _play(each, node, directory / f"{each.name}.log", report))  # noqa: PERF401
     finally:
         # An interrupted run writes the results so far.
-        if options.junit is not None:
-            await asyncio.to_thread(write_junit, options.junit, results)
-        if options.logs is None and not any(each.failure for each in results):
-            await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
-    report.summary(results, [] if options.scenarios else _left_out(options.node))
+        if junit is not None:
+            await asyncio.to_thread(write_junit, junit, results)
+        if logs is None and not any(each.failure for each in results):
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+    report.summary(results, [] if names else _left_out(node))
     return 1 if any(each.failure for each in results) else 0
 
 
@@ -76,9 +75,8 @@ def describe() -> str:
 # --- which scenarios are played ---------------------------------------------------------------------------------------
 
 
-def _choose(options: RunOptions) -> list[ScenarioFile]:
+def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
     """The scenarios that are played. Blocks. Raises UsageError if one of them cannot be played."""
-    node = options.node
     words = dict.fromkeys(PLACEHOLDERS, "")
     program = split_command(node.command, words)[0]
     if shutil.which(program) is None and "{" not in node.command.split()[0]:
@@ -87,7 +85,7 @@ def _choose(options: RunOptions) -> list[ScenarioFile]:
     for command in node.hooks.values():
         split_command(command, words)
     built_in = library.built_in()
-    chosen = [library.find(name) for name in options.scenarios] or [each for each in built_in if _suits(each, node)]
+    chosen = [library.find(name) for name in names] or [each for each in built_in if _suits(each, node)]
     known = dict.fromkeys(name for each in (*built_in, *chosen) for name in each.hooks)
     if unknown := [name for name in node.hooks if name not in known]:
         raise UsageError(f"--hook {unknown[0]}: no scenario has such a hook; there are {', '.join(known)}")

@@ -162,8 +162,9 @@ class ApiServer:
                 found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET", "DELETE"]))
             found.append(Route(kind.path, respond, methods=["GET", "POST", "DELETE"]))
             found.append(Route(f"{kind.path}/{{name}}", respond, methods=["GET", "PUT", "PATCH", "DELETE"]))
-            subresources = {**({"status": ["GET", "PUT", "PATCH"]} if kind.status else {})}
-            subresources |= {action: ["POST"] for action in kind.actions}
+            subresources = {action: ["POST"] for action in kind.actions}
+            if kind.status:
+                subresources["status"] = ["GET", "PUT", "PATCH"]
             for name, methods in subresources.items():
                 respond = functools.partial(self.respond, kind, name)
                 found.append(Route(f"{kind.path}/{{name}}/{name}", respond, methods=methods))

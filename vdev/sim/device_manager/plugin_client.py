@@ -16,9 +16,10 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from .. import lint
 from ..go_errors import closing_as, dial, go_text
 from ..kubelet_life import Life
-from ..lint import LIST_LIMIT_BYTES, Finding, Severity
+from ..lint import LIST_LIMIT_BYTES
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
@@ -73,7 +74,7 @@ class PluginClient:
             size = _TOO_LARGE.search(error.details() or "")
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and size is not None:
                 text = f"a list of {size[1]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
-                self._report([Finding("list-over-limit", Severity.ERROR, self.resource, text)])
+                self._report([lint.error("list-over-limit", self.resource, text)])
                 return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[0]}"
             return go_text(error)
         except PluginError as error:
@@ -109,7 +110,7 @@ class PluginClient:
                     return await call()
         except TimeoutError:
             text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
-            self._report([Finding("hung-rpc", Severity.ERROR, self.resource, text)])
+            self._report([lint.error("hung-rpc", self.resource, text)])
             raise PluginError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
         except grpc.aio.AioRpcError as error:
             raise PluginError(go_text(error)) from None
@@ -118,7 +119,7 @@ class PluginClient:
 
     def _say_slow(self, name: str) -> None:
         text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
-        self._report([Finding("slow-rpc", Severity.WARNING, self.resource, text)])
+        self._report([lint.warning("slow-rpc", self.resource, text)])
 
     def _closing(self) -> AbstractContextManager[None]:
         return closing_as(PluginError, lambda: self._closed)

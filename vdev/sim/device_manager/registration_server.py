@@ -1,14 +1,14 @@
-"""The registration service on kubelet.sock, and the connections to the registered plugins.
+"""The registered device plugins and the connections to them.
 
-Requests are validated in the kubelet's order and with its texts. The plugin is dialed before Register returns. Each
-ListAndWatch stream has a task. Kubernetes 1.36 keys connections by the resource alone, so the end of an old instance's
-stream closes the connection of the new instance; 1.37 keys them by socket.
+They register with the service on kubelet.sock, or with a socket in plugins_registry, which the plugin watcher finds.
+Registrations are validated in the kubelet's order and with its texts. The plugin is dialed before Register returns.
+Each ListAndWatch stream has a task. Kubernetes 1.36 keys connections by the resource alone, so the end of an old
+instance's stream closes the connection of the new instance; 1.37 keys them by socket.
 """
 
 import asyncio
 import posixpath
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Sequence
 
 import grpc
 import grpc.aio
@@ -17,30 +17,27 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
-from ..kubelet_life import Life
+from ..kubelet_life import Compat, Life
+from ..lint import error, warning
 from ..objects import formats
 from ..objects.node_devices import Device
 from .device_table import DeviceTable
 from .plugin_client import PluginClient, PluginError
 
 VERSION = "v1beta1"
-
-
-class Compat(Enum):
-    """The Kubernetes version whose behavior at re-registration is reproduced."""
-
-    V1_36 = "1.36"
-    V1_37 = "1.37"
+RENEWAL_SECONDS = 10.0  # after the end of a stream
 
 
 class Registry(api_grpc.RegistrationServicer):
     """Handles registrations and keeps the connections to plugins.
 
+    It is the registration service, and the plugin watcher's handler for the type DevicePlugin, whose plugins have the
+    names of their resources.
+
     Args:
         table: the device manager's state
         life: the kubelet process
         directory: the directory of kubelet.sock
-        compat: the version whose behavior is reproduced
         held: the ids of a resource that pods hold
         changed: called after each change, with the UIDs of pods with a device whose health changed
         save: writes the checkpoint
@@ -52,7 +49,6 @@ class Registry(api_grpc.RegistrationServicer):
         *,
         life: Life,
         directory: str,
-        compat: Compat,
         held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], None],
         save: Callable[[], None],
@@ -61,13 +57,16 @@ class Registry(api_grpc.RegistrationServicer):
         self._life = life
         self._journal = life.journal
         self._directory = directory
-        self._compat = compat
+        self._compat = life.settings.compat
         self._held = held
         self._changed = changed
         self._save = save
         self._clients: dict[str, list[PluginClient]] = {}  # by resource; at most one in 1.36
         self._endpoints: dict[str, PluginClient] = {}  # by resource, the connection for Allocate
         self._opened: list[PluginClient] = []  # every connection that is open
+        self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and endpoint
+        self._without_stream: set[tuple[str, str]] = set()  # those of them that had no stream at the last look
+        life.every(RENEWAL_SECONDS, self._find_not_renewed)
 
     def endpoint(self, resource: str) -> PluginClient | None:
         """The connection for Allocate, GetPreferredAllocation and PreStartContainer."""
@@ -79,13 +78,11 @@ class Registry(api_grpc.RegistrationServicer):
         """Register a plugin, which is called before this returns."""
         try:
             await self._register(request)
-        except RegistrationError as error:
-            resource, endpoint = request.resource_name, request.endpoint
-            text = f"{resource or 'unnamed'} refused ({endpoint}): {error}"
-            self._journal.note(
-                "registrationFailed", "plugin", text, resource=resource, endpoint=endpoint, error=str(error)
-            )
-            await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        except RegistrationError as refused:
+            resource, endpoint, why = request.resource_name, request.endpoint, str(refused)
+            text = f"{resource or 'unnamed'} refused ({endpoint}): {why}"
+            self._journal.note("registrationFailed", "plugin", text, resource=resource, endpoint=endpoint, error=why)
+            await context.abort(grpc.StatusCode.UNKNOWN, why)
         return api.Empty()
 
     async def close(self) -> None:
@@ -95,23 +92,18 @@ class Registry(api_grpc.RegistrationServicer):
     async def _register(self, request: api.RegisterRequest) -> None:
         resource = request.resource_name
         self._journal.metrics.registrations[resource] += 1
-        if request.version != VERSION:
-            self._journal.find(lint.unknown_version(resource, [request.version], VERSION))
-            raise RegistrationError(
-                f'requested API version "{request.version}" is not supported by kubelet. '
-                f'Supported version is ["{VERSION}"]'
-            )
-        if any(formats.extended_resource(resource)):
-            self._journal.find(lint.invalid_name(resource))
-            raise RegistrationError(f'the ResourceName "{resource}" is invalid')
-        self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
+        text = (
+            f'requested API version "{request.version}" is not supported by kubelet. Supported version is ["{VERSION}"]'
+        )
+        self._check(resource, [request.version], text)
+        self._journal.find(lint.registration(request, self._directory, streams_open=self._streams(resource)))
         # As with Go's filepath.Join, an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
         timer = asyncio.get_running_loop().call_later(
             self._life.timings.slow, self._note_waiting, resource, request.endpoint
         )
         try:
-            options = await self.connect(resource, socket, endpoint=request.endpoint)
+            options = await self._connect(resource, socket, endpoint=request.endpoint)
         finally:
             timer.cancel()
         self._journal.find(lint.options(request, options))
@@ -120,11 +112,60 @@ class Registry(api_grpc.RegistrationServicer):
         text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
         self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
-    def streams(self, resource: str) -> int:
+    def _check(self, resource: str, versions: Sequence[str], wrong_version: str, *, place: str = "") -> None:
+        """Check the versions and the name of a resource. Raises RegistrationError."""
+        if VERSION not in versions:
+            given = " ".join(map(repr, versions)) or "none"
+            text = f"registered with API version {given}, expected {VERSION!r}; the kubelet refuses it"
+            self._journal.find([error("api-version", resource, text)])
+            raise RegistrationError(wrong_version)
+        if any(formats.extended_resource(resource)):
+            text = f"registered as {resource!r}, which is not the name of an extended resource; expected DOMAIN/NAME"
+            text += ", with a domain outside of kubernetes.io; the kubelet refuses it"
+            self._journal.find([error("resource-name", "", text)])
+            raise RegistrationError(f'{place}the ResourceName "{resource}" is invalid')
+
+    # --- plugins_registry ---------------------------------------------------------------------------------------------
+
+    def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
+        """Check an answer to GetInfo. Raises RegistrationError."""
+        text = f"manager version, {VERSION}, is not among plugin supported versions [{' '.join(versions)}]"
+        self._check(name, versions, text, place="invalid name of device plugin socket: ")
+        streams = self._streams(name)
+        self._journal.find(lint.watched_registration(name, endpoint, self._directory, streams_open=streams))
+
+    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
+        """Connect to a plugin. Its endpoint is a full path. Raises RegistrationError."""
+        await self._connect(name, _path(endpoint), endpoint=endpoint)
+        self._watched.add((name, endpoint))
+        self._without_stream.discard((name, endpoint))
+        self._journal.metrics.watched[name] += 1
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        """Disconnect a plugin without a registration socket."""
+        self._watched.discard((name, endpoint))
+        victim = self._forget(name, _path(endpoint))
+        if victim is not None:
+            await self._close(victim, f"the registration socket for {endpoint} is gone")
+
+    def _find_not_renewed(self) -> None:
+        """Report plugins whose stream ended before the last look. They must create their registration socket again."""
+        without_stream = {each for each in self._watched if not self._streams(each[0])}
+        for name, endpoint in sorted(without_stream & self._without_stream):
+            text = f"its ListAndWatch stream at {endpoint} ended over {RENEWAL_SECONDS:g} s ago and its registration"
+            text += (
+                " socket remains; the kubelet registers it again only after that socket was removed and created again"
+            )
+            self._journal.find([warning("not-registered-anew", name, text)])
+        self._without_stream = without_stream
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _streams(self, resource: str) -> int:
         """The number of open ListAndWatch streams of a resource."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
-    async def connect(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
+    async def _connect(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
         """Connect to a plugin and follow its list. Raises RegistrationError.
 
         `endpoint` is the name that the plugin gave its socket.
@@ -150,12 +191,6 @@ class Registry(api_grpc.RegistrationServicer):
         )
         return options
 
-    async def disconnect(self, resource: str, socket: str, why: str) -> None:
-        """Close the connection that `_forget` finds for a plugin."""
-        victim = self._forget(resource, socket)
-        if victim is not None:
-            await self._close(victim, why)
-
     async def _dial(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
@@ -165,24 +200,27 @@ class Registry(api_grpc.RegistrationServicer):
         step = "failed to dial device plugin"
         try:
             if not await client.dial():
-                self._journal.find(lint.unserved(resource, socket))
+                text = (
+                    f"nothing listened on {socket} when it registered; serve first: the kubelet dials for ten seconds"
+                )
+                self._journal.find([warning("registered-before-serving", resource, text)])
             step = "failed to get device plugin options"
             options = await client.options()
-        except (PluginError, asyncio.CancelledError) as error:
+        except (PluginError, asyncio.CancelledError) as ended:
             self._forget(resource, socket)
-            if isinstance(error, PluginError):
-                raise RegistrationError(f"{step}: {error}") from error
+            if isinstance(ended, PluginError):
+                raise RegistrationError(f"{step}: {ended}") from ended
             raise
         return client, options
 
     async def _run(self, client: PluginClient) -> None:
         """Follow ListAndWatch, without retries. Its end closes the connection that `_forget` finds."""
         resource = client.resource
-        error = await client.watch(lambda response: self._received(resource, response))
+        why = await client.watch(lambda response: self._received(resource, response))
         victim = self._forget(resource, client.socket)
         # If a failed registration has removed the entry, the devices stay healthy forever, as in the kubelet.
         if victim is not None:
-            await self._close(victim, error)
+            await self._close(victim, why)
 
     async def _close(self, victim: PluginClient, why: str) -> None:
         """Close a connection and mark its devices as unhealthy."""
@@ -222,3 +260,8 @@ class Registry(api_grpc.RegistrationServicer):
         if victim is not None:
             found.remove(victim)
         return victim
+
+
+def _path(endpoint: str) -> str:
+    """The path that the kubelet dials. A relative one starts at its working directory, which is the root."""
+    return endpoint if endpoint.startswith("/") else f"/{endpoint}"

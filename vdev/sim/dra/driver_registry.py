@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..api.api_objects import ApiObjectError, ApiObjects
+from ..api.api_objects import ApiObjectError
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
@@ -35,16 +35,9 @@ class DriverRegistry:
     `on_health` is called with a driver, and with pool and name of the devices whose health it has changed.
     """
 
-    def __init__(
-        self,
-        objects: ApiObjects,
-        node: str,
-        life: Life,
-        *,
-        on_health: Callable[[str, Collection[tuple[str, str]]], None],
-    ) -> None:
-        self._objects = objects
-        self._node = node
+    def __init__(self, life: Life, *, on_health: Callable[[str, Collection[tuple[str, str]]], None]) -> None:
+        self._objects = life.settings.objects
+        self._node = life.settings.node
         self._life = life
         self._journal = life.journal
         self.health = DeviceHealth(life.clock.now)

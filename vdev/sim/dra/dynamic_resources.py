@@ -8,11 +8,10 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HostError
-from ..api.api_objects import ApiObjectError, ApiObjects
+from ..api.api_objects import ApiObjectError
 from ..api.kinds import Document
 from ..kubelet_life import Life
 from ..lint import error, warning
@@ -25,16 +24,6 @@ from .driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0
 RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90 s
-
-
-@dataclass(frozen=True, slots=True)
-class DraSettings:
-    """Settings that all kubelet processes of a node share."""
-
-    objects: ApiObjects
-    node: str
-    cdi_dir: Path | None  # None: CDI names are not resolved
-    strict: bool  # every call to a driver is made twice, and both answers must agree
 
 
 class ClaimsError(Exception):
@@ -54,21 +43,20 @@ class DynamicResources:
     def __init__(
         self,
         root: Path,
-        settings: DraSettings,
         life: Life,
         *,
         changed: Callable[[frozenset[str]], None],
         active: Callable[[], Collection[str] | None],
     ) -> None:
         self._root = root
-        self._objects = settings.objects
-        self._cdi_dir = settings.cdi_dir
-        self._strict = settings.strict
+        self._objects = life.settings.objects
+        self._cdi_dir = life.settings.cdi_dir
+        self._strict = life.settings.strict
         self._life = life
         self._journal = life.journal
         self._changed = changed
         self._active = active
-        self.drivers = DriverRegistry(settings.objects, settings.node, life, on_health=self._health_changed)
+        self.drivers = DriverRegistry(life, on_health=self._health_changed)
         self._saving = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -14,19 +14,18 @@ from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
+from .. import lint
 from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import DeviceTable, KubeletPanic
-from ..device_manager.registration_server import Compat
 from ..dra.driver_registry import DriverStatus
-from ..dra.dynamic_resources import DraSettings
 from ..journal import Event, Journal, Metrics
-from ..kubelet_life import Life, Timings
+from ..kubelet_life import Compat, KubeletSettings, Life, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.node_devices import Capacity
 from ..objects.pods import Phase, PodStatus
 from .kubelet_directory import KubeletPaths
-from .kubelet_process import KubeletProcess, KubeletSettings
+from .kubelet_process import KubeletProcess
 from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
@@ -81,17 +80,19 @@ class Kubelet:
         self.journal = Journal()
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()
-        self._timings = timings or Timings()
-        self._clock: Clock = clock or SYSTEM
         self._rng = random.Random(seed)
         self.objects = objects or ApiObjects()
-        dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
-            Compat(compat),
-            rate_limit,
-            overlaps,
-            None if host_root is None else Path(host_root),
-            dra,
+            node=node_name,
+            clock=clock or SYSTEM,
+            timings=timings or Timings(),
+            compat=Compat(compat),
+            rate_limit=rate_limit,
+            host_root=None if host_root is None else Path(host_root),
+            overlaps=overlaps,
+            objects=self.objects,
+            cdi_dir=None if cdi_dir is None else Path(cdi_dir),
+            strict=strict,
         )
         self._status_on_change = status_on_change
         self._store = PodStore(self.journal)
@@ -139,8 +140,7 @@ class Kubelet:
             self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kubelet-"))
         process = KubeletProcess(
             paths=KubeletPaths(self._root),
-            settings=self._settings,
-            life=Life(self._clock, self._timings, self.journal),
+            life=Life(self._settings, self.journal),
             pods=self._store,
             rng=self._rng,
             changed=self._devices_changed,
@@ -157,7 +157,7 @@ class Kubelet:
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        process.life.every(self._timings.tick, self._tick)
+        process.life.every(self._settings.timings.tick, self._tick)
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduler.wake)
         process.life.spawn(self._scheduler.run(self._admit_soon), "the scheduler")
@@ -216,7 +216,7 @@ class Kubelet:
         """Update the node status, and drop plugins whose grace period is over; called every 10 s."""
         if self._process is None or not self._process.alive:
             return
-        if self._node.update(self._process.table.capacity(now=self._clock.now())):
+        if self._node.update(self._process.table.capacity(now=self._settings.clock.now())):
             self._process.save()
 
     def _tick(self) -> None:
@@ -425,7 +425,7 @@ class Kubelet:
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait for the pod sources, then admit the pods."""
         if not process.fresh or self._store.records:
-            await self._clock.sleep(self._timings.sources)
+            await self._settings.clock.sleep(self._settings.timings.sources)
         await self.readmit()
 
     async def _pods_known(self) -> None:
@@ -453,7 +453,7 @@ class Kubelet:
             if not task.cancelled():
                 task.result()
         except KubeletPanic as panic:
-            self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
+            self.journal.find([lint.error("panic", "", str(panic))])
             await self._end("panicked")
             raise
 

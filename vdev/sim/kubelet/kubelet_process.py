@@ -6,7 +6,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ import grpc.aio
 from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
+from .. import lint
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
-from ..device_manager.registration_server import Compat, Registry
-from ..device_manager.watched_plugins import WatchedPlugins
-from ..dra.dynamic_resources import DraSettings, DynamicResources
+from ..device_manager.registration_server import Registry
+from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
-from ..lint import Finding, Overlaps, Severity
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .plugin_watcher import Handler, PluginWatcher
@@ -30,24 +28,12 @@ from .pod_records import PodStore
 from .podresources_server import PodResources, RateLimit
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
-    """Settings that are the same for all processes of a kubelet."""
-
-    compat: Compat
-    rate_limit: bool
-    overlaps: Overlaps
-    host_root: Path | None
-    dra: DraSettings
-
-
 class KubeletProcess:
     """A running kubelet.
 
     Args:
         paths: its directories and sockets
-        settings: the kubelet's settings
-        life: its clock, timings and tasks
+        life: its settings and tasks
         pods: the pods of the node
         rng: for the choices that are random in the real kubelet
         changed: called after each change, with the UIDs of pods with a device whose health changed
@@ -57,14 +43,12 @@ class KubeletProcess:
         self,
         *,
         paths: KubeletPaths,
-        settings: KubeletSettings,
         life: Life,
         pods: PodStore,
         rng: random.Random,
         changed: Callable[[frozenset[str]], None],
     ) -> None:
         self.paths = paths
-        self.settings = settings
         self.life = life
         self.pods = pods
         self.rng = rng
@@ -77,7 +61,6 @@ class KubeletProcess:
             self.table,
             life=life,
             directory=directory,
-            compat=settings.compat,
             held=self._held,
             changed=changed,
             save=self.save,
@@ -90,9 +73,8 @@ class KubeletProcess:
             save=self.save,
             active=self._active,
         )
-        self.dra = DynamicResources(paths.root, settings.dra, life, changed=changed, active=self._active)
-        watched = WatchedPlugins(self._registry, directory, life)
-        handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
+        self.dra = DynamicResources(paths.root, life, changed=changed, active=self._active)
+        handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
 
     @property
@@ -104,7 +86,7 @@ class KubeletProcess:
         paths = self.paths
         found, problem = await asyncio.to_thread(self._prepare)
         if problem:
-            self.life.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
+            self.life.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.life.clock.now())
@@ -114,7 +96,7 @@ class KubeletProcess:
             await self.life.clock.sleep(self.life.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
+        limit = RateLimit(asyncio.get_running_loop().time) if self.life.settings.rate_limit else None
         answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket)
@@ -141,7 +123,7 @@ class KubeletProcess:
         try:
             device_checkpoint.write(self.paths.device_plugins, device_checkpoint.dump(self.table))
         except HostError as error:  # the real kubelet only logs it
-            self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
+            self.life.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""

@@ -24,6 +24,7 @@ from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority, which is the socket's path
+_ERROR = "RegisterPlugin error -- "  # begins the texts of the kubelet's errors
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
@@ -94,74 +95,53 @@ class PluginWatcher:
             self._busy.discard(path)
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
-        """Call GetInfo and register the plugin. Raises RegistrationError."""
-        authority = quote(str(path), safe=_UNQUOTED)
-        channel = grpc.aio.insecure_channel(
-            f"unix:{path}",
-            options=[("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)],
-        )
-        async with channel:
-            await self._dial(channel, path)
+        """Ask a plugin for its info, register it, and tell it the result. Raises RegistrationError."""
+        authority, timings = quote(path, safe=_UNQUOTED), self._life.timings
+        options = [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(f"unix:{path}", options=options) as channel:
+            try:
+                await dial(channel, path, timings.dial)
+            except TimeoutError:
+                text = f"dial failed at socket {path}, err: failed to dial socket {path}"
+                raise RegistrationError(f"{_ERROR}{text}, err: context deadline exceeded") from None
             stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
             try:
-                info = await stub.GetInfo(api.InfoRequest(), timeout=self._life.timings.get_info)
+                info = await stub.GetInfo(api.InfoRequest(), timeout=timings.get_info)
             except grpc.aio.AioRpcError as error:
-                raise RegistrationError(
-                    "RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket "
-                    f"{path}, err: {go_text(error)}"
-                ) from None
-            await self._take(stub, path, stamp, info)
+                text = f"failed to get plugin info using RPC GetInfo at socket {path}, err: {go_text(error)}"
+                raise RegistrationError(f"{_ERROR}{text}") from None
+            problem = ""
+            try:
+                await self._take(path, stamp, info)
+            except RegistrationError as refused:
+                problem = str(refused)
+            status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
+            try:
+                await stub.NotifyRegistrationStatus(status, timeout=timings.notify)
+            except grpc.aio.AioRpcError as error:
+                if instance := self._registered.pop(path, None):
+                    await instance.handler.deregister(instance.name, instance.endpoint)
+                what = "error" if problem else "registration status"
+                text = f"failed to send {what} at socket {path}, err: {go_text(error)}"
+                raise RegistrationError(f"{_ERROR}{text}") from None
+            if problem:
+                raise RegistrationError(problem)
 
-    async def _dial(self, channel: grpc.aio.Channel, path: str) -> None:
-        try:
-            await dial(channel, path, self._life.timings.dial)
-        except TimeoutError:
-            raise RegistrationError(
-                f"RegisterPlugin error -- dial failed at socket {path}, err: failed to dial socket {path}, "
-                "err: context deadline exceeded"
-            ) from None
-
-    async def _take(
-        self, stub: "api_grpc.RegistrationAsyncStub", path: str, stamp: _Stamp, info: api.PluginInfo
-    ) -> None:
+    async def _take(self, path: str, stamp: _Stamp, info: api.PluginInfo) -> None:
+        """Register a plugin with the handler of its type. Raises RegistrationError."""
         handler = self._handlers.get(info.type)
         if handler is None:
-            text = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
-            raise await self._refused(stub, path, text)
-        endpoint = info.endpoint or path
-        versions = list(info.supported_versions)
+            raise RegistrationError(f"{_ERROR}no handler registered for plugin type: {info.type} at socket {path}")
+        endpoint, versions = info.endpoint or path, list(info.supported_versions)
+        step = "validation"
         try:
             handler.validate(info.name, endpoint, versions)
-        except RegistrationError as error:
-            text = f"RegisterPlugin error -- plugin validation failed with err: {error}"
-            raise await self._refused(stub, path, text) from None
-        self._registered[path] = _Instance(stamp, handler, info.name, endpoint)
-        try:
+            step = "registration"
+            self._registered[path] = _Instance(stamp, handler, info.name, endpoint)
             await handler.register(info.name, endpoint, versions)
         except RegistrationError as error:
             self._registered.pop(path, None)
-            text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            raise await self._refused(stub, path, text) from None
-        try:
-            await self._notify(stub, path, "")
-        except RegistrationError:
-            self._registered.pop(path, None)
-            await handler.deregister(info.name, endpoint)
-            raise
-
-    async def _refused(self, stub: "api_grpc.RegistrationAsyncStub", path: str, text: str) -> RegistrationError:
-        await self._notify(stub, path, text)
-        return RegistrationError(text)
-
-    async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: str, problem: str) -> None:
-        status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
-        try:
-            await stub.NotifyRegistrationStatus(status, timeout=self._life.timings.notify)
-        except grpc.aio.AioRpcError as error:
-            raise RegistrationError(
-                f"RegisterPlugin error -- failed to send {'error' if problem else 'registration status'} at socket "
-                f"{path}, err: {go_text(error)}"
-            ) from None
+            raise RegistrationError(f"{_ERROR}plugin {step} failed with err: {error}") from None
 
 
 def _sockets(directory: str) -> dict[str, _Stamp]:

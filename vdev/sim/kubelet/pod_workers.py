@@ -15,7 +15,6 @@ from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
 from ..journal import Event
-from ..lint import Finding, Severity
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
 from . import kubelet_directory, node_status
@@ -198,7 +197,7 @@ class PodWorkers:
     def _check_hardware(self, pod: PodRecord) -> None:
         """Report hardware that this pod and another one hold."""
         others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
-        overlaps = self._process.settings.overlaps
+        overlaps = self._process.life.settings.overlaps
         rows = [(other.spec.key, self._ids(other)) for other in others]
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
@@ -284,8 +283,7 @@ class PodWorkers:
             (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
         )
         self._journal.find(
-            Finding("conflict", Severity.ERROR, "", f"pod {pod.spec.key}, container {spec.name}: {text}")
-            for text in edits.conflicts
+            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
         )
         claims = pod.container_claims(spec.name)
         resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
@@ -295,14 +293,13 @@ class PodWorkers:
 
     async def _check_host(self, edits: container_edits.Edits) -> None:
         """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
-        host_root = self._process.settings.host_root
+        host_root = self._process.life.settings.host_root
         if host_root is None:
             return
         paths = [node.host_path for node in edits.devices]
         missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
         self._journal.find(
-            Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
-            for path in missing
+            lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
         )
 
 

@@ -14,9 +14,8 @@ from ...errors import UsageError, reason_of
 from ..api.api_objects import ApiObjects
 from ..api.server import ApiServer
 from ..device_manager import device_checkpoint
-from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
-from ..kubelet_life import Timings
+from ..kubelet_life import Compat, Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from .driver import RESOURCE, Capability, ScenarioError
