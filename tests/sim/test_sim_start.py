@@ -217,6 +217,32 @@ async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
             await plugin.stop()
 
 
+async def test_a_device_is_given_twice(kubelet, plugins, clock):
+    """The kubelet forgets the devices of an Allocate if it frees those of an ended pod meanwhile: not a plugin's fault."""
+    plugin = await plugins(NPU, ["d1", "d2", "d3"], preferred=True)
+    clock.advance(SOURCES)
+    await kubelet.run_pod(manifest("old", {NPU: 1}))
+    answer, asked, go = plugin.answer_allocate, asyncio.Event(), asyncio.Event()
+
+    async def wait(request):
+        asked.set()
+        await go.wait()
+        return await answer(request)
+
+    plugin.answer_allocate = wait
+    running = asyncio.create_task(kubelet.run_pod(manifest("slow", {NPU: 1})))
+    await asked.wait()
+    await kubelet.finish_pod("old")
+    await ask(kubelet, v1.ListPodResourcesRequest())
+    go.set()
+    await running
+    plugin.answer_allocate = answer
+    assert Phase.RUNNING is (await kubelet.run_pod(manifest("next", {NPU: 2}))).phase
+    (found,) = kubelet.findings
+    assert ("device-given-twice", NPU, "warning") == (found.code, found.resource, found.severity.value)
+    assert kubelet.errors == []
+
+
 async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
     """The device of a finished init container may be dropped from the list, and does not count as held."""
     plugin = await plugins(NPU, ["d1", "d2"])

@@ -238,11 +238,15 @@ def _pieces(base: str) -> frozenset[str]:
     return frozenset({base})
 
 
-def clashes(users: Sequence[tuple[str, Iterable[str]]]) -> list[str]:
-    """What two pods have of the same hardware; `users` are pods with their ids."""
+def clashes(users: Sequence[tuple[str, Iterable[tuple[str, str]]]]) -> list[str]:
+    """What two pods have of the same hardware; `users` are pods with their resources and ids.
+
+    The same id of the same resource is no clash: only the kubelet can give it twice (finding `device-given-twice`).
+    """
     found = []
     for (pod, mine), (other, theirs) in itertools.combinations(users, 2):
-        for one, its in itertools.product(mine, theirs):
-            if one == its or NodeModel.overlaps(one, its):
+        for (resource, one), (its_resource, its) in itertools.product(mine, theirs):
+            same = one == its and resource == its_resource
+            if not same and (one == its or NodeModel.overlaps(one, its)):
                 found.append(f"{one} of {pod} and {its} of {other} are the same hardware")
     return found

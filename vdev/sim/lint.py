@@ -32,7 +32,7 @@ _CODES = """
 allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version
 cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
 claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
-device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
+device-given-twice device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
 duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id
 empty-response endpoint-not-a-file endpoint-relative endpoint-removed endpoint-with-slash env-name
 extra-container-responses health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc
@@ -212,10 +212,17 @@ def shared_hardware(
     others: Iterable[tuple[str, Mapping[str, str]]],
     overlaps: Overlaps,
 ) -> Iterator[Finding]:
-    """Compare the devices of a pod with those of the other pods. Each has device ids with their resources."""
+    """Compare the devices of a pod with those of the other pods. Each has device ids with their resources.
+
+    Only the kubelet can give the same id of the same resource to two pods: it frees the devices of ended pods also
+    while an Allocate is in flight, and then forgets the devices of that call (UpdateAllocatedDevices in manager.go).
+    """
     for other, theirs in others:
         for id_, resource in mine.items():
-            if clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
+            if theirs.get(id_) == resource:
+                text = f"the kubelet gave {id_!r} to pod {pod}, and pod {other} holds it; this is not the plugin's fault"
+                yield warning("device-given-twice", resource, text)
+            elif clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
                 text = f"pod {pod} got {id_!r}, and pod {other} holds {_quote(clash)}: the same hardware"
                 yield error("device-on-two-pods", resource, text)
 
