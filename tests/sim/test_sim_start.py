@@ -218,7 +218,7 @@ async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
 
 
 async def test_a_device_is_given_twice(kubelet, plugins, clock):
-    """The kubelet forgets the devices of an Allocate if it frees those of an ended pod meanwhile: not a plugin's fault."""
+    """A kubelet that frees the devices of an ended pod forgets those of an Allocate in flight: no plugin's fault."""
     plugin = await plugins(NPU, ["d1", "d2", "d3"], preferred=True)
     clock.advance(SOURCES)
     await kubelet.run_pod(manifest("old", {NPU: 1}))

@@ -220,7 +220,9 @@ def shared_hardware(
     for other, theirs in others:
         for id_, resource in mine.items():
             if theirs.get(id_) == resource:
-                text = f"the kubelet gave {id_!r} to pod {pod}, and pod {other} holds it; this is not the plugin's fault"
+                text = (
+                    f"the kubelet gave {id_!r} to pod {pod}, and pod {other} holds it; this is not the plugin's fault"
+                )
                 yield warning("device-given-twice", resource, text)
             elif clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
                 text = f"pod {pod} got {id_!r}, and pod {other} holds {_quote(clash)}: the same hardware"
