@@ -73,8 +73,8 @@ def pytest_xdist_setupnodes(config, specs):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """Four workers per processor: three quarters of a test are waiting for processes, for sockets, for real time."""
-    return 4 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """Three workers per processor: half of a test is waiting for processes, for sockets, for real time."""
+    return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_runtest_setup(item):
