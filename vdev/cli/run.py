@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import functools
 import os
 import resource
@@ -22,7 +21,6 @@ MOST_FILES = 65536
 """More than vdev ever needs. The limit of a container may be a billion. Programs of probes and actions inherit it, and
 some programs close each descriptor up to their limit.
 """
-_ARENA_MAX = -8  # of mallopt(3)
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
@@ -50,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
             "no configuration file: give its path, or set CONFIG_FILE; configs/quickstart.yaml is an example"
         )
     raise_open_files()
-    _share_one_heap()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log errors that vdev reports itself
     from ..agent.agent import Agent  # not needed for --help and for errors in options
     from ..observe import log
@@ -72,12 +69,6 @@ def raise_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):  # if not permitted, the old limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _share_one_heap() -> None:
-    """Let all threads use one heap of glibc, so that one thread can reuse memory that another has freed."""
-    with contextlib.suppress(AttributeError):  # not glibc
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
 def agent_options(chosen: "Settings") -> "Options":
