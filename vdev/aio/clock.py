@@ -48,7 +48,7 @@ class Clock(ABC):
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
         """Wait for the event, and set it after so many seconds; None: wait forever.
 
-        For callers that clear the event and then check what to do. It costs half of a timeout, which cancels.
+        For callers that clear the event and then check what to do.
         """
         cancel = None if seconds is None else self.call_later(seconds, event.set)
         try:
@@ -75,7 +75,8 @@ class Clock(ABC):
 class SystemClock(Clock):
     """The machine's clocks and the running event loop's timers."""
 
-    now = staticmethod(time.monotonic)  # without a call in between, because each request needs it several times
+    def now(self) -> float:
+        return time.monotonic()
 
     def wall(self) -> float:
         """Seconds since 1970."""
