@@ -198,10 +198,23 @@ class Claims:
 
     # --- in a thread, under the lock ----------------------------------------------------------------------------------
 
+    def _known(self) -> dict[str, PreparedClaim]:
+        """The claims of the record, and those of this process that the record has lost.
+
+        Another instance that unprepares a claim removes its CDI file before it writes the record. So if the file is
+        there, the record was replaced by something else.
+        """
+        known = dict(self._checkpoint.read())
+        for uid, claim in self.prepared.items():
+            if uid not in known and self._files.path(uid).exists():
+                log.error("the record of prepared claims has lost a claim; it is written again", claim=str(claim))
+                known[uid] = claim
+        return known
+
     def _prepare(self, found: Mapping[str, _Read]) -> dict[str, PreparedClaim | str]:
         claims = (each for each in found.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
-        known, answers = dict(self._checkpoint.read()), dict[str, PreparedClaim | str]()
+        known, answers = self._known(), dict[str, PreparedClaim | str]()
         for uid, claim in found.items():
             try:
                 answers[uid] = known[uid] = self._prepared(claim, known.get(uid), known.values())
@@ -232,8 +245,7 @@ class Claims:
         return before
 
     def _unprepare(self, asked: Iterable[str]) -> dict[str, str]:
-        known = dict(self._checkpoint.read())
-        answers = dict.fromkeys(asked, "")
+        known, answers = self._known(), dict.fromkeys(asked, "")
         for uid in asked:
             try:
                 if _UID.fullmatch(uid):
@@ -252,7 +264,8 @@ class Claims:
 
     def _restore(self) -> None:
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
-        known = self._checkpoint.read()
+        known = self._known()
+        self._checkpoint.write(known)
         self.prepared, self.is_restored = known, True
         self.trouble = ""
         unknown = self._files.unknown(known.values())
