@@ -42,7 +42,7 @@ def failing(agent):
 
 def counted(agent):
     """How many errors the metric counts."""
-    return agent.agent.metrics.registry.get_sample_value("vdev_problems", {"severity": "error"})
+    return status.HttpView(agent.agent).registry().get_sample_value("vdev_problems", {"severity": "error"})
 
 
 async def test_a_reading_that_fails(kubelet, start_agent, shows):
@@ -174,8 +174,8 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     """What was decided last stays in force, and the other outputs are seen to."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
-    verdicts = agent.agent.reconciler.verdicts
-    verdicts.current = current = Trouble(verdicts.current, RuntimeError("who knows"))
+    reconciler = agent.agent.reconciler
+    reconciler.current_health = current = Trouble(reconciler.current_health, RuntimeError("who knows"))
     agent.edit(DEVICES)
     await kubelet.wait_until(lambda: current.attempts > 3, what="attempts")
     assert ["deciding what to list failed: RuntimeError: who knows"] == failing(agent)

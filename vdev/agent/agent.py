@@ -204,22 +204,22 @@ class Agent(AgentParts):
     async def _turn(self, watcher: Watcher) -> None:
         """Take one turn, and wait until there is a reason for the next one."""
         async with self._turning:
-            await self._take_turn(watcher)
+            begun, plan_at = self.options.clock.now(), None
+            await self._observe()  # what fails stays pending
+            if self.lists.running:  # else another agent serves the node
+                plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
+                if self.faults.engine.runs or self._had_faults:
+                    await self._inject_faults()
+                self._had_faults = bool(self.faults.engine.runs)
+            await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
+            self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
+            self.turned_at = self.options.clock.now()
+            self.turns += 1
+            async with self._turned:
+                self._turned.notify_all()
+            if self.announcer is not None:
+                self.announcer.look()
         await self.pending.wait()
-
-    async def _take_turn(self, watcher: Watcher) -> None:
-        """Observe; plan and apply if this agent serves; watch the files that matter now. Failed work stays pending."""
-        begun = self.options.clock.now()
-        await self._observe()
-        plan_at = await self._reconcile() if self.lists.running else None
-        await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
-        self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
-        self.turned_at = self.options.clock.now()
-        self.turns += 1
-        async with self._turned:
-            self._turned.notify_all()
-        if self.announcer is not None:
-            self.announcer.look()
 
     async def _observe(self) -> None:
         """Read the files and look for the devices that pending work names."""
@@ -234,14 +234,6 @@ class Agent(AgentParts):
         self.pending.work.scan |= self.reconciler.scanner.failed
         if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
-
-    async def _reconcile(self) -> float | None:
-        """Plan and apply, then do what fault rules say; return when to do it again even if nothing happens, or None."""
-        plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
-        if self.faults.engine.runs or self._had_faults:
-            await self._inject_faults()
-        self._had_faults = bool(self.faults.engine.runs)
-        return plan_at
 
     async def _inject_faults(self) -> None:
         act = functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe)

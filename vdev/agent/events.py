@@ -5,20 +5,19 @@ They only add pending work. Each public method is one round of an endless loop (
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from pathlib import Path
 
 import structlog
 
 from ..deviceplugin.podresources import FILE_NAME
-from ..hostfs.watch import Changes, Watcher
+from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
 from .parts import AgentParts
 
 log = structlog.get_logger(__name__)
 
-_UNFINISHED = ".tmp"  # the end of the name of a file that is being written, here or elsewhere
 _KUBELET = "looking at the kubelet's socket"
 
 
@@ -32,7 +31,7 @@ class Events:
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
-        self._limits: tuple[str, ...] = ()
+        self._logged_limits = 0  # how many of the watcher's limits were logged
         self._unnamed: frozenset[Key] = frozenset()  # what was allocated and had no pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
@@ -47,24 +46,30 @@ class Events:
         """Wait for changes of files, and add the work that they need."""
         await self.arm(watcher)
         changed = await watcher.changes()
-        if any(_shows_kubelet(changed[directory]) for directory in self._agent.link.directories & changed.keys()):
-            await self._agent.retrier.run(_KUBELET, self._see_kubelet)
-        self._mark(changed)
+        for directory in self._agent.link.directories & changed.keys():
+            names = changed[directory]
+            # The kubelet writes its checkpoint in the same directory, after each change of a pod.
+            if not names or not all(FILE_NAME in name for name in names):
+                await self._agent.retrier.run(_KUBELET, self._see_kubelet)
+                break
+        self._mark(changed.keys())
 
-    def _mark(self, changed: Changes) -> None:
+    def _mark(self, changed: Set[Path]) -> None:
         """Add the work that changes in these directories need."""
+        pending, reconciler, dra = self._agent.pending, self._agent.reconciler, self._agent.dra
         self._agent.health.wake(changed)
-        if self._agent.faults.directories & changed.keys():
-            self._agent.pending.add(faults=True)
-        if self._configured & changed.keys():
-            self._agent.pending.add(reload=True)
-        if entries := self._agent.reconciler.scan.concerned(changed.keys()):
-            self._agent.pending.add(scan=entries)
-        finished = {where for where, names in changed.items() if not (names and all(map(_is_unfinished, names)))}
-        if not self._agent.dra.directories.isdisjoint(finished):
-            self._agent.dra.look()
-        if any(not each.directories.isdisjoint(finished) for each in self._agent.reconciler.appliers):
-            self._agent.pending.add()
+        if changed & self._agent.faults.directories:
+            pending.add(faults=True)
+        if changed & self._configured:
+            pending.add(reload=True)
+        for name, directories in reconciler.scan.directories.items():
+            if changed & directories:
+                pending.add(scan={name})
+        for applier in reconciler.appliers:
+            if changed & applier.directories:
+                pending.add()
+                if applier is dra:
+                    dra.look()
 
     async def find_files(self) -> None:
         """Find the directories of the configuration files, which links may have changed."""
@@ -76,20 +81,18 @@ class Events:
 
         A directory that is new here may have changed since it was last read, so it counts as changed.
         """
-        of_appliers = [each.directories for each in self._agent.reconciler.appliers]
-        entries = frozenset[Path]().union(
-            self._agent.link.directories, *self._agent.reconciler.scan.directories.values()
-        )
-        contents = self._configured.union(self._agent.faults.directories, *of_appliers)
-        probed = self._agent.health.directories
-        fresh = await watcher.follow(
-            {each: each in contents or probed.get(each, False) for each in (*entries, *contents, *probed)}
-        )
-        self._mark(dict.fromkeys(fresh, frozenset[str]()))
-        for limit in watcher.limits:
-            if limit not in self._limits:
-                log.warning("file events are limited", reason=limit)
-        self._limits = watcher.limits
+        reconciler = self._agent.reconciler
+        wanted = dict.fromkeys(self._agent.link.directories, False)  # whether writes to files matter there
+        for directories in reconciler.scan.directories.values():
+            wanted |= dict.fromkeys(directories, False)
+        wanted |= self._agent.health.directories
+        wanted |= dict.fromkeys(self._configured | self._agent.faults.directories, True)
+        for applier in reconciler.appliers:
+            wanted |= dict.fromkeys(applier.directories, True)
+        self._mark(await watcher.follow(wanted))
+        for limit in watcher.limits[self._logged_limits :]:
+            log.warning("file events are limited", reason=limit)
+        self._logged_limits = len(watcher.limits)
 
     async def look_again(self) -> None:
         """Look at everything now and then, because some file systems send no events."""
@@ -135,13 +138,3 @@ class Events:
         devices = await anext(news)
         self._agent.pending.add()
         self._agent.reconciler.verdicts.reported(devices)
-
-
-def _shows_kubelet(names: frozenset[str]) -> bool:
-    """Whether a change in a directory of sockets is more than that the kubelet has written its checkpoint."""
-    return not names or any(FILE_NAME not in name for name in names)
-
-
-def _is_unfinished(name: str) -> bool:
-    """Whether it is a temporary file that will be renamed; else each failed write would be an event."""
-    return name.startswith(".") and name.endswith(_UNFINISHED)

@@ -1,7 +1,7 @@
 """The work that the next turn of the loop has to do."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ..aio.clock import Timing
@@ -27,10 +27,10 @@ class PendingWork:
         self._timers: list[Callable[[], object]] = []  # each cancels one
         self._asking = False
 
-    def add(self, *, reload: bool = False, scan: frozenset[str] = frozenset(), faults: bool = False) -> None:
+    def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
         """Ask for a turn with this work; without arguments it only plans and applies again."""
         self.work.reload |= reload
-        self.work.scan |= scan
+        self.work.scan.update(scan)
         self.work.faults |= faults
         self._wake.set()
 
@@ -62,8 +62,11 @@ class PendingWork:
         """Take a turn at `retry_at`; at `plan_at` (both monotonic) also ask which pods hold devices."""
         for cancel in self._timers:
             cancel()
-        times: tuple[tuple[float | None, Callable[[], None]], ...] = ((plan_at, self._plan), (retry_at, self.add))
-        self._timers = [self._clock.call_at(at, then) for at, then in times if at is not None]
+        self._timers = []
+        if plan_at is not None:
+            self._timers.append(self._clock.call_at(plan_at, self._plan))
+        if retry_at is not None:
+            self._timers.append(self._clock.call_at(retry_at, self.add))
 
     def _plan(self) -> None:
         self.asked.set()

@@ -11,6 +11,7 @@ All methods run in one task (see `agent.py`), so no two of them ever overlap.
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
@@ -29,7 +30,6 @@ from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..planning.retired import Retired, dropped
 from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
@@ -78,9 +78,10 @@ class Reconciler:
         self.scan = Scan()  # the devices that were found for it
         self.base = EMPTY  # the inventory that follows from both
         self.warnings: tuple[Problem, ...] = ()  # of the configuration
+        self.served = EMPTY  # the lists that the kubelet has from this process
+        self.published = False  # whether this process has sent any list
         self._plan: DesiredState | None = None  # the newest plan
-        self._listed: DesiredState | None = None  # the plan whose lists the kubelet has
-        self._previous = Previous()  # the same, or what an earlier process listed
+        self._previous = Previous()  # what the last turn told others, or what an earlier process listed
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, retrier)
         self.holders = holders
         self.choices = choices
@@ -103,32 +104,20 @@ class Reconciler:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        of_files = (*self.warnings, *self._config.status.problems)
-        of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
-        of_choices = self.choices.problems if self.choices.progresses else ()
-        of_plan = self._plan.problems if self._plan else ()
-        of_appliers = (problem for applier in self.appliers for problem in applier.problems)
-        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._retrier.problems)))
+        found = [*self.warnings, *self._config.status.problems]
+        found += (*self.scan.problems, *self.base.problems, *self._faults.problems)
+        if self.choices.progresses:
+            found += self.choices.problems
+        if self._plan:
+            found += self._plan.problems
+        for applier in self.appliers:
+            found += applier.problems
+        return tuple(dict.fromkeys((*found, *self._retrier.problems)))
 
     @property
     def unnamed(self) -> frozenset[Key]:
         """What was allocated and has no pod in the last answer: the kubelet may have been asked too early."""
         return self.holders.unnamed(self._claimed())
-
-    @property
-    def served(self) -> Inventory:
-        """The lists that the kubelet has from this process."""
-        return self._listed.advertised if self._listed else EMPTY
-
-    @property
-    def retired(self) -> Mapping[Key, Retired]:
-        """The devices that are listed only because pods may hold them."""
-        return self._listed.retired if self._listed else {}
-
-    @property
-    def published(self) -> bool:
-        """Whether this process has sent any list."""
-        return self._listed is not None
 
     # --- a turn -------------------------------------------------------------------------------------------------------
 
@@ -139,38 +128,32 @@ class Reconciler:
         `ask_holders` if a device was retired that the kubelet may know to be free.
         """
         call = self._retrier.call
-        call("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
+        call("choosing what to probe", functools.partial(self.verdicts.probe, self.scan, self.base.left_out))
         if self._faults.engine.runs:
             await asyncio.to_thread(self._faults.engine.meet, self.base)  # it selects the devices of all rules
-        call("looking at the faults", lambda: self._faults.engine.look(self.base))
+        call("looking at the faults", functools.partial(self._faults.engine.look, self.base))
         if self.choices.progresses or any(entry.choice for entry in self.spec.entries):
             await self._retrier.run("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
-        call("telling the kubelet", lambda: self._lists.send(plan))
-        retired, served = self.retired, self.served
-        self._listed = plan
-        if plan.retired.keys() - retired.keys():
+        call("telling the kubelet", functools.partial(self._lists.send, plan))
+        if plan.retired.keys() - self._previous.retired.keys():
             ask_holders()
-        now = self._clock.now()
-        gone = dropped(served, plan.advertised, now)
-        since = now - self._options.intervals.retire_handover
-        lately = {each: it for each, it in self._previous.dropped.items() if it.at > since}
-        self._previous = plan.as_previous({**lately, **gone})
-        if gone:
+        self.served, self.published = plan.advertised, True
+        self._previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
+        if self._previous.dropped:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
-        failed = self._retrier.failed
-        self.appliers = [
-            each for each, _ in self._appliers if each in self._needed or not each.is_done or failed(each.name)
-        ]
-        call("counting problems", self._count_problems)
-        retries = (each.retry_at for each in self.appliers if not failed(each.name))  # else the retrier has the time
-        layouts = (each.again_at for each in self.choices.progresses.values())
-        times = (plan.again_at, *layouts, *retries)
+        times = [plan.again_at, self.choices.again_at if self.choices.progresses else None]
+        self.appliers = []
+        for applier, _ in self._appliers:
+            is_failing = applier.name in self._retrier.failing
+            if applier in self._needed or not applier.is_done or is_failing:
+                self.appliers.append(applier)
+                times.append(None if is_failing else applier.retry_at)  # else the retrier has the time
         return min((each for each in times if each is not None), default=None)
 
     async def _prepared(self) -> DesiredState | None:
@@ -200,14 +183,8 @@ class Reconciler:
         if self._machine is None and self.spec.node.labels:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
-        observed, before = self._observe(), self._plan
-        self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
-        for problem in self._plan.problems:
-            if before is None or problem not in before.problems:
-                _log_problem("problem with what is said of the node", problem)
-
-    def _observe(self) -> ObservedState:
-        return ObservedState(
+        before = self._plan
+        observed = ObservedState(
             spec=self._cut(self.spec),
             layouts=self.choices.progresses,
             node=self._options.node,
@@ -223,23 +200,29 @@ class Reconciler:
             previous=self._previous,
             now=self._clock.now(),
         )
+        self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
+        for problem in self._plan.problems:
+            if before is None or problem not in before.problems:
+                _log_problem("problem with what is said of the node", problem)
 
     def current_health(self) -> Mapping[str, Health]:
         """The health of raw devices by id, from probes, and from appliers that cannot deliver a device."""
-        found = dict(self.verdicts.current())
+        found = {raw: report.health for raw, report in self.verdicts.monitor.verdicts.items()}
         for applier in self.appliers:
             found |= applier.undeliverable
         return found
 
-    def _count_problems(self) -> None:
-        problems = self.problems
+    def measure(self) -> None:
+        """Set the metric of problems."""
+        counts = Counter(problem.severity for problem in self.problems)
         for severity in (Severity.ERROR, Severity.WARNING):
-            self._metrics.problems.labels(severity).set(sum(each.severity is severity for each in problems))
+            self._metrics.problems.labels(severity).set(counts[severity])
 
     def _log_problems(self) -> None:
         """Log the problems that the last configuration did not have, without those that have an event of their own."""
-        before, self._logged = self._logged, frozenset(self.problems)
-        for problem in self.problems:
+        problems = self.problems
+        before, self._logged = self._logged, frozenset(problems)
+        for problem in problems:
             if problem not in before and problem not in (*self._config.left_out, *self._retrier.problems):
                 _log_problem("problem in the configuration", problem)
 

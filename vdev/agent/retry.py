@@ -50,7 +50,7 @@ def reason_in_words(failed: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class Failure:
     """The last attempt of an operation; `again_at` is the (monotonic) time of the next one."""
 
     problem: Problem
@@ -61,7 +61,8 @@ class _Failure:
 class Retrier:
     """The operations of one agent, each with a name that goes before "failed", such as "reading x".
 
-    `on_change` is called when `problems` changes.
+    `failing` are those whose last attempt failed, and `problems` has a problem for each of them. `on_change` is called
+    when it changes.
     """
 
     def __init__(
@@ -74,64 +75,58 @@ class Retrier:
         self._steady = timing.intervals.steady
         self._on_change = on_change
         self._clock = timing.clock
-        self._failing: dict[str, _Failure] = {}
+        self.failing: dict[str, Failure] = {}
+        self.problems: tuple[Problem, ...] = ()
         self._hurried = asyncio.Event()  # set and replaced when all pauses end
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """A problem for each operation whose last attempt failed."""
-        return tuple(failure.problem for failure in self._failing.values())
 
     def next_attempt(self, begun: float) -> float | None:
         """The (monotonic) time at which the first pause ends that had not ended when this turn was `begun`, or None.
 
         It may be past: an operation may have been skipped shortly before its pause ended.
         """
-        return min((each.again_at for each in self._failing.values() if each.again_at > begun), default=None)
-
-    def failed(self, name: str) -> bool:
-        return name in self._failing
+        return min((each.again_at for each in self.failing.values() if each.again_at > begun), default=None)
 
     def pause(self, name: str) -> float:
         """The seconds until the next attempt; 0 if it may run now."""
-        failure = self._failing.get(name)
+        failure = self.failing.get(name)
         return max(0.0, failure.again_at - self._clock.now()) if failure else 0.0
 
     def retry_now(self) -> None:
         """End all pauses."""
         now = self._clock.now()
-        self._failing = {name: replace(each, again_at=min(each.again_at, now)) for name, each in self._failing.items()}
+        for name, each in self.failing.items():
+            self.failing[name] = replace(each, again_at=min(each.again_at, now))
         self._hurried.set()
         self._hurried = asyncio.Event()
 
     def forget(self, name: str) -> None:
         """Drop the failure of an operation that succeeded or no longer exists."""
-        if self._failing.pop(name, None) is not None:
-            self._on_change()
+        if self.failing.pop(name, None) is not None:
+            self._changed()
 
     async def run(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Run it unless its pause is not over; return whether it succeeded."""
-        if self.pause(name):
+        if name in self.failing and self.pause(name):
             return False
         try:
             await work()
         except Exception as failed:  # it must not stop other operations
             self._fail(name, failed)
             return False
-        if name in self._failing:
+        if name in self.failing:
             self._succeed(name)
         return True
 
     def call(self, name: str, work: Callable[[], object]) -> bool:
         """Like `run`, for a plain function."""
-        if self.pause(name):
+        if name in self.failing and self.pause(name):
             return False
         try:
             work()
         except Exception as failed:  # it must not stop other operations
             self._fail(name, failed)
             return False
-        if name in self._failing:
+        if name in self.failing:
             self._succeed(name)
         return True
 
@@ -165,18 +160,22 @@ class Retrier:
         if broken_in(failed) is not None:
             raise failed
         raise_if_cancelled()
-        before = self._failing.get(name)
+        before = self.failing.get(name)
         attempts = before.attempts + 1 if before else 0
         wait = failed.wait if isinstance(failed, ApiServerError) else 0.0  # the server asks to be left alone that long
         again_at = self._clock.now() + max(self._backoff.pause(attempts), wait)
         problem = problem_of(name, failed)
-        self._failing[name] = _Failure(problem, attempts, again_at)
+        self.failing[name] = Failure(problem, attempts, again_at)
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
         if before is None or before.problem != problem:
             log.error("step failed; trying again", step=name, reason=reason_in_words(failed), hint=problem.hint)
-            self._on_change()
+            self._changed()
 
     def _succeed(self, name: str) -> None:
-        if name in self._failing:
+        if name in self.failing:
             log.info("step succeeds again", step=name)
             self.forget(name)
+
+    def _changed(self) -> None:
+        self.problems = tuple(failure.problem for failure in self.failing.values())
+        self._on_change()

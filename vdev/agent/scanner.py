@@ -15,7 +15,7 @@ from .. import discovery
 from ..discovery.health_monitor import HealthMonitor, Target
 from ..errors import HostError
 from ..hostfs import HostRoot
-from ..model.device import Health, RawDevice
+from ..model.device import RawDevice
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import Spec
@@ -34,23 +34,13 @@ class Scan:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
     directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
-
-    @property
-    def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
-        return {name: found.devices for name, found in self.found.items()}
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return tuple(problem for found in self.found.values() for problem in found.problems)
+    devices: Mapping[str, tuple[RawDevice, ...]] = field(default_factory=dict)  # of `found`
+    problems: tuple[Problem, ...] = ()  # of `found`
 
     def known(self, served: Inventory) -> set[str]:
         """The ids of the devices that were found, and of those that are listed."""
         found = (each.by_id for each in self.found.values())
         return set[str]().union(*found, *(each.raws for each in served.resources.values()))
-
-    def concerned(self, changed: Collection[Path]) -> frozenset[str]:
-        """The entries that changes in these directories concern."""
-        return frozenset(name for name, own in self.directories.items() if not own.isdisjoint(changed))
 
 
 class Scanner:
@@ -70,26 +60,36 @@ class Scanner:
     async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
-        looked = {name: (found, before.directories[name]) for name, found in before.found.items() if name in entries}
+        found, directories = dict(before.found), dict(before.directories)
+        problems: list[Problem] = []
+        failed = set()
         for name, entry in entries.items():
+            step = f"looking for the devices of {name!r}"
             if only is None or name in only:
-                await self._retrier.run(_step(name), functools.partial(self._look, entry, looked))
-            looked.setdefault(name, (discovery.Found(), frozenset()))
+                await self._retrier.run(step, functools.partial(self._look, entry, found, directories))
+            found.setdefault(name, discovery.Found())
+            problems += found[name].problems
+            if step in self._retrier.failing:
+                failed.add(name)
         for name in self.failed - entries.keys():
-            self._retrier.forget(_step(name))
-        self.failed = frozenset(name for name in entries if self._retrier.failed(_step(name)))
+            self._retrier.forget(f"looking for the devices of {name!r}")
+        self.failed = frozenset(failed)
         return Scan(
             entries,
-            {name: looked[name][0] for name in entries},
-            {name: looked[name][1] for name in entries},
+            {name: found[name] for name in entries},
+            {name: directories.get(name, frozenset()) for name in entries},
+            {name: found[name].devices for name in entries},
+            tuple(problems),
         )
 
-    async def _look(self, entry: Entry, looked: dict[str, tuple[discovery.Found, frozenset[Path]]]) -> None:
-        """Add what is found for an entry, and the directories whose changes matter to it."""
+    async def _look(
+        self, entry: Entry, found: dict[str, discovery.Found], directories: dict[str, frozenset[Path]]
+    ) -> None:
+        """Set what is found for an entry, and the directories whose changes matter to it."""
         numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
 
         def look() -> tuple[discovery.Found, frozenset[Path]]:
-            found = discovery.discover(
+            devices = discovery.discover(
                 entry,
                 self._host,
                 node=self._node,
@@ -97,9 +97,9 @@ class Scanner:
                 device_dir=self._device_dir,
                 smi_dir=self._smi_dir,
             )
-            return found, frozenset(_place(self._host, directory) for directory in found.watch)
+            return devices, frozenset(_place(self._host, directory) for directory in devices.watch)
 
-        looked[entry.name] = await asyncio.to_thread(look)
+        found[entry.name], directories[entry.name] = await asyncio.to_thread(look)
 
     def start_over(self) -> None:
         """Forget all indices, because the configuration of the last scan is not adopted."""
@@ -120,10 +120,6 @@ def _place(host: HostRoot, directory: str) -> Path:
         return _place(host, posixpath.dirname(directory))
 
 
-def _step(entry: str) -> str:
-    return f"looking for the devices of {entry!r}"
-
-
 class Verdicts:
     """The health of one node's devices by their probes, and how often each one failed or disappeared."""
 
@@ -134,10 +130,6 @@ class Verdicts:
         self._resources: dict[str, str] = {}  # of the probed devices
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
-    def current(self) -> Mapping[str, Health]:
-        """The health of every device that was probed."""
-        return {raw: report.health for raw, report in self.monitor.verdicts.items()}
-
     def flaps(self, raw: str) -> int:
         """How often the device's probe began to fail, or the device disappeared."""
         report = self.monitor.verdicts.get(raw)
@@ -145,13 +137,12 @@ class Verdicts:
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
         """Probe the devices of this scan, without those left out, and no others."""
-        targets = {
-            raw.id: Target(entry.health, raw, entry.resource_of(raw))
-            for name, entry in scan.entries.items()
-            if entry.health is not None
-            for raw in scan.devices[name]
-            if raw.id not in left_out
-        }
+        targets = {}
+        for name, entry in scan.entries.items():
+            if (policy := entry.health) is not None:
+                for raw in scan.devices[name]:
+                    if raw.id not in left_out:
+                        targets[raw.id] = Target(policy, raw, entry.resource_of(raw))
         if targets or self._resources:
             self._resources = {raw: target.resource for raw, target in targets.items()}
             self.monitor.update(targets)

@@ -160,6 +160,7 @@ class HttpView:
 
     def registry(self) -> "CollectorRegistry":
         """The metrics, with gauges set now."""
+        self._agent.reconciler.measure()
         self._agent.measures.measure()
         self._agent.dra.measure()
         for name, service in tuple(self._agent.lists.services.items()):

@@ -128,7 +128,7 @@ class Fleet:
         with Watcher() as watcher:
             while True:
                 await watcher.follow({path.absolute().parent: True for path in self._options.files})
-                pause = self.retrier.pause(_READING) if self.retrier.failed(_READING) else None
+                pause = self.retrier.pause(_READING) if _READING in self.retrier.failing else None
                 with contextlib.suppress(TimeoutError):
                     async with self.clock.timeout(pause):
                         await watcher.changes()

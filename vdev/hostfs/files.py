@@ -35,6 +35,11 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
                 os.unlink(temporary)
 
 
+def is_unfinished(name: str) -> bool:
+    """Whether it is the name of a file that `write_atomic`, or a program with the same habit, is writing."""
+    return name.startswith(".") and name.endswith(_UNFINISHED)
+
+
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
     """Remove temporary files that killed writers of these names left behind; blocks. For the only writer."""
     ours = tuple(f".{name}." for name in names)

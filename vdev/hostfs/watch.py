@@ -1,16 +1,16 @@
 """Watches directories with inotify, and polls for changes that inotify misses.
 
 A `Watcher` has one inotify descriptor and one consumer, which awaits `changes()` and then reads the directories itself:
-a change is only a hint. Directories need not exist; their parents are watched, too. The poll compares every directory
-with its earlier entries, and finds changes that inotify cannot see: in sysfs, on remote file systems, and below a new
-mount.
+a change is only a hint. A file that is written under a temporary name is not reported before it is renamed. Directories
+need not exist; their parents are watched, too. The poll compares every directory with its earlier entries, and finds
+changes that inotify cannot see: in sysfs, on remote file systems, and below a new mount.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ..errors import reason_of
 from ..intervals import PRODUCTION
+from .files import is_unfinished
 
 try:
     import inotify_simple
@@ -68,7 +69,7 @@ class Watcher:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._next_poll = self._loop.time() + poll_interval
-        self._limits: dict[str, None] = {}
+        self.limits: list[str] = []  # what is slower than it could be on this machine, a sentence for each
         self._inotify: Any = self._open_inotify() if inotify else None
 
     def _open_inotify(self) -> Any:
@@ -84,12 +85,8 @@ class Watcher:
         return inotify
 
     def _limit(self, sentence: str) -> None:
-        self._limits[sentence] = None
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """What is slower than it could be on this machine, a sentence for each."""
-        return tuple(self._limits)
+        if sentence not in self.limits:
+            self.limits.append(sentence)
 
     async def follow(self, directories: Mapping[Path, bool]) -> frozenset[Path]:
         """Watch these directories, which need not exist, and no others; return those that were not watched before.
@@ -170,6 +167,8 @@ class Watcher:
                 for path in self._targets:
                     self._report(path)
                 continue
+            if is_unfinished(event.name):
+                continue
             for path in places.get(event.wd, ()):
                 target = self._targets.get(path)
                 is_elsewhere |= bool(event.mask & _GONE) or path / event.name in self._watches
@@ -219,7 +218,7 @@ class Watcher:
     async def _look(self, targets: Mapping[Path, _Target]) -> None:
         """Compare directories with the last poll, in a thread."""
         asked = [(path, target.content) for path, target in targets.items()]
-        stamps = await asyncio.to_thread(_stamps, asked)
+        stamps = await asyncio.to_thread(lambda: [_stamp(path, content=content) for path, content in asked])
         is_elsewhere = False
         for (path, target), stamp in zip(targets.items(), stamps, strict=True):
             if self._targets.get(path) is not target or stamp == target.stamp:
@@ -230,10 +229,6 @@ class Watcher:
             target.stamp = stamp
         if is_elsewhere and self._inotify is not None:
             self._watch_again()
-
-
-def _stamps(asked: Iterable[tuple[Path, bool]]) -> list[Hashable]:
-    return [_stamp(path, content=content) for path, content in asked]
 
 
 def _stamp(path: Path, *, content: bool) -> Hashable:

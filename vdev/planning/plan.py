@@ -33,6 +33,8 @@ from .repartition import Progresses, state_labels
 from .resources import EMPTY, Inventory
 from .retired import NOTHING_DROPPED, Dropped, Retired, keep_in_use
 
+_NEVER = float("-inf")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
@@ -165,8 +167,16 @@ class DesiredState:
             for name, slot in in_use.all() - self.observed.in_use.all()
         )
 
-    def as_previous(self, dropped: Mapping[str, Dropped] = NOTHING_DROPPED) -> Previous:
-        """What the next turn must know of this one; `dropped` are the ids that left a list a moment ago."""
+    def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
+        """What the next turn must know of this one, which told others `now`.
+
+        The ids that leave a list are remembered for so many seconds.
+        """
+        before = self.observed.previous
+        dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
+        for name, resource in before.advertised.resources.items():
+            kept = self.advertised.resources[name].ids if name in self.advertised.resources else ()
+            dropped |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
         return Previous(
             advertised=self.advertised,
             retired=self.retired,

@@ -40,15 +40,6 @@ class Dropped(NamedTuple):
 NOTHING_DROPPED: Mapping[str, Dropped] = {}
 
 
-def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
-    """The ids that are in a list before, and not after."""
-    found: dict[str, Dropped] = {}
-    for name, resource in before.resources.items():
-        kept = after.resources[name].ids if name in after.resources else ()
-        found |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Lists:
     """The lists with everything that pods may hold."""
