@@ -75,7 +75,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return {(each["kind"], device["name"]): device for each in self._documents or () for device in each["devices"]}
 
     def named(self, plan: DesiredState) -> Collection[_Name]:
-        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.observed.previous.advertised)}
+        return {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
 
     def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         devices = self._devices
@@ -83,7 +83,8 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return [name for name, device in ids.items() if not plan.is_free(device)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[_Name, str]]:
-        return (((kind, name), raw) for kind, name, raw in allocation.cdi_names(plan.advertised))
+        for kind, name, _, device in allocation.cdi_members(plan.advertised):
+            yield (kind, name), device.raw.id
 
     def make(
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]

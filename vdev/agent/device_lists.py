@@ -46,6 +46,7 @@ class DeviceLists:
         retrier: Retrier,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
+        self.running = False
         self._group: asyncio.TaskGroup | None = None
         self._link = link
         self._requests = requests
@@ -60,15 +61,11 @@ class DeviceLists:
         self._sent_again_at: dict[str, float] = {}
 
     @property
-    def running(self) -> bool:
-        return self._group is not None
-
-    @property
     def is_listened_to(self) -> bool:
         return any(service.streams for service in self.services.values())
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
+        self._group, self.running = group, True
 
     async def encode(self, plan: DesiredState) -> None:
         """Find the difference and encode its lists, in a thread, so that `send` is quick."""
@@ -177,7 +174,8 @@ def _update(resource: str) -> str:
 def _log_change(change: ChangedResource) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
-            log.info(event, resource=change.resource.name, count=len(ids), devices=_short(ids))
+            some = [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
+            log.info(event, resource=change.resource.name, count=len(ids), devices=some)
     for slot, health in change.health[:_LISTED]:
         old = change.old.by_id[slot].health
         if old.healthy != health.healthy:
@@ -191,10 +189,6 @@ def _log_change(change: ChangedResource) -> None:
             )
     if len(change.health) > _LISTED:
         log.info("more devices changed health", resource=change.resource.name, count=len(change.health) - _LISTED)
-
-
-def _short(ids: tuple[str, ...]) -> list[str]:
-    return [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
 
 
 class Measures(Applier):
@@ -224,16 +218,13 @@ class Measures(Applier):
                     times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)
                     for each in change.removed:
                         times.pop(each, None)
-                    self._count_health(change)
+                    for each, health in change.health:
+                        if change.old.by_id[each].health.healthy != health.healthy:
+                            word = "Healthy" if health.healthy else "Unhealthy"
+                            self._metrics.health_changes.labels(new.name, word).inc()
+                            self._metrics.health_changed.labels(new.name).set(now)
                 case RemovedResource(resource):
                     self.changed_at.pop(resource.name, None)
-
-    def _count_health(self, change: ChangedResource) -> None:
-        for each, health in change.health:
-            if change.old.by_id[each].health.healthy != health.healthy:
-                word = "Healthy" if health.healthy else "Unhealthy"
-                self._metrics.health_changes.labels(change.resource.name, word).inc()
-                self._metrics.health_changed.labels(change.resource.name).set(self._clock.wall())
 
     def measure(self) -> None:
         plan = self._plan

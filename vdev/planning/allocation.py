@@ -72,10 +72,11 @@ def _made(resource: Resource, device: Device) -> DeviceEdits:
     entry, flags = resource.entries[device.raw.entry], resource.flags
     values = values_of(resource.name, entry, device)
     nodes, mounts = tuple[DeviceNode, ...](), tuple[Mount, ...]()
-    if not only_cdi(flags):
+    by_cdi, strategies = any_cdi(flags), flags.plugin.device_list_strategy
+    if not by_cdi or not _CDI.issuperset(strategies):
         nodes = nodes_of(entry, device, values, flags, driver=flags.plugin.gives_nodes)
         mounts = mounts_of(entry, device, values, flags)
-    by_cdi, listed = any_cdi(flags), list_name(device, flags)
+    listed = list_name(device, flags)
     return DeviceEdits(
         device=device,
         is_nvidia=entry.is_nvidia,
@@ -96,14 +97,12 @@ def _texts(templates: Mapping[str, Template], values: Mapping[str, str]) -> tupl
 # --- strategies -----------------------------------------------------------------------------------------------------
 
 
-def only_cdi(flags: Flags) -> bool:
-    strategies = flags.plugin.device_list_strategy
-    return bool(strategies) and all(each.is_cdi for each in strategies)
+_CDI = frozenset(each for each in DeviceListStrategy if each.is_cdi)
 
 
 def any_cdi(flags: Flags) -> bool:
     """Whether containers are given CDI devices; a node with its own numbers then need not exist on the host."""
-    return any(each.is_cdi for each in flags.plugin.device_list_strategy)
+    return not _CDI.isdisjoint(flags.plugin.device_list_strategy)
 
 
 def list_name(device: Device, flags: Flags) -> str:
@@ -390,7 +389,7 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     """The CDI specifications that the inventory needs, by kind; empty without a CDI strategy."""
     kinds: dict[str, dict[str, cdi.CdiDevice]] = {}
     nvidias: set[str] = set()
-    for kind, name, resource, device in _cdi_members(inventory):
+    for kind, name, resource, device in cdi_members(inventory):
         members, entry = kinds.setdefault(kind, {}), resource.entries[device.raw.entry]
         if entry.is_nvidia:
             nvidias.add(kind)
@@ -402,13 +401,8 @@ def cdi_documents(inventory: Inventory) -> dict[str, cdi.Document]:
     }
 
 
-def cdi_names(inventory: Inventory) -> Iterator[tuple[str, str, str]]:
-    """The kind, name and raw device id of each device in the specifications that the inventory needs."""
-    return ((kind, name, device.raw.id) for kind, name, _, device in _cdi_members(inventory))
-
-
-def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:
-    """The kind and name of each slot's device. All replicas of a device have the same."""
+def cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Device]]:
+    """The kind and name of each slot's device in the specifications. All replicas of a device have the same."""
     for resource in inventory.resources.values():
         if not any_cdi(resource.flags):
             continue

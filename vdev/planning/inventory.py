@@ -6,9 +6,8 @@ error leaves out only the devices that it concerns.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
 
 from ..model import names
 from ..model.device import RawDevice, Slot, grouped
@@ -32,9 +31,11 @@ def _owned(
     for entry in entries:
         own = []
         for raw in found.get(entry.name, ()):
-            others = (owners.get(key) or users.get(key) for key in raw.owns)
-            others_used = (owners.get(key) for key in raw.uses)
-            other = next(filter(None, chain(others, others_used)), None)
+            other = None
+            for key in raw.owns:
+                other = other or owners.get(key) or users.get(key)
+            for key in raw.uses:
+                other = other or owners.get(key)
             if other is not None:
                 twins[entry.name, other.entry].append((raw, other))
                 continue
@@ -44,8 +45,9 @@ def _owned(
             for key in raw.uses:
                 users.setdefault(key, raw)
         devices[entry.name] = own
-    where = {entry.name: entry.where for entry in entries}
-    problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
+    if twins:
+        where = {entry.name: entry.where for entry in entries}
+        problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
     return devices
 
 
@@ -100,7 +102,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     for each in named:
         entry_of |= dict.fromkeys((raw.id for raw in each.raws), each.entry.without_node)
     resources: dict[str, Resource] = {}
-    for name, slots in _with_valid_ids(shared.slots, problems, listed).items():
+    for name, slots in _with_valid_ids(shared.slots, problems, listed):
         of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in slots}
         of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
@@ -133,12 +135,11 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 
 def _with_valid_ids(
     slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
-) -> dict[str, tuple[Slot, ...]]:
+) -> Iterator[tuple[str, tuple[Slot, ...]]]:
     """The slots whose id is not too long and unique on the node: the kubelet looks health up by the id alone."""
     seen: dict[str, str] = {}
-    valid: dict[str, list[Slot]] = {}
     for name, own in slots.items():
-        kept = valid[name] = []
+        kept = []
         for slot in own:
             if slot.id in seen:
                 wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
@@ -149,7 +150,7 @@ def _with_valid_ids(
                 kept.append(slot)
                 continue
             problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-    return {name: tuple(kept) for name, kept in valid.items()}
+        yield name, tuple(kept)
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

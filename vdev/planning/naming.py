@@ -57,14 +57,18 @@ def by_resource(
     """
     devices: dict[str, list[Device]] = {}
     names: Names = {}
+    is_cut = False
     for resource, own in grouped((each.entry.resource, each) for each in entries if each.entry.listed).items():
         for device, name in _named_devices(problems, spec, own):
             devices.setdefault(name[0], []).append(device)
             names.setdefault(device.id, name)
+            is_cut = is_cut or device.is_partition
         if not any(each.raws for each in own):
             devices.setdefault(resource, [])  # advertised with 0 devices, so that a hot-plug can show
-    problems += _unused_patterns(spec, names)
-    problems += _mixed_names(spec, devices)
+    if spec.resources.gpus or spec.resources.mig:
+        problems += _unused_patterns(spec, names)
+    if is_cut:
+        problems += _mixed_names(spec, devices)
     return devices, names
 
 

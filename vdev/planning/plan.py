@@ -149,10 +149,11 @@ class DesiredState:
     @property
     def to_list_again(self) -> frozenset[str]:
         """The resources with a device that is to become free, and that the kubelet's last answer does not name."""
-        in_use = self.observed.in_use
-        if in_use.answers_since is None:
+        in_use, waiting = self.observed.in_use, frozenset(self.retired)
+        for layout in self.observed.layouts.values():
+            waiting |= layout.awaited
+        if not waiting or in_use.answers_since is None:
             return frozenset()
-        waiting = frozenset(self.retired).union(*(each.awaited for each in self.observed.layouts.values()))
         return frozenset(name for name, _ in waiting & in_use.unlisted)
 
     def is_free(self, device: str) -> bool:
@@ -161,11 +162,11 @@ class DesiredState:
 
     def is_overtaken(self, in_use: InUse) -> bool:
         """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
-        lists = self.advertised.resources
-        return any(
-            (name, slot) in self.retired or name not in lists or slot not in lists[name].ids
-            for name, slot in in_use.all() - self.observed.in_use.all()
-        )
+        for name, slot in in_use.all() - self.observed.in_use.all():
+            resource = self.advertised.resources.get(name)
+            if resource is None or slot not in resource.ids or (name, slot) in self.retired:
+                return True
+        return False
 
     def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
         """What the next turn must know of this one, which told others `now`.

@@ -84,7 +84,10 @@ def _places(entry: Entry) -> Iterator[_Place]:
         for item in items:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
             yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
-    yield from _inside(entry)
+    for part in entry.by_attributes:  # the paths of a glob consist of names of real files
+        yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
+    if entry.virtual and entry.virtual.node:
+        yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
     if entry.health is not None:
         if entry.health.path is not None:
             yield _Place("health.path", _Use.PATH, entry.health.path)
@@ -98,14 +101,6 @@ def _places(entry: Entry) -> Iterator[_Place]:
             if action.path is not None:
                 yield _Place(f"{key} {action.kind}", _Use.PATH, action.path)
             yield from (_Place(f"{key} command", _Use.WORD, word) for word in action.command)
-
-
-def _inside(entry: Entry) -> Iterator[_Place]:
-    """The container paths of the source's nodes. Those of a glob consist of names of real files."""
-    for part in entry.by_attributes:
-        yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
-    if entry.virtual and entry.virtual.node:
-        yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ retired.keep_in_use()  Inventory + devices in use  -> the lists
 diff()                 old and new lists           -> changes; none for a resource that stayed the same
 """
 
-from collections.abc import Callable, KeysView, Mapping
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -245,24 +245,10 @@ class ChangedResource:
 
     old: Resource
     resource: Resource
-
-    @property
-    def added(self) -> tuple[str, ...]:
-        return tuple(each for each in self.resource.ids if each not in self.old.ids)
-
-    @property
-    def removed(self) -> tuple[str, ...]:
-        return tuple(each for each in self.old.ids if each not in self.resource.ids)
-
-    @property
-    def health(self) -> tuple[tuple[str, Health], ...]:
-        """The ids whose health or its reason changed, with the new health."""
-        old = self.old.by_id
-        return tuple(
-            (slot.id, slot.health)
-            for slot in self.resource.slots
-            if (before := old.get(slot.id)) and before.health != slot.health
-        )
+    added: Sequence[str]
+    removed: Sequence[str]
+    health: Sequence[tuple[str, Health]]
+    """The ids whose health or its reason changed, with the new health."""
 
 
 Change = Added | RemovedResource | ChangedResource
@@ -270,13 +256,25 @@ Change = Added | RemovedResource | ChangedResource
 
 def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
     """The changes from `old` to `new`."""
-    changes: list[Change] = [
-        RemovedResource(resource) for name, resource in old.resources.items() if name not in new.resources
-    ]
+    changes: list[Change] = []
+    for name, resource in old.resources.items():
+        if name not in new.resources:
+            changes.append(RemovedResource(resource))
     for name, resource in new.resources.items():
         before = old.resources.get(name)
         if before is None:
             changes.append(Added(resource))
         elif before != resource:
-            changes.append(ChangedResource(before, resource))
+            changes.append(_changed(before, resource))
     return tuple(changes)
+
+
+def _changed(old: Resource, new: Resource) -> ChangedResource:
+    added, health = [], []
+    for slot in new.slots:
+        before = old.by_id.get(slot.id)
+        if before is None:
+            added.append(slot.id)
+        elif before.health != slot.health:
+            health.append((slot.id, slot.health))
+    return ChangedResource(old, new, added, [each for each in old.by_id if each not in new.by_id], health)

@@ -64,33 +64,44 @@ def keep_in_use(
     """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
     # The kubelet looks health up by the bare id. So an id is in the list of one resource at a time, and another one
     # lists it only when the kubelet has had time to see that it left the first.
-    owner = {each: it.resource for each, it in lately_dropped.items() if now - it.at < intervals.retire_handover}
+    owner: dict[str, str] = {}
+    for each, it in lately_dropped.items():
+        if now - it.at < intervals.retire_handover:
+            owner[each] = it.resource
+    waiting: dict[Key, Retired] = {}
     for name, resource in listed.resources.items():
         owner |= dict.fromkeys(resource.ids, name)
-    waiting = {
-        (name, slot.id): (retired or {}).get((name, slot.id)) or Retired(resource, slot, now)
-        for name, resource in listed.resources.items()
-        for slot in resource.slots
-        if name not in devices.resources or slot.id not in devices.resources[name].ids
-    }
+        present = devices.resources[name].ids if name in devices.resources else ()
+        for slot in resource.slots:
+            if slot.id not in present:
+                waiting[name, slot.id] = (retired or {}).get((name, slot.id)) or Retired(resource, slot, now)
     # What an earlier process listed, and no record of that was found. If the sources name several resources for one id,
     # the one whose pod is known lists it: the other name is from an old checkpoint.
-    unlisted = _unlisted(in_use, listed)
-    known = recognized(unlisted, devices) if unlisted else {}
-    for key, slot in sorted(known.items(), key=lambda it: _rank(in_use, it[0])):
-        resource = devices.resources.get(key[0]) or Resource(key[0], ())
-        waiting[key] = Retired(resource, slot, now, "not in the configuration")
-        owner.setdefault(key[1], key[0])
+    unlisted = []
+    for name, each in in_use.all():
+        if name not in listed.resources or each not in listed.resources[name].ids:
+            unlisted.append((name, each))
+    if unlisted:
+        known, pods = recognized(unlisted, devices), in_use.pods
+        for key in sorted(known, key=lambda key: (key not in pods, key)):
+            resource = devices.resources.get(key[0]) or Resource(key[0], ())
+            waiting[key] = Retired(resource, known[key], now, "not in the configuration")
+            owner.setdefault(key[1], key[0])
+    by_resource, withheld = dict(devices.resources), set[str]()
+    for name, resource in devices.resources.items():
+        foreign = {each for each in resource.ids if owner.get(each, name) != name}
+        if foreign:  # a resource that stays the same keeps what it has computed
+            by_resource[name] = replace(
+                resource, slots=tuple(slot for slot in resource.slots if slot.id not in foreign)
+            )
+            withheld |= foreign
+    if not (waiting or withheld):
+        return Lists(devices)
     kept = {
         key: _explained(each, in_use, key)
         for key, each in waiting.items()
         if in_use.may_hold(key) or not in_use.has_heard_since(each.since, intervals)
     }
-    by_resource = dict(devices.resources)
-    for name, resource in devices.resources.items():
-        slots = tuple(slot for slot in resource.slots if owner.get(slot.id, name) == name)
-        if len(slots) < len(resource.slots):  # a resource that stays the same keeps what it has computed
-            by_resource[name] = replace(resource, slots=slots)
     held = [
         (each.slot, f"overlaps {each.slot.id}, which {_holder(in_use, key)} still holds")
         for key, each in kept.items()
@@ -99,7 +110,6 @@ def keep_in_use(
     inventory = replace(devices, resources=by_resource)
     if held:
         inventory = blocked(inventory, held)
-    withheld = {each for name, it in devices.resources.items() for each in it.ids - by_resource[name].ids}
     again_at = None
     if kept or withheld:
         # A training job may hold a device for days: the longer it takes, the less often it is looked at.
@@ -107,15 +117,6 @@ def keep_in_use(
         again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
     return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
-
-
-def _unlisted(in_use: InUse, listed: Inventory) -> list[Key]:
-    lists = listed.resources
-    return [(name, each) for name, each in in_use.all() if name not in lists or each not in lists[name].ids]
-
-
-def _rank(in_use: InUse, key: Key) -> tuple[bool, Key]:
-    return key not in in_use.pods, key
 
 
 def _holder(in_use: InUse, key: Key) -> str:
