@@ -92,8 +92,12 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         del wanted, gone
         documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept)
         self._documents = list(documents.values())
-        texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
-        texts = _with_faults(texts, plan.observed.cdi_faults)
+        texts: dict[str, bytes] = {}
+        for kind, document in documents.items():
+            name, text = cdi.file_name(kind), (json.dumps(document, indent=2) + "\n").encode()
+            fault = plan.observed.cdi_faults.get(name)
+            if fault != "missing":
+                texts[name] = text[: len(text) // 2] if fault == "broken" else text
         not_removed = [self._remove(name) for name in self._texts.keys() - texts.keys()]
         if texts:
             try:
@@ -182,13 +186,3 @@ def _document(text: bytes) -> cdi.Document | None:
 def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
     """Return what a container gets with each device of a document, by name."""
     return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}
-
-
-def _with_faults(texts: dict[str, bytes], faults: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the files as fault rules want them: some missing, some cut in half."""
-    kept = {name: text for name, text in texts.items() if faults.get(name) != "missing"}
-    return {name: text[: len(text) // 2] if faults.get(name) == "broken" else text for name, text in kept.items()}
-
-
-def _text(document: Mapping[str, Any]) -> bytes:
-    return (json.dumps(document, indent=2) + "\n").encode()

@@ -14,7 +14,7 @@ from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
-from .parts import AgentParts
+from .parts import ASKING_HOLDERS, AgentParts
 
 log = structlog.get_logger(__name__)
 
@@ -119,13 +119,13 @@ class Events:
 
         It asks sooner while an allocated device has no pod in the answer.
         """
-        acts = any(entry.acts_on_handovers for entry in self._agent.reconciler.spec.entries)
+        acts = self._agent.handovers in self._agent.reconciler.appliers
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
         await self._clock.wait(self._agent.pending.asked, min(pace, self._name_again))
-        await self._clock.sleep(self._agent.holders_pause)
+        await self._clock.sleep(self._agent.retrier.pause(ASKING_HOLDERS))
         self._agent.pending.asked.clear()
         await self._agent.read_holders()
-        before, self._unnamed = self._unnamed, self._agent.reconciler.unnamed
+        before, self._unnamed = self._unnamed, self._agent.holders.unnamed(self._agent.dra.claimed)
         if before != self._unnamed:
             self._name_again = self._intervals.name_holder if self._unnamed else math.inf
         else:

@@ -33,7 +33,7 @@ from .retry import Retrier
 from .state_file import Owner, StateFile
 from .virtual_nodes import VirtualNodes
 
-_HOLDERS = "asking the kubelet who holds what"
+ASKING_HOLDERS = "asking the kubelet who holds what"
 
 
 class AgentParts:
@@ -154,17 +154,12 @@ class AgentParts:
 
     async def read_holders(self) -> None:
         """Ask the kubelet which pods hold devices, unless that failed a moment ago."""
-        await self.retrier.run(_HOLDERS, self._read_holders)
+        await self.retrier.run(ASKING_HOLDERS, self._read_holders)
 
     async def _read_holders(self) -> None:
         await self.holders.refresh()
-        if self.holders.readable:
+        if self.holders.readable and self.handovers in self.reconciler.appliers:
             await self.handovers.read(self.holders.named, self.holders.in_use)
-
-    @property
-    def holders_pause(self) -> float:
-        """The seconds until `read_holders` asks again after a failure."""
-        return self.retrier.pause(_HOLDERS)
 
     def situation(self) -> Situation:
         """What Events of the Node report besides the plan."""

@@ -114,11 +114,6 @@ class Reconciler:
             found += applier.problems
         return tuple(dict.fromkeys((*found, *self._retrier.problems)))
 
-    @property
-    def unnamed(self) -> frozenset[Key]:
-        """What was allocated and has no pod in the last answer: the kubelet may have been asked too early."""
-        return self.holders.unnamed(self._claimed())
-
     # --- a turn -------------------------------------------------------------------------------------------------------
 
     async def reconcile(self, *, ask_holders: Callable[[], None]) -> float | None:

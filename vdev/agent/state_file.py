@@ -180,7 +180,7 @@ class State(_Section):
 def encoded(state: State) -> bytes:
     """The document as a line of text; the second line is the checksum of the first."""
     body = state.model_dump_json(exclude_defaults=True).encode()
-    return b"".join((body, b"\n", _sum(body), b"\n"))
+    return b"".join((body, b"\n", hashlib.sha256(body).hexdigest().encode(), b"\n"))
 
 
 def decoded(text: bytes, owner: Owner) -> State:
@@ -194,7 +194,7 @@ def decoded(text: bytes, owner: Owner) -> State:
         raise StateError(_DAMAGED)
     if found["version"] != VERSION:
         raise StateError(f"it has version {found['version']}, and this vdev knows version {VERSION}")
-    if _sum(body) != rest.strip():
+    if hashlib.sha256(body).hexdigest().encode() != rest.strip():
         raise StateError(f"{_DAMAGED}: its checksum does not fit")
     try:
         state = State.model_validate(found)
@@ -203,10 +203,6 @@ def decoded(text: bytes, owner: Owner) -> State:
     if (state.node, state.plugin_dir) != (owner.node, owner.plugin_dir):
         raise StateError(f"it is of node {state.node!r} and kubelet directory {state.plugin_dir!r}")
     return state
-
-
-def _sum(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest().encode()
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -221,6 +217,8 @@ class StateFile(Applier):
 
     name = "writing the state file"
     stage = Stage.PREPARE
+    problems: tuple[Problem, ...] = ()
+    directories: frozenset[Path] = frozenset()  # its own, once there is a file
 
     def __init__(
         self,
@@ -234,23 +232,15 @@ class StateFile(Applier):
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
         suffix = hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]
         self.path = directory / f"state-{suffix}.json" if directory else None
-        self.problem: Problem | None = None
         self._owner = owner
         self._given = tuple(str(path.absolute()) for path in given)
         self._good = good
         self._intervals, self._clock = timing
         self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
         self._written = b""  # the text that was written or read last
+        self._kept: Texts | None = None  # the texts of the configuration in the state
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return (self.problem,) if self.problem else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return frozenset({self.path.parent}) if self.path and self._written else frozenset()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -306,7 +296,7 @@ class StateFile(Applier):
         if text is None:
             return None
         state = decoded(text, self._owner)
-        self._written = text
+        self._written, self.directories = text, frozenset({path.parent})
         return state
 
     async def _within(self, work: Callable[[], _T]) -> _T:
@@ -345,7 +335,10 @@ class StateFile(Applier):
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
         texts, before = self._good(), self._state.config
-        if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
+        if texts is None or texts is self._kept:
+            return before
+        self._kept = texts
+        if before and (before.given, before.texts) == (self._given, texts):
             return before
         return KeptConfig(
             given=self._given,
@@ -358,8 +351,10 @@ class StateFile(Applier):
     def _write(self, path: Path) -> None:
         """Replace the file unless it has the current state. Raises HostError."""
         with self._writing:  # if a thread was given up on, it may still write; the last to write has the newest state
-            text = encoded(self._state)
-            if _content(path) == text:
+            text, present = encoded(self._state), None
+            with contextlib.suppress(HostError):
+                present = read_plain(path, limit=MAX_BYTES)
+            if present == text:
                 return
             if self._written == text:
                 log.warning("deleted or changed by something else; writing it again", file=str(path))
@@ -376,10 +371,10 @@ class StateFile(Applier):
 
     def _is_written(self, path: Path) -> None:
         """Sync the file a moment later, once for all writes until then: no list waits for the disk."""
-        self.problem = None
+        self.problems, self.directories = (), frozenset({path.parent})
         if not self._will_sync:
             self._will_sync = True
-            self._clock.call_later(self._intervals.sync_state_file, lambda: self._sync(path))
+            self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
 
     def _sync(self, path: Path) -> None:
         self._will_sync = False
@@ -387,16 +382,9 @@ class StateFile(Applier):
 
     def _warn(self, event: str, what: str, hint: str) -> None:
         problem = warning(str(self.path), what, hint)
-        if problem != self.problem:
+        if problem not in self.problems:
             log.warning(event, file=str(self.path), reason=what)
-        self.problem = problem
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return read_plain(path, limit=MAX_BYTES)
-    except HostError:
-        return None
+        self.problems = (problem,)
 
 
 def _fsync(paths: Collection[Path]) -> None:

@@ -36,7 +36,7 @@ def status(agent: AgentParts) -> dict[str, Any]:
         },
         "record": {
             "file": str(agent.state.path) if agent.state.path else None,
-            "problem": agent.state.problem.message if agent.state.problem else "",
+            "problem": "".join(problem.message for problem in agent.state.problems),
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {

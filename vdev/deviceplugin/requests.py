@@ -5,7 +5,7 @@ The record keeps a removal safe: an id that an unfinished Allocate names is neve
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..model.device import Key
@@ -23,8 +23,9 @@ class Requests:
     """The requests of the kubelet that are being answered, for all resources.
 
     `handed_over` is called when a request was granted, before the answer, for a resource that acts on it; `pre_start`
-    before a container starts, and raises ActionFailed. `on_granted` is called with each Allocate that was granted.
-    After `allocate_deadline` seconds an Allocate or a preference is given up; the kubelet itself has no deadline.
+    before a container starts, and raises ActionFailed. `on_granted` is called with the devices of each Allocate that is
+    granted: from now on a pod may hold them. After `allocate_deadline` seconds an Allocate or a preference is given up;
+    the kubelet itself has no deadline.
     """
 
     def __init__(
@@ -38,9 +39,9 @@ class Requests:
     ) -> None:
         self.handed_over = handed_over
         self.pre_start = pre_start
+        self.on_granted = on_granted
         self.allocate_deadline = allocate_deadline
-        self._metrics = metrics
-        self._on_granted = on_granted
+        self.metrics = metrics
         self._in_flight: dict[object, Sequence[Key]] = {}  # the devices that each unfinished RPC names
 
     @property
@@ -57,18 +58,11 @@ class Requests:
         return await asyncio.to_thread(lambda: resource.allocator.prefer(available, required, size))
 
     @contextmanager
-    def in_request(self, resource: str, ids: Iterable[str]) -> Iterator[None]:
-        """While the context lasts, a request that names these ids is in flight."""
+    def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
+        """While the context lasts, a request that names these devices is in flight."""
         call = object()
-        self._in_flight[call] = [(resource, each) for each in ids]
+        self._in_flight[call] = keys
         try:
             yield
         finally:
             del self._in_flight[call]
-
-    def granted(self, resource: str, ids: Iterable[str]) -> None:
-        """Note a granted Allocate: from now on a pod may hold these."""
-        self._on_granted([(resource, each) for each in ids])
-
-    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
-        self._metrics.rpc.labels(rpc, resource, code).observe(seconds)

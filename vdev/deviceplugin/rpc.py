@@ -10,7 +10,7 @@ A handler works inside `async with calls.answering(rpc, context) as wrong`. From
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -20,12 +20,11 @@ from ..aio.clock import Clock
 from ..errors import InjectedError, VdevError
 from ..faults.effects import Answer, ClaimCall, Rpc
 from ..faults.engine import Engine
+from ..observe.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
-ObserveRpc = Callable[[str, str, str, float], None]
-"""Is called for each RPC with its name, the resource or driver, the status code and the seconds that it took."""
 _RIGHT = Answer()  # the answer is as it should be
 
 
@@ -35,12 +34,12 @@ class RpcCalls:
     `poke` must be called when answers of the fault rules change.
     """
 
-    def __init__(self, name: str, *, kind: str, faults: Engine, observe: ObserveRpc, clock: Clock) -> None:
+    def __init__(self, name: str, *, kind: str, faults: Engine, metrics: Metrics, clock: Clock) -> None:
         self.closing = False
         self._name = name
         self._logged = {kind: name}
         self._faults = faults
-        self._observe = observe
+        self._metrics = metrics
         self._clock = clock
         self._poked = asyncio.Event()
 
@@ -82,7 +81,7 @@ class RpcCalls:
             code, why = "INTERNAL", f"vdev failed in {name} for {self._name}: {failed}"
             log.exception("request failed", rpc=name, **self._logged)
         finally:
-            self._observe(name, self._name, code, self._clock.now() - begun)
+            self._metrics.rpc.labels(name, self._name, code).observe(self._clock.now() - begun)
         if code != "OK":
             await context.abort(grpc.StatusCode[code], why)  # which raises
 

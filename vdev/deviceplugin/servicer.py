@@ -139,7 +139,7 @@ class Servicer:
         self._on_stream = on_stream
         self._faults = faults
         self._clock = clock
-        self._calls = RpcCalls(resource.name, kind="resource", faults=faults, observe=requests.observe_rpc, clock=clock)
+        self._calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=requests.metrics, clock=clock)
         self._list = encoded
         self._version = 0
         self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
@@ -240,8 +240,9 @@ class Servicer:
         self, request: pb.PreferredAllocationRequest, context: Context
     ) -> pb.PreferredAllocationResponse:
         deadline = self._requests.allocate_deadline
-        available = [each for asked in request.container_requests for each in asked.available_deviceIDs]
-        with self._requests.in_request(self.resource.name, available):
+        name = self.resource.name
+        available = [(name, each) for asked in request.container_requests for each in asked.available_deviceIDs]
+        with self._requests.in_request(available):
             async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
                 answers = [
                     await self._requests.prefer(
@@ -255,17 +256,18 @@ class Servicer:
                 return pb.PreferredAllocationResponse(container_responses=containers)
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
-        wanted = [list(each.devices_ids) for each in request.container_requests]
+        name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
+        keys = [(name, each) for ids in wanted for each in ids]
         # Only the record of a device that changes hands waits for something, so nothing else needs a deadline.
         deadline = self._requests.allocate_deadline if self.resource.acts_on_handovers else None
         # In flight before a fault may delay the call, so that none of its devices is dropped in the meantime.
-        with self._requests.in_request(self.resource.name, [each for ids in wanted for each in ids]):
+        with self._requests.in_request(keys):
             async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
                 edits = [container_edits(allocate(resource, ids)) for ids in wanted]
+                self._requests.on_granted(keys)
                 for ids in wanted:
-                    self._requests.granted(resource.name, ids)
-                    self._faults.note_allocate(resource.name, ids)
+                    self._faults.note_allocate(name, ids)
                 if resource.acts_on_handovers:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)

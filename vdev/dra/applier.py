@@ -130,7 +130,7 @@ class Dra(Applier):
             find=lambda pool, device: self._find(name, pool, device),
             on_change=self._wake,
             renew=self._renew,
-            observe=self._observe,
+            metrics=self._metrics,
             faults=self._faults,
             retrier=self._retrier,
             timing=options.timing,
@@ -143,9 +143,6 @@ class Dra(Applier):
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
-
-    def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
-        self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
 
     def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
         """Return the published device of this pool and name, or why there is none."""

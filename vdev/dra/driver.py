@@ -18,7 +18,6 @@ import structlog
 
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..deviceplugin.rpc import ObserveRpc
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..faults.engine import Engine
@@ -26,6 +25,7 @@ from ..hostfs.files import exists, is_directory
 from ..kube import Api
 from ..model.device import Health
 from ..model.problem import Problem, error
+from ..observe.metrics import Metrics
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
@@ -63,7 +63,7 @@ class DraDriver:
         find: Find,
         on_change: Callable[[], None] = lambda: None,
         renew: Callable[[str], None] = lambda _raw: None,
-        observe: ObserveRpc,
+        metrics: Metrics,
         faults: Engine,
         retrier: Retrier,
         timing: Timing = PRODUCTION_TIMING,
@@ -74,7 +74,7 @@ class DraDriver:
         self._intervals, self._clock = timing
         self._retrier = retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
-        self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, observe=observe, timing=timing)
+        self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, metrics=metrics, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
             SocketServer(self._servicer, places.dra_socket, timing),

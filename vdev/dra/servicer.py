@@ -13,10 +13,11 @@ import grpc
 import structlog
 
 from ..aio.clock import Timing
-from ..deviceplugin.rpc import Context, ObserveRpc, RpcCalls
+from ..deviceplugin.rpc import Context, RpcCalls
 from ..faults.effects import ClaimCall
 from ..faults.engine import Engine
 from ..model.device import Health
+from ..observe.metrics import Metrics
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
 from ..pb import pluginregistration_v1_pb2 as registration_pb
@@ -37,13 +38,13 @@ class DraServicer:
     """The services of one driver: DRAPlugin v1, and the health streams in both of their versions."""
 
     def __init__(
-        self, driver: str, pool: str, claims: Claims, *, faults: Engine, observe: ObserveRpc, timing: Timing
+        self, driver: str, pool: str, claims: Claims, *, faults: Engine, metrics: Metrics, timing: Timing
     ) -> None:
         self._driver = driver
         self._pool = pool
         self._claims = claims
         self._faults = faults
-        self._calls = RpcCalls(driver, kind="driver", faults=faults, observe=observe, clock=timing.clock)
+        self._calls = RpcCalls(driver, kind="driver", faults=faults, metrics=metrics, clock=timing.clock)
         self._repeat_health = timing.intervals.repeat_health
         self._clock = timing.clock
         self._health: Mapping[str, Health] = {}

@@ -108,7 +108,8 @@ class Watcher:
                 continue
             target.content, target.stamp = content, None
             self._listen(path)
-        await self._look(fresh)
+        if fresh:
+            await self._look(fresh)
         return frozenset(fresh)
 
     async def changes(self) -> Changes:

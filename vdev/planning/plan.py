@@ -103,6 +103,8 @@ class DesiredState:
     """The devices that exist, with their health, no matter whether a pod holds them."""
     advertised: Inventory
     """The device lists: `devices`, and those that only pods keep in a list."""
+    served: Inventory
+    """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
     retired: Mapping[Key, Retired]
     """The devices in the lists that are there only because a pod may hold them."""
     claimed: Mapping[Key, Device]
@@ -125,11 +127,6 @@ class DesiredState:
     """What is wrong with labels and pools."""
     again_at: float | None
     """The monotonic time at which to plan again even if nothing happens, or None."""
-
-    @property
-    def served(self) -> Inventory:
-        """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
-        return EMPTY if self.observed.spec.node.status else self.advertised
 
     @property
     def xids(self) -> Mapping[Key, tuple[XidError, ...]]:
@@ -247,6 +244,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         observed=observed,
         devices=devices,
         advertised=advertised,
+        served=EMPTY if node.status else advertised,
         retired=kept.retired,
         claimed=claimed,
         cdi=cdi_documents(advertised),

@@ -157,7 +157,7 @@ class Telemetry(Applier):
         before, self._section = self._section, plan.observed.spec.telemetry or Section()
         self._plan = plan
         self._is_stale = True
-        if self._is_on or before != self._section:
+        if plan.observed.spec.telemetry is not None or before != self._section:
             self._work_due.set()
         self._on_plan(plan)
 

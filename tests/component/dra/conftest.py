@@ -17,6 +17,7 @@ from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.dra.places import Places
 from vdev.intervals import Intervals
+from vdev.observe.metrics import Metrics
 
 DRIVER = "gpu.acme.dev"
 
@@ -91,7 +92,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 api=api,
                 find=find,
                 faults=faults or dra.NoFaults(),
-                observe=lambda *_call: None,
+                metrics=Metrics(),
                 on_change=lambda: running.told.append(driver.state),
                 retrier=retrier,
                 timing=timing,
