@@ -7,7 +7,7 @@ good one is that of an earlier process. Files are read in a thread.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -332,12 +332,11 @@ def directories(paths: Iterable[Path]) -> frozenset[Path]:
     are links through `..data`, which is replaced. So the directory of every link on the way counts. Paths that cannot
     be read raise nothing here. Blocks.
     """
-    return frozenset(each for path in paths for each in _directories(path))
-
-
-def _directories(path: Path) -> Iterator[Path]:
-    way = root.follow_links(str(path.absolute()), root.read_link)
-    yield from map(Path, way.directories)
-    if not way.is_loop:
-        end = Path(way.path)
-        yield end if is_directory(end) else end.parent
+    found: set[Path] = set()
+    for path in paths:
+        way = root.follow_links(str(path.absolute()))
+        found.update(map(Path, way.directories))
+        if not way.is_loop:
+            end = Path(way.path)
+            found.add(end if is_directory(end) else end.parent)
+    return frozenset(found)

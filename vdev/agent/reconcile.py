@@ -30,6 +30,7 @@ from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
+from ..planning.retired import Retired
 from .applier import Applier, Needed, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
@@ -79,6 +80,7 @@ class Reconciler:
         self.base = EMPTY  # the inventory that follows from both
         self.warnings: tuple[Problem, ...] = ()  # of the configuration
         self.served = EMPTY  # the lists that the kubelet has from this process
+        self.retired: Mapping[Key, Retired] = {}  # the devices in them only because pods may hold them
         self.published = False  # whether this process has sent any list
         self._plan: DesiredState | None = None  # the newest plan
         self._previous = Previous()  # what the last turn told others, or what an earlier process listed
@@ -134,9 +136,9 @@ class Reconciler:
             return self._clock.now() if self._plan else None
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
         call("telling the kubelet", functools.partial(self._lists.send, plan))
-        if plan.retired.keys() - self._previous.retired.keys():
+        if plan.retired.keys() - self.retired.keys():
             ask_holders()
-        self.served, self.published = plan.advertised, True
+        self.served, self.retired, self.published = plan.advertised, plan.retired, True
         self._previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
         if self._previous.dropped:
             await self._retrier.run("forgetting devices", self._forget)

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
@@ -28,10 +28,6 @@ class Match:
     info: FileInfo
     """The file at the path, with links followed."""
 
-    @property
-    def is_link(self) -> bool:
-        return self.path != self.info.path
-
 
 Member = tuple[GlobItem, Match]
 """A match with the pattern that found it."""
@@ -42,23 +38,25 @@ class MatchGroup:
     """The matches that make up one device."""
 
     key: tuple[str, ...]
-    parts: tuple[tuple[GlobItem, Match | None], ...]
-    """Each pattern with its match; None: it has none for this device."""
+    members: Sequence[Member]
+    first: Member | None
+    """The match of the first required pattern, which the device is named after, or None."""
+    missing: GlobItem | None
+    """The first required pattern without a match, or None."""
 
-    @property
-    def members(self) -> tuple[Member, ...]:
-        return tuple((item, match) for item, match in self.parts if match is not None)
 
-    @property
-    def first(self) -> Member | None:
-        """The match of the first required pattern, which the device is named after, or None."""
-        item, match = next((part for part in self.parts if not part[0].optional), (None, None))
-        return (item, match) if item is not None and match is not None else None
-
-    @property
-    def missing(self) -> GlobItem | None:
-        """The first required pattern without a match, or None."""
-        return next((item for item, match in self.parts if match is None and not item.optional), None)
+def _group(key: tuple[str, ...], parts: Iterable[tuple[GlobItem, Match | None]]) -> MatchGroup:
+    """The group of each pattern's match; None: it has none for this device."""
+    members: list[Member] = []
+    first = missing = None
+    for item, match in parts:
+        if match is not None:
+            members.append((item, match))
+            if not item.optional and first is None and missing is None:
+                first = (item, match)
+        elif not item.optional and missing is None:
+            missing = item
+    return MatchGroup(key, members, first, missing)
 
 
 def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
@@ -71,7 +69,7 @@ def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) 
             found[place % len(found)] if place < len(found) * item.limit else None
             for item, found in zip(items, matches, strict=True)
         ]
-        groups.append(MatchGroup((str(place),), tuple(zip(items, members, strict=True))))
+        groups.append(_group((str(place),), zip(items, members, strict=True)))
     return groups
 
 
@@ -89,7 +87,7 @@ def _by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> l
             if member is not None:
                 served[place, member.path] += 1
             members.append(member)
-        groups.append(MatchGroup(key, tuple(zip(items, members, strict=True))))
+        groups.append(_group(key, zip(items, members, strict=True)))
     return groups
 
 
@@ -97,8 +95,8 @@ def _together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> 
     """One group of all matches; no group if a required pattern has no match."""
     if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
         return []
-    members = tuple((item, match) for item, found in zip(items, matches, strict=True) for match in found)
-    return [MatchGroup(("all",), members)] if members else []
+    members = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
+    return [_group(("all",), members)] if members else []
 
 
 MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
@@ -187,7 +185,7 @@ class _Scan:
                 continue
             self.candidates.append(Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),)))
             found.append(verdict)
-            if verdict.is_link:
+            if verdict.path != verdict.info.path:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
 
@@ -205,7 +203,9 @@ class _Scan:
             if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
                 return Check(f"is not excluded by {excluded}", info.path, ok=False)
         kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
-        if info.kind not in kinds or not _can_be_handed_out(item.type, info):
+        # A runtime takes nodes and directories of nodes as devices, and everything as a mount.
+        is_fit = item.type is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
+        if info.kind not in kinds or not is_fit:
             if item.type is PathType.DEVICE and _is_surprising(wanted, info):
                 say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
             return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
@@ -224,7 +224,12 @@ class _Scan:
         before = set(self.watched)
         hint = "write more of the path out, with fewer wildcards"
         try:
-            found = self._walk(wanted)
+            found = [wanted.directory]
+            for place, component in enumerate(wanted.below):
+                below: dict[str, None] = {}  # in the order in which they are found
+                for directory in found:
+                    below |= dict.fromkeys(self._step(directory, component, is_last=place == len(wanted.below) - 1))
+                found = list(below)
         except _TooMany:
             self.watched = before | {wanted.directory}
             message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
@@ -236,14 +241,6 @@ class _Scan:
             return None
         return sorted(found, key=path_pattern.natural_key)
 
-    def _walk(self, wanted: PathPattern) -> list[str]:
-        found = [wanted.directory]
-        last = len(wanted.below) - 1
-        for place, component in enumerate(wanted.below):
-            step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
-            found = list(dict.fromkeys(step))
-        return found
-
     def _look(self, cost: int) -> None:
         self._looks_left -= cost
         if self._looks_left < 0:
@@ -253,10 +250,9 @@ class _Scan:
         if component == path_pattern.RECURSIVE:
             yield from self._below(directory, with_files=is_last)
         elif path_pattern.has_wildcard(component):
-            names = (name for name, _ in self._entries(directory))
-            yield from (
-                posixpath.join(directory, name) for name in names if path_pattern.component_matches(component, name)
-            )
+            for name, _ in self._entries(directory):
+                if path_pattern.component_matches(component, name):
+                    yield posixpath.join(directory, name)
         elif not is_last:
             yield posixpath.join(directory, component)
         else:
@@ -290,29 +286,28 @@ class _Scan:
             self._problems.warn(directory, "is left out", str(broken))
             entries = []
         self._look(_OPENING + len(entries))
-        for name, _ in entries:
-            if not is_usable(name):
+        usable = []
+        for name, is_directory in entries:
+            if is_usable(name):
+                usable.append((name, is_directory))
+            else:
                 path = posixpath.join(directory, name)
                 self._problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
-        return [each for each in entries if is_usable(each[0])]
+        return usable
 
 
 def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
     """The verdicts, in which a node with several names matches under one: its own name rather than that of a link."""
     names_of: dict[str, str] = {}
-    matches = ((path, verdict) for path, verdict in verdicts if isinstance(verdict, Match))
-    for path, match in sorted(matches, key=lambda each: each[1].is_link):
-        names_of.setdefault(match.info.path, path)
+    for path, verdict in verdicts:
+        if isinstance(verdict, Match):
+            own = verdict.info.path
+            names_of[own] = own if path == own else names_of.get(own, path)
     for path, verdict in verdicts:
         if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
             yield path, Check("is not another name of a match", name, ok=False)
         else:
             yield path, verdict
-
-
-def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
-    """Whether a runtime takes it: nodes and directories of nodes as devices, and everything as a mount."""
-    return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
 
 
 def _is_surprising(wanted: path_pattern.PathPattern, info: FileInfo) -> bool:
@@ -342,16 +337,12 @@ class _Builder:
         self._required = any(not item.optional for item in entry.glob)
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
-        """A device for each group that can be named, in the order of the groups."""
-        named = list(self._named(groups))
-        indices = numbering.assign(device_id for device_id, _ in named)
-        for index, (device_id, each) in zip(indices, named, strict=True):
-            yield self._device(device_id, index, each)
+        """A device for each group that can be named, in the order of the groups.
 
-    def _named(self, groups: Sequence[MatchGroup]) -> Iterator[tuple[str, MatchGroup]]:
-        """The id of each group's device. It depends on one match only, so other matches may come and go."""
+        Its id depends on one match only, so other matches may come and go.
+        """
         uses: dict[str, int] = {}
-        taken: set[str] = set()
+        named: dict[str, MatchGroup] = {}
         for each in groups:
             if self._by_key:
                 identity = "-".join(each.key)
@@ -361,13 +352,17 @@ class _Builder:
                 continue
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
-            if device_id in taken:  # a file that is called like the second use of another
+            if device_id in named:  # a file that is called like the second use of another
                 device_id = names.device_id(self._entry.name, f"{identity}:{use}")
-            taken.add(device_id)
-            yield device_id, each
+            named[device_id] = each
+        for index, (device_id, each) in zip(numbering.assign(named), named.items(), strict=True):
+            yield self._device(device_id, index, each)
 
     def _device(self, device_id: str, index: int, group: MatchGroup) -> RawDevice:
-        numa = {node for _, match in group.members if (node := numa_of_node(self._host, match.info)) is not None}
+        numa = set()
+        for _, match in group.members:
+            if (node := numa_of_node(self._host, match.info)) is not None:
+                numa.add(node)
         bare = RawDevice(
             id=device_id,
             entry=self._entry.name,
@@ -383,8 +378,8 @@ class _Builder:
         if group.missing is not None:
             lacking = f"nothing matches {group.missing.path} for {'-'.join(group.key)}"
         for item, match in group.members:
-            own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
-            values = facts(bare, self._entry.resource_of(bare)) | own | {"path": match.path}
+            one = replace(bare, attributes=_attributes(match), paths=(match.path,))
+            values = facts(one, self._entry.resource_of(bare))
             inside = container_path(item.container_path, match.path, values)
             if match.info.is_device:
                 keys.append((item, node_key(match.info)))

@@ -7,6 +7,7 @@ links are resolved below the root: an absolute one never leads to this container
 Everything here blocks: call it in a thread.
 """
 
+import contextlib
 import errno
 import os
 import posixpath
@@ -31,50 +32,35 @@ class Way:
     is_loop: bool = False  # more links than the kernel would follow; then `path` is where this gave up
 
 
-def follow_links(path: str, read: Callable[[str], str], *, last: bool = True) -> Way:
-    """Follow the links of an absolute path from `/` on. Parts that do not exist stay as they are written.
+def follow_links(path: str, *, root: str = "", last: bool = True) -> Way:
+    """Follow the links of an absolute path below `root`. Parts that do not exist stay as they are written. Blocks.
 
-    `read` returns the target of a link, and the empty string for anything else. With `last=False`, a link at the end is
-    not followed.
+    With `last=False`, a link at the end is not followed.
     """
     way = Way()
-    pending = _parts(path)
-    pending.reverse()
-    done: list[str] = []
+    pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    here = ""
     while pending:
         part = pending.pop()
         if part == "..":
-            del done[-1:]
+            here = here.rpartition("/")[0]
             continue
-        target = read("/".join(("", *done, part))) if last or pending else ""
+        target = ""
+        if last or pending:
+            with contextlib.suppress(OSError, ValueError):  # not a link, not permitted, or a name with a NUL character
+                target = os.readlink(f"{root}{here}/{part}")
         if not target:
-            done.append(part)
+            here += f"/{part}"
             continue
-        way.directories.append(_joined(done))
+        way.directories.append(here or "/")
         if len(way.directories) > _MAX_LINKS:
             way.is_loop = True
             break
         if target.startswith("/"):
-            done.clear()
-        pending += reversed(_parts(target))
-    way.path = _joined(done)
+            here = ""
+        pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+    way.path = here or "/"
     return way
-
-
-def read_link(path: str) -> str:
-    """Return the target of a link; the empty string for anything else. Blocks."""
-    try:
-        return os.readlink(path)
-    except (OSError, ValueError):  # not a link, not permitted, or a name with a NUL character
-        return ""
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def _joined(parts: list[str]) -> str:
-    return "/".join(("", *parts)) if parts else "/"
 
 
 READ_LIMIT = 64 * 1024  # bytes; sysfs attributes have at most a page, probed files a word
@@ -133,13 +119,10 @@ class HostRoot:
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        way = follow_links(host_path, self._read_link, last=follow)
+        way = follow_links(host_path, root=self._prefix, last=follow)
         if way.is_loop:
             raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
         return way.path
-
-    def _read_link(self, resolved: str) -> str:
-        return read_link(self._prefix + resolved)
 
     def path(self, host_path: str, *, follow: bool = True) -> Path:
         """Return where this process sees the host path, with links resolved below the root.
@@ -178,8 +161,8 @@ class HostRoot:
     def link(self, host_path: str) -> str:
         """Return the target as it is written in the link; the empty string for anything else."""
         try:
-            return self._read_link(self.resolve(host_path, follow=False))
-        except HostError:
+            return os.readlink(self._prefix + self.resolve(host_path, follow=False))
+        except (HostError, OSError):
             return ""
 
     def entries(self, host_path: str) -> Iterator[tuple[str, bool]]:
@@ -189,7 +172,8 @@ class HostRoot:
         """
         try:
             with os.scandir(self._prefix + self.resolve(host_path)) as found:
-                yield from ((each.name, each.is_dir(follow_symlinks=False)) for each in found)
+                for each in found:
+                    yield each.name, each.is_dir(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return
         except (OSError, ValueError) as cause:
