@@ -107,7 +107,7 @@ async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, a
     await kubelet.stop()
     await api_server.until(lambda: any(each.trouble for each in agent.agent.lists.services.values()))
     agent.agent.pending.add()
-    await api_server.until(lambda: any(each.retry_at for each, _ in agent.agent.node_api.appliers))
+    await api_server.until(lambda: any(each.retry_at for each in agent.agent.node_api.appliers))
     assert "ResourceNotRegistered" not in events()
     agent.clock.advance(21.0)
     await api_server.until(lambda: "ResourceNotRegistered" in events())

@@ -1,18 +1,18 @@
 """Appliers: each makes one part of the desired state true, and knows nothing of the others.
 
-A new one is a class with a name and `apply`, in the list in `agent/parts.py`, which also says which configurations need
-it. The reconciler calls it in each turn, tries again if it fails, and shows the failure in log, status and metrics. One
-that the configuration does not need is called until it is done with what an earlier configuration or process left.
+A new one is a class with a name and `apply`, in the list in `agent/parts.py`, where `needed` says which configurations
+need it. The reconciler calls it in each turn, tries again if it fails, and shows the failure in log, status and
+metrics. One that the configuration does not need is called until it is done with what an earlier configuration or
+process left.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 
 from ..model.device import Health
 from ..model.problem import Problem
-from ..model.spec import Spec
 from ..planning.plan import DesiredState
 
 NOTHING: Mapping[str, Health] = {}
@@ -64,11 +64,3 @@ class Applier(ABC):
     def directories(self) -> frozenset[Path]:
         """The directories whose changes cause a turn."""
         return frozenset()
-
-
-Needed = Callable[[Spec], object]
-"""Whether a configuration needs an applier."""
-
-
-def always(_spec: Spec) -> bool:
-    return True

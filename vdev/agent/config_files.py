@@ -273,7 +273,9 @@ class ConfigSource:
 
     def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
         """Record that the last reading is in force; `devices` are counts by resource."""
-        self._in_force(loaded)
+        self.in_force, self.left_out = self.chooser.chosen, loaded.errors
+        if not loaded.errors:
+            self.good = loaded.texts
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
@@ -281,11 +283,6 @@ class ConfigSource:
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
-
-    def _in_force(self, loaded: Loaded) -> None:
-        self.in_force, self.left_out = self.chooser.chosen, loaded.errors
-        if not loaded.errors:
-            self.good = loaded.texts
 
     def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
         """Record that the first reading is bad, and the configuration kept at `kept_at` is in force."""
@@ -297,7 +294,7 @@ class ConfigSource:
     def unchanged(self, loaded: Loaded) -> None:
         """Record that the last reading equals the configuration in force."""
         if self.status.last_was_good and not self.left_out:
-            self._in_force(loaded)
+            self.in_force, self.good = self.chooser.chosen, loaded.texts
         else:
             log.info("configuration is good again, and as it was")
             self.applied(loaded, "good again, and as it was")

@@ -88,10 +88,11 @@ class DeviceLists:
                 self.services[name].list_again()
 
     def _compared(self, plan: DesiredState) -> Sequence[_Update]:
-        return [
-            (change, b"" if isinstance(change, RemovedResource) else list_response(change.resource.slots))
-            for change in diff(Inventory(self._sent), plan.served)
-        ]
+        updates = []
+        for change in diff(Inventory(self._sent), plan.served):
+            is_listed = not isinstance(change, RemovedResource)
+            updates.append((change, list_response(change.resource.slots) if is_listed else b""))
+        return updates
 
     def _apply(self, change: Change, encoded: bytes) -> None:
         resource = change.resource
@@ -215,10 +216,11 @@ class Measures(Applier):
                     self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
                 case ChangedResource(resource=new):
                     times = self.changed_at[new.name]
-                    times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)
+                    times |= dict.fromkeys(change.added, now)
                     for each in change.removed:
                         times.pop(each, None)
                     for each, health in change.health:
+                        times[each] = now
                         if change.old.by_id[each].health.healthy != health.healthy:
                             word = "Healthy" if health.healthy else "Unhealthy"
                             self._metrics.health_changes.labels(new.name, word).inc()

@@ -144,6 +144,8 @@ class FaultControl:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Errors of files in the fault directory, and rules that select no device of this node but should."""
+        if not self.engine.runs:
+            return self.store.problems
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()

@@ -40,7 +40,7 @@ class CutDevices:
 
     def in_force(self, spec: Spec) -> Spec:
         """The specification with its devices cut as is in force."""
-        return repartition.in_force(spec, self.progresses)
+        return repartition.in_force(spec, self.progresses) if self.progresses else spec
 
     @property
     def again_at(self) -> float | None:

@@ -16,13 +16,13 @@ from ..aio.clock import Timing
 from ..errors import ApiServerError
 from ..kube import Api
 from ..model.problem import listed
-from ..model.spec import NFD
+from ..model.spec import NFD, Spec
 from ..node.api_applier import FaultRules, NodeAccess, injected
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
 from ..node.label_applier import FeaturesFile, NodeLabels
 from ..node.status_applier import NodeStatus
-from .applier import Applier, Needed
+from .applier import Applier
 from .options import Options
 
 log = structlog.get_logger(__name__)
@@ -173,16 +173,21 @@ class NodeApi:
         self._features = FeaturesFile(options.features_dir)
         self._status = NodeStatus(access)
         self._events = NodeEvents(access, situation)
+        self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self._events)
         self._server = server.where if server else ""
 
-    @property
-    def appliers(self) -> tuple[tuple[Applier, Needed], ...]:
-        return (
-            (self._labels, lambda spec: spec.node.labels is True or any(each.choice for each in spec.entries)),
-            (self._features, lambda spec: spec.node.labels == NFD),
-            (self._status, lambda spec: spec.node.status or spec.node.conditions),
-            (self._events, lambda spec: spec.node.events or spec.faults.rules),  # rules may announce Events
-        )
+    def needed(self, spec: Spec) -> set[Applier]:
+        """The appliers that a configuration needs."""
+        found: set[Applier] = set()
+        if spec.node.labels is True or any(each.choice for each in spec.entries):
+            found.add(self._labels)
+        if spec.node.labels == NFD:
+            found.add(self._features)
+        if spec.node.status or spec.node.conditions:
+            found.add(self._status)
+        if spec.node.events or spec.faults.rules:  # rules may announce Events
+            found.add(self._events)
+        return found
 
     @property
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:

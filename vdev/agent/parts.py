@@ -9,13 +9,14 @@ from ..deviceplugin.service import ServiceState
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import Dra
 from ..model.device import Key
+from ..model.spec import Spec
 from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
-from .applier import Applier, always
+from .applier import Applier
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
@@ -41,6 +42,7 @@ class AgentParts:
 
     def __init__(self, options: Options, appliers: Sequence[Applier]) -> None:
         self.options = options
+        self._further = appliers
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
         self.pending = PendingWork(timing)
@@ -127,25 +129,42 @@ class AgentParts:
             lists=self.lists,
             choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
             appliers=(
-                (self.nodes, lambda spec: any(each.virtual and each.virtual.node for each in spec.entries)),
-                # The tools come before the CDI specifications that mount them.
-                (self.tools, lambda spec: any(each.smi_tool for each in spec.entries)),
-                (self.cdi, lambda spec: any_cdi(spec.flags)),
-                (self.state, always),
-                # Before any that waits, because a resource that stops in the meantime loses its metrics.
-                (self.measures, always),
-                (self.handovers, lambda spec: any(each.acts_on_handovers for each in spec.entries)),
-                (self.kernel_log, lambda spec: spec.faults.kernel_log),
+                self.nodes,
+                self.tools,  # before the CDI specifications that mount them
+                self.cdi,
+                self.state,
+                self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
+                self.handovers,
+                self.kernel_log,
                 *self.node_api.appliers,
-                (self.dra, lambda spec: any(each.dra for each in spec.entries)),
-                (self.telemetry, always),
-                *((each, always) for each in appliers),
+                self.dra,
+                self.telemetry,
+                *appliers,
             ),
+            needed=self.needed,
             claimed=lambda: self.dra.claimed,
             without_tools=lambda: self.tools.without_tools,
         )
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended
+
+    def needed(self, spec: Spec) -> set[Applier]:
+        """The appliers that a configuration needs. Others are called until they are done with what is left."""
+        found = {self.state, self.measures, self.telemetry, *self._further, *self.node_api.needed(spec)}
+        for entry in spec.entries:
+            if entry.virtual and entry.virtual.node:
+                found.add(self.nodes)
+            if entry.smi_tool:
+                found.add(self.tools)
+            if entry.acts_on_handovers:
+                found.add(self.handovers)
+            if entry.dra:
+                found.add(self.dra)
+        if any_cdi(spec.flags):
+            found.add(self.cdi)
+        if spec.faults.kernel_log:
+            found.add(self.kernel_log)
+        return found
 
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""

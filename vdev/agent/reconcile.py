@@ -31,7 +31,7 @@ from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retired import Retired
-from .applier import Applier, Needed, Stage
+from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
 from .fault_control import FaultControl
@@ -71,7 +71,8 @@ class Reconciler:
         retrier: Retrier,
         lists: DeviceLists,
         choices: NodeChoices,
-        appliers: Sequence[tuple[Applier, Needed]],
+        appliers: Sequence[Applier],
+        needed: Callable[[Spec], set[Applier]],
         claimed: Callable[[], Claimed],
         without_tools: Callable[[], frozenset[str]],
     ) -> None:
@@ -91,9 +92,9 @@ class Reconciler:
         self._claimed = claimed
         self._without_tools = without_tools
         self._appliers = appliers
+        self._needed_by = needed
         self._needed: set[Applier] = set()  # those that the configuration needs
-        # At first all of them are called, because an earlier process may have left something.
-        self.appliers = [applier for applier, _ in appliers]
+        self.appliers = list(appliers)  # at first all, because an earlier process may have left something
         self.verdicts = Verdicts(health, metrics)
         self._options = options
         self._clock = options.clock
@@ -146,7 +147,7 @@ class Reconciler:
         await self._apply(Stage.FOLLOW, plan)
         times = [plan.again_at, self.choices.again_at if self.choices.progresses else None]
         self.appliers = []
-        for applier, _ in self._appliers:
+        for applier in self._appliers:
             is_failing = applier.name in self._retrier.failing
             if applier in self._needed or not applier.is_done or is_failing:
                 self.appliers.append(applier)
@@ -182,7 +183,7 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         before = self._plan
         observed = ObservedState(
-            spec=self._cut(self.spec),
+            spec=self.choices.in_force(self.spec),
             layouts=self.choices.progresses,
             node=self._options.node,
             machine=self._machine or Machine(),
@@ -269,7 +270,7 @@ class Reconciler:
         """
         self._previous = Previous(advertised=recorded)
         self.choices.recall(choices)
-        if self._cut(self.spec) != self.spec:
+        if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
     async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
@@ -328,11 +329,7 @@ class Reconciler:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self._cut(spec), self._options.node, scan.devices)
-
-    def _cut(self, spec: Spec) -> Spec:
-        """The specification with the layouts in force that labels of the node chose."""
-        return self.choices.in_force(spec) if self.choices.progresses else spec
+        return arrange(self.choices.in_force(spec), self._options.node, scan.devices)
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
@@ -365,8 +362,8 @@ class Reconciler:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._needed = {applier for applier, needed in self._appliers if needed(loaded.spec)}
-        self.appliers = [each for each, _ in self._appliers if each in self._needed or each in self.appliers]
+        self._needed = self._needed_by(loaded.spec)
+        self.appliers = [each for each in self._appliers if each in self._needed or each in self.appliers]
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

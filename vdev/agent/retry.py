@@ -84,6 +84,8 @@ class Retrier:
 
         It may be past: an operation may have been skipped shortly before its pause ended.
         """
+        if not self.failing:
+            return None
         return min((each.again_at for each in self.failing.values() if each.again_at > begun), default=None)
 
     def pause(self, name: str) -> float:

@@ -6,7 +6,7 @@ A `Scan` is a value, so a new configuration can be tried before it is adopted.
 import asyncio
 import functools
 import posixpath
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,38 +55,36 @@ class Scanner:
         self._device_dir = str(device_dir)
         self._smi_dir = str(smi_dir)
         self._retrier = retrier or Retrier()
-        self._numberings: dict[str, discovery.Numbering] = {}
+        self._numberings: defaultdict[str, discovery.Numbering] = defaultdict(discovery.Numbering)  # by entry
 
     async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
         entries = {entry.name: entry for entry in spec.on_node(self._node)}
-        found, directories = dict(before.found), dict(before.directories)
+        found: dict[str, discovery.Found] = {}
+        directories: dict[str, frozenset[Path]] = {}
+        devices: dict[str, tuple[RawDevice, ...]] = {}
         problems: list[Problem] = []
         failed = set()
         for name, entry in entries.items():
             step = f"looking for the devices of {name!r}"
+            found[name] = before.found.get(name) or discovery.Found()
+            directories[name] = before.directories.get(name, frozenset())
             if only is None or name in only:
                 await self._retrier.run(step, functools.partial(self._look, entry, found, directories))
-            found.setdefault(name, discovery.Found())
+            devices[name] = found[name].devices
             problems += found[name].problems
             if step in self._retrier.failing:
                 failed.add(name)
         for name in self.failed - entries.keys():
             self._retrier.forget(f"looking for the devices of {name!r}")
         self.failed = frozenset(failed)
-        return Scan(
-            entries,
-            {name: found[name] for name in entries},
-            {name: directories.get(name, frozenset()) for name in entries},
-            {name: found[name].devices for name in entries},
-            tuple(problems),
-        )
+        return Scan(entries, found, directories, devices, tuple(problems))
 
     async def _look(
         self, entry: Entry, found: dict[str, discovery.Found], directories: dict[str, frozenset[Path]]
     ) -> None:
         """Set what is found for an entry, and the directories whose changes matter to it."""
-        numbering = self._numberings.setdefault(entry.name, discovery.Numbering())
+        numbering = self._numberings[entry.name]
 
         def look() -> tuple[discovery.Found, frozenset[Path]]:
             devices = discovery.discover(

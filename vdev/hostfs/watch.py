@@ -218,10 +218,10 @@ class Watcher:
 
     async def _look(self, targets: Mapping[Path, _Target]) -> None:
         """Compare directories with the last poll, in a thread."""
-        asked = [(path, target.content) for path, target in targets.items()]
-        stamps = await asyncio.to_thread(lambda: [_stamp(path, content=content) for path, content in asked])
+        stamps = await asyncio.to_thread(_stamps, {path: target.content for path, target in targets.items()})
         is_elsewhere = False
-        for (path, target), stamp in zip(targets.items(), stamps, strict=True):
+        for path, target in targets.items():
+            stamp = stamps[path]
             if self._targets.get(path) is not target or stamp == target.stamp:
                 continue
             if target.stamp is not None:
@@ -232,15 +232,19 @@ class Watcher:
             self._watch_again()
 
 
-def _stamp(path: Path, *, content: bool) -> Hashable:
-    """Return a value of the directory and its entries; with `content`, one that a write to a file changes."""
-    try:
-        found = os.stat(path)
-        with os.scandir(path) as entries:
-            inside = frozenset(_state(each) if content else (each.name, each.inode()) for each in entries)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, inside
+def _stamps(directories: Mapping[Path, bool]) -> dict[Path, Hashable]:
+    """Return a value of each directory and its entries; if its value is True, one that a write to a file changes."""
+    stamps: dict[Path, Hashable] = {}
+    for path, content in directories.items():
+        try:
+            found, inside = os.stat(path), set[tuple[object, ...]]()
+            with os.scandir(path) as entries:
+                for each in entries:
+                    inside.add(_state(each) if content else (each.name, each.inode()))
+            stamps[path] = found.st_dev, found.st_ino, frozenset(inside)
+        except OSError:
+            stamps[path] = ()
+    return stamps
 
 
 def _state(entry: "os.DirEntry[str]") -> tuple[object, ...]:

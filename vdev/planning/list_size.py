@@ -8,14 +8,9 @@ LIST_LIMIT = 4 * 1024 * 1024  # bytes; a message of exactly this size still pass
 _HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
 
 
-def _varint(value: int) -> int:
-    """Bytes of an unsigned varint."""
-    return max(1, (value.bit_length() + 6) // 7)
-
-
 def _field(length: int) -> int:
-    """Bytes of a field with a text or message of this length."""
-    return 1 + _varint(length) + length
+    """Bytes of a field with a text or message of this length: its key, the length as a varint, and the content."""
+    return 1 + max(1, (length.bit_length() + 6) // 7) + length
 
 
 def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
@@ -25,6 +20,7 @@ def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
         works = slot.health.healthy if healthy is None else healthy
         device = _field(len(slot.id.encode())) + _field(_HEALTHY if works else _UNHEALTHY)
         if numa := slot.device.raw.topology:  # node 0 is the default value, which is an empty message
-            device += _field(sum(_field(1 + _varint(node) if node else 0) for node in numa))
+            varints = ((node.bit_length() + 6) // 7 for node in numa)
+            device += _field(sum(_field(1 + varint if varint else 0) for varint in varints))
         size += _field(device)
     return size

@@ -240,6 +240,9 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     # 8. Labels follow the configuration and the devices that exist, not their health.
     labels = _labels(observed) if node.labels else NO_LABELS
 
+    problems = [*labels.problems]
+    for pool in pools.values():
+        problems += pool.problems
     return DesiredState(
         observed=observed,
         devices=devices,
@@ -257,7 +260,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         features=labels.values if node.labels == NFD else None,
         capacity=capacity(advertised) if node.status else {},
         conditions=conditions(entries, lost, faults.conditions) if node.conditions else (),
-        problems=labels.problems + tuple(problem for pool in pools.values() for problem in pool.problems),
+        problems=tuple(problems),
         again_at=kept.again_at,
     )
 

@@ -51,9 +51,11 @@ def checked(
     """All devices by entry; those with facts that must not be put into the entry's templates are refused."""
     devices = dict(found)
     for entry in entries:
-        places = tuple(place for place in _places(entry) if not place.template.is_constant)
-        raws = found.get(entry.name, ())
-        why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
+        places = [place for place in _places(entry) if not place.template.is_constant]
+        raws, why = found.get(entry.name, ()), dict[str, str]()
+        for raw in raws:
+            if reason := _why(entry, places, raw):
+                why[raw.id] = reason
         if why:
             devices[entry.name] = tuple(_refused(raw, why[raw.id]) if raw.id in why else raw for raw in raws)
             problems.append(_problem(entry, why))
@@ -76,10 +78,10 @@ def _problem(entry: Entry, why: Mapping[str, str]) -> Problem:
 def _places(entry: Entry) -> Iterator[_Place]:
     """Every template of the entry whose text goes to a container or a command, or is a path."""
     container = entry.container
-    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env.items())
-    yield from (
-        _Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations.items()
-    )
+    for name, each in container.env.items():
+        yield _Place(f"container.env {name}", _Use.VARIABLE, each)
+    for name, each in container.annotations.items():
+        yield _Place(f"container.annotations {name}", _Use.ANNOTATION, each)
     for key, items in (("deviceNodes", container.device_nodes), ("mounts", container.mounts)):
         for item in items:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
@@ -91,7 +93,8 @@ def _places(entry: Entry) -> Iterator[_Place]:
     if entry.health is not None:
         if entry.health.path is not None:
             yield _Place("health.path", _Use.PATH, entry.health.path)
-        yield from (_Place("health.command", _Use.WORD, word) for word in entry.health.command)
+        for word in entry.health.command:
+            yield _Place("health.command", _Use.WORD, word)
     for key, actions in (
         ("preStart", entry.pre_start),
         ("onAllocate", entry.on_allocate),
@@ -100,7 +103,8 @@ def _places(entry: Entry) -> Iterator[_Place]:
         for action in actions:
             if action.path is not None:
                 yield _Place(f"{key} {action.kind}", _Use.PATH, action.path)
-            yield from (_Place(f"{key} command", _Use.WORD, word) for word in action.command)
+            for word in action.command:
+                yield _Place(f"{key} command", _Use.WORD, word)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------

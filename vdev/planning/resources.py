@@ -92,10 +92,13 @@ class Resource:
         """Whether anything is done when one of its devices changes hands."""
         return any(entry.acts_on_handovers for entry in self.entries.values())
 
-    @property
+    @cached_property
     def pre_start_required(self) -> bool:
         """Whether the kubelet must call PreStartContainer before each container start."""
-        return self.pre_start_asked or self.acts_on_handovers or any(entry.pre_start for entry in self.entries.values())
+        for entry in self.entries.values():
+            if entry.pre_start or entry.acts_on_handovers:
+                return True
+        return self.pre_start_asked
 
     @cached_property
     def only_claimed(self) -> "Resource":
@@ -200,8 +203,10 @@ def for_claims(inventory: Inventory) -> dict[str, int]:
 
 def summary(inventory: Inventory) -> str:
     """The counts in a line, as in `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
-    parts = {"": counts(inventory), "for claims ": for_claims(inventory)}
-    texts = (what + ", ".join(f"{name} {count}" for name, count in of.items()) for what, of in parts.items() if of)
+    texts = []
+    for what, numbers in (("", counts(inventory)), ("for claims ", for_claims(inventory))):
+        if numbers:
+            texts.append(what + ", ".join(f"{name} {count}" for name, count in numbers.items()))
     return "; ".join(texts) or "no devices"
 
 
