@@ -40,6 +40,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         super().__init__({directory}, timing)
         self.directory = directory
         self._documents: Sequence[cdi.Document] | None = None  # what our files should say; None: not read yet
+        self._devices: Mapping[_Name, _Device] = {}  # of the documents
         self._texts: dict[str, bytes] = {}  # what was found or written, by file name
         self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
@@ -65,21 +66,20 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         del wanted
         if self._documents is None:
             try:
-                self._documents = self._read()
+                self._keep(self._read())
             except OSError as cause:
                 raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
         return self._devices.keys()
 
-    @property
-    def _devices(self) -> Mapping[_Name, _Device]:
-        return {(each["kind"], device["name"]): device for each in self._documents or () for device in each["devices"]}
+    def _keep(self, documents: Collection[cdi.Document]) -> None:
+        self._documents = tuple(documents)
+        self._devices = {(each["kind"], device["name"]): device for each in documents for device in each["devices"]}
 
     def named(self, plan: DesiredState) -> Collection[_Name]:
         return {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
 
     def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
-        devices = self._devices
-        ids = {name: cdi.device_id(devices[name]) for name in left if name[1] != cdi.ALL}
+        ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
         return [name for name, device in ids.items() if not plan.is_free(device)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[_Name, str]]:
@@ -91,7 +91,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     ) -> Mapping[_Name, str]:
         del wanted, gone
         documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept)
-        self._documents = list(documents.values())
+        self._keep(documents.values())
         texts: dict[str, bytes] = {}
         for kind, document in documents.items():
             name, text = cdi.file_name(kind), (json.dumps(document, indent=2) + "\n").encode()

@@ -62,6 +62,7 @@ class DeviceLists:
 
     @property
     def is_listened_to(self) -> bool:
+        """Whether a kubelet has a stream open."""
         return any(service.streams for service in self.services.values())
 
     def start(self, group: asyncio.TaskGroup) -> None:

@@ -96,8 +96,10 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             raise
         finally:
             self._set_undeliverable(plan)
-        retry = now + self._intervals.retry_host_files if self.failed or self.failed_besides else None
-        self.retry_at = min((each for each in (retry, remove_at) if each is not None), default=None)
+        self.retry_at = remove_at
+        if self.failed or self.failed_besides:
+            retry_at = now + self._intervals.retry_host_files
+            self.retry_at = retry_at if remove_at is None else min(retry_at, remove_at)
         self.directories = self._watched if self._wanted or self._left else frozenset()
         self.is_done = self._is_known and not (self._wanted or self._left or self.failed_besides)
         await self.made()
@@ -130,5 +132,9 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
 
     def _set_undeliverable(self, plan: DesiredState) -> None:
-        reasons = ((raw, self.failed.get(name)) for name, raw in self.devices(plan)) if self.failed else ()
-        self.undeliverable = {raw: Health(healthy=False, reason=reason) for raw, reason in reasons if reason}
+        undeliverable: dict[str, Health] = {}
+        if self.failed:
+            for name, raw in self.devices(plan):
+                if reason := self.failed.get(name):
+                    undeliverable[raw] = Health(healthy=False, reason=reason)
+        self.undeliverable = undeliverable

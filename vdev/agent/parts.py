@@ -87,15 +87,6 @@ class AgentParts:
         )
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
-        self.holders = PodHolders(
-            options.pod_resources_socket,
-            options.plugin_dir,
-            in_flight=lambda: self.requests.in_flight,
-            generation=lambda: self.link.generation,
-            timing=timing,
-            is_served=lambda: self.lists.is_listened_to,
-            is_down=lambda: self.faults.engine.pod_resources_down,
-        )
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(
             self.link,
@@ -104,6 +95,14 @@ class AgentParts:
             faults=self.faults.engine,
             timing=timing,
             retrier=self.retrier,
+        )
+        self.holders = PodHolders(
+            options.pod_resources_socket,
+            self.link,
+            requests=self.requests,
+            lists=self.lists,
+            faults=self.faults.engine,
+            timing=timing,
         )
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
@@ -142,8 +141,8 @@ class AgentParts:
                 *appliers,
             ),
             needed=self.needed,
-            claimed=lambda: self.dra.claimed,
-            without_tools=lambda: self.tools.without_tools,
+            dra=self.dra,
+            tools=self.tools,
         )
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended

@@ -1,7 +1,7 @@
 """Asks the kubelet which pods hold which devices. What its answers mean is decided in `planning.in_use`."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +10,14 @@ import structlog
 from ..aio.clock import Timing
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.requests import Requests
+from ..faults.engine import Engine
 from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, InUse
+from .device_lists import DeviceLists
 
 log = structlog.get_logger(__name__)
 
@@ -31,38 +35,35 @@ class HoldersSource:
 class PodHolders:
     """What is known of the kubelet's pods; `refresh` asks again.
 
-    `in_flight` are the devices that an unfinished request names. `generation` counts the kubelets that were seen, and
-    `is_served` tells whether one has a stream of this agent open. A fault rule that makes `is_down` true keeps answers
-    back.
+    The requests in flight count as well. A fault rule may keep answers back.
     """
 
     def __init__(
         self,
         socket: Path,
-        checkpoint_dir: Path,
+        link: KubeletSocket,
         *,
-        in_flight: Callable[[], frozenset[Key]],
-        generation: Callable[[], int],
-        is_served: Callable[[], bool],
+        requests: Requests,
+        lists: DeviceLists,
+        faults: Engine,
         timing: Timing,
-        is_down: Callable[[], bool],
     ) -> None:
         self.known: InUse = in_use.UNKNOWN
         self.source = HoldersSource("nothing yet", timing.clock.wall())
         self._socket = socket
-        self._checkpoint = CheckpointReader(checkpoint_dir)
-        self._in_flight = in_flight
-        self._generation = generation
-        self._is_served = is_served
+        self._checkpoint = CheckpointReader(link.directory)
+        self._link = link
+        self._requests = requests
+        self._lists = lists
+        self._faults = faults
         self._intervals, self._clock = timing
-        self._is_down = is_down
         self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
         self._logged: tuple[bool | None, str] = (None, "")
 
     @property
     def in_use(self) -> InUse:
         """The devices that pods may hold now."""
-        return replace(self.known, in_flight=self._in_flight())
+        return replace(self.known, in_flight=self._requests.in_flight)
 
     @property
     def readable(self) -> bool:
@@ -95,9 +96,12 @@ class PodHolders:
 
     def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
         """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
-        uses = {(use.driver, use.device) for use in self.known.claims}
-        prepared = {(driver, device) for driver, devices in claimed.items() for device in devices}
-        return self.known.awaited | (prepared - uses)
+        unnamed = set(self.known.awaited)
+        for driver, devices in claimed.items():
+            unnamed.update((driver, device) for device in devices)
+        for use in self.known.claims:
+            unnamed.discard((use.driver, use.device))
+        return frozenset(unnamed)
 
     async def refresh(self) -> None:
         """Ask the kubelet."""
@@ -116,14 +120,14 @@ class PodHolders:
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
-        kubelet = (self._generation(), socket)
+        kubelet = (self._link.generation, socket)
         answer = None
-        if socket is not None and not self._is_down():
+        if socket is not None and not self._faults.pod_resources_down:
             answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
         checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), stamp(self._socket)))
-        if kubelet != (self._generation(), socket):
+        if kubelet != (self._link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._is_served())
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""
@@ -137,18 +141,14 @@ class PodHolders:
                 log.warning("pod resources are not readable; no device is released", socket=str(self._socket))
         if trouble and trouble != was_trouble:
             log.warning("the kubelet's checkpoint is not used", reason=trouble)
-        name = _source(self.known, reading)
+        sources = []
+        if readable:
+            sources.append("pod resources")
+        elif self.known.answered_at > float("-inf"):
+            sources.append("the last answer of pod resources")
+        if not self.known.unlisted.isdisjoint(reading.checkpoint.keys):
+            sources.append("the kubelet's checkpoint")
+        # Own Allocates always count until an answer names their pod.
+        name = " and ".join(sources) or "this process's own Allocates"
         if name != self.source.name:
             self.source = HoldersSource(name, self._clock.wall())
-
-
-def _source(known: InUse, reading: HoldersReading) -> str:
-    """In words, what the knowledge of holders rests on; own Allocates always count until an answer names their pod."""
-    sources = []
-    if known.answers_since is not None:
-        sources.append("pod resources")
-    elif known.answered_at > float("-inf"):
-        sources.append("the last answer of pod resources")
-    if not known.unlisted.isdisjoint(reading.checkpoint.keys):
-        sources.append("the kubelet's checkpoint")
-    return " and ".join(sources) or "this process's own Allocates"

@@ -18,7 +18,8 @@ import structlog
 
 from ..config import Loaded
 from ..discovery.health_monitor import HealthMonitor
-from ..dra.pools import Claimed, claimed_by_name
+from ..dra.applier import Dra
+from ..dra.pools import claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
@@ -31,6 +32,7 @@ from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retired import Retired
+from ..telemetry.tool_files import ToolFiles
 from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
@@ -55,8 +57,7 @@ LastGoodReader = Callable[[], Awaitable[KeptConfig | None]]
 class Reconciler:
     """The observed state of the node, and the plan in force.
 
-    `claimed` returns the names of the devices that prepared claims have, by driver, and `without_tools` the raw ids of
-    the devices whose tools could not be written.
+    `needed` returns those of the `appliers` that a configuration needs.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Reconciler:
         choices: NodeChoices,
         appliers: Sequence[Applier],
         needed: Callable[[Spec], set[Applier]],
-        claimed: Callable[[], Claimed],
-        without_tools: Callable[[], frozenset[str]],
+        dra: Dra,
+        tools: ToolFiles,
     ) -> None:
         self.spec = Spec()  # the configuration in force
         self.scan = Scan()  # the devices that were found for it
@@ -89,8 +90,8 @@ class Reconciler:
         self.holders = holders
         self.choices = choices
         self._lists = lists
-        self._claimed = claimed
-        self._without_tools = without_tools
+        self._dra = dra
+        self._tools = tools
         self._appliers = appliers
         self._needed_by = needed
         self._needed: set[Applier] = set()  # those that the configuration needs
@@ -174,7 +175,7 @@ class Reconciler:
     def _is_current(self, plan: DesiredState) -> bool:
         """Whether the plan still fits what the appliers can deliver and what was allocated since."""
         planned = (plan.observed.health, plan.observed.without_tools)
-        now = (self.current_health(), self._without_tools())
+        now = (self.current_health(), self._tools.without_tools)
         return planned == now and not plan.is_overtaken(self.holders.in_use)
 
     async def _make_plan(self) -> None:
@@ -190,11 +191,11 @@ class Reconciler:
             found=self.scan.devices if self._machine else {},
             inventory=self.base,
             health=self.current_health(),
-            without_tools=self._without_tools(),
+            without_tools=self._tools.without_tools,
             faults=self._faults.engine.active_faults,
             cdi_faults=self._faults.cdi_faults(self.base),
             in_use=self.holders.in_use,
-            claimed=self._claimed(),
+            claimed=self._dra.claimed,
             previous=self._previous,
             now=self._clock.now(),
         )
@@ -347,7 +348,7 @@ class Reconciler:
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """The devices of prepared claims, by driver and published name."""
-        return claimed_by_name(self._previous.pools, self._claimed())
+        return claimed_by_name(self._previous.pools, self._dra.claimed)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
