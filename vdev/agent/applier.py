@@ -37,6 +37,12 @@ class Applier(ABC):
     stage: Stage = Stage.FOLLOW
     is_done: bool = True
     """Whether it need not be called again while the configuration does not need it."""
+    undeliverable: Mapping[str, Health] = NOTHING
+    """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""
+    retry_at: float | None = None
+    """The (monotonic) time of the next turn even if nothing happens, or None."""
+    directories: frozenset[Path] = frozenset()
+    """The directories whose changes cause a turn."""
 
     @abstractmethod
     async def apply(self, plan: DesiredState) -> None:
@@ -49,18 +55,3 @@ class Applier(ABC):
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know, besides exceptions of `apply`."""
         return ()
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""
-        return NOTHING
-
-    @property
-    def retry_at(self) -> float | None:
-        """The (monotonic) time of the next turn even if nothing happens, or None."""
-        return None
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The directories whose changes cause a turn."""
-        return frozenset()

@@ -115,14 +115,12 @@ class HandoverActions(Applier):
         self._inventories = (plan.advertised, plan.observed.inventory)
         self._start_releases()  # those of devices that were not found until now
 
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices whose release failed."""
-        running = self._running
-        return {
-            running[each].device.raw.id: Health(healthy=False, reason=self._why(each))
+    def _set_undeliverable(self) -> None:
+        """Withhold the devices whose release failed."""
+        self.undeliverable = {
+            self._running[each].device.raw.id: Health(healthy=False, reason=self._why(each))
             for each in self._failing
-            if each in running
+            if each in self._running
         }
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -174,6 +172,7 @@ class HandoverActions(Applier):
             await self._run_actions(handover, subject)
         self._failing.pop(handover, None)
         del self._running[handover]
+        self._set_undeliverable()
         await self._update(handovers.done(self._ledger, handover))
 
     async def _run_actions(self, handover: Handover, subject: Subject) -> None:
@@ -186,6 +185,7 @@ class HandoverActions(Applier):
             # A release that blocks: the device is Unhealthy until it succeeds.
             if self._failing.get(handover) != failed[0][1]:
                 self._failing[handover] = failed[0][1]
+                self._set_undeliverable()
                 self._wake()
             await self._clock.sleep(self._backoff.pause(attempt))
             # The configuration may have been edited: other actions run from the beginning, the same ones only if

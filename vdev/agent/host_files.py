@@ -23,7 +23,7 @@ from ..aio.clock import Timing
 from ..errors import HostError
 from ..model.device import Health
 from ..planning.plan import DesiredState
-from .applier import NOTHING, Applier, Stage
+from .applier import Applier, Stage
 from .retry import problem_of
 
 log = structlog.get_logger(__name__)
@@ -36,9 +36,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
     """Keeps on the host what the plan needs, each under a name. A kind of file is a subclass."""
 
     stage = Stage.PREPARE
-    undeliverable = NOTHING
-    directories: frozenset[Path] = frozenset()
-    retry_at: float | None = None
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}  # why something that the plan needs is not there as it should be

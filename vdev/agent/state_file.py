@@ -218,7 +218,6 @@ class StateFile(Applier):
     name = "writing the state file"
     stage = Stage.PREPARE
     problems: tuple[Problem, ...] = ()
-    directories: frozenset[Path] = frozenset()  # its own, once there is a file
 
     def __init__(
         self,

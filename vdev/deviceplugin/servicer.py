@@ -18,8 +18,7 @@ from ..faults.engine import Engine
 from ..model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
-from ..planning.list_size import LIST_LIMIT
-from ..planning.resources import Resource
+from ..planning.resources import LIST_LIMIT, Resource
 from .requests import Requests
 from .rpc import Context, RpcCalls
 

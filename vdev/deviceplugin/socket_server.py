@@ -15,7 +15,7 @@ import grpc
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import SocketError
 from ..hostfs.files import is_directory, listed
-from ..planning.list_size import LIST_LIMIT
+from ..planning.resources import LIST_LIMIT
 
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 

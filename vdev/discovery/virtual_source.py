@@ -10,7 +10,7 @@ from ..model import telemetry, virtual_node
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
 from ..model.entry import Entry
 from ..model.virtual import DriverNode, VirtualDevices
-from ..planning import virtual_devices
+from ..planning.inventory import virtual_devices
 from .device_nodes import read_table
 from .found import Found
 
@@ -35,7 +35,7 @@ def discover(
 
     `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
-    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node)
+    bare: Iterable[RawDevice] = virtual_devices(entry, source, node)
     if entry.smi_tool is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:

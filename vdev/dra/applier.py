@@ -104,6 +104,7 @@ class Dra(Applier):
             self._metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
+        self.directories = frozenset().union(*(driver.directories for driver in self._drivers.values()))
         if wanted:
             self._begun.set()
         if before != plan.pools:
@@ -177,10 +178,6 @@ class Dra(Applier):
     def problems(self) -> tuple[Problem, ...]:
         of_drivers = (each for driver in self._drivers.values() for each in driver.problems)
         return (*of_drivers, *self.slices.problems)
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
     def look(self) -> None:
         """Let the drivers look at sockets and files soon, in their own tasks."""

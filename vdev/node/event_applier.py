@@ -80,6 +80,9 @@ class NodeEvents(ApiApplier):
             refused = of_layouts(self._choices if was_on else {}, plan.observed.layouts)
             self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
         self._choices = plan.observed.layouts
+        # When a resource will have been unregistered for too long.
+        soon = [at for name, at in self._unregistered.items() if name not in now.unregistered]
+        self.retry_at = min(soon) + self._intervals.unregistered if soon else None
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.observed.inventory, plan.xids
 
     @property
@@ -99,13 +102,6 @@ class NodeEvents(ApiApplier):
         due = self._intervals.unregistered
         lasting = {name: why for name, why in situation.unregistered.items() if now - since[name] >= due}
         return replace(situation, unregistered=lasting)
-
-    @property
-    def retry_at(self) -> float | None:
-        """When a resource will have been unregistered for too long."""
-        due = self._intervals.unregistered
-        moments = (at + due for name, at in self._unregistered.items() if name not in self._seen.unregistered)
-        return min(moments, default=None)
 
     def _add(self, events: Iterable[EventText]) -> None:
         for each in events:

@@ -117,6 +117,7 @@ class FeaturesFile(Applier):
             return
         await asyncio.to_thread(self._write, plan.features)
         self._wanted = plan.features
+        self.directories = frozenset() if self._wanted is None else frozenset({self.path.parent})
 
     def _write(self, wanted: Mapping[str, str] | None) -> None:
         if wanted is None:
@@ -129,7 +130,3 @@ class FeaturesFile(Applier):
                 return
         write_atomic(self.path, text)
         log.info("features file written", file=str(self.path), labels=len(wanted))
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return frozenset() if self._wanted is None else frozenset({self.path.parent})

@@ -5,19 +5,19 @@ error leaves out only the devices that it concerns.
 """
 
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ..model import names
-from ..model.device import RawDevice, Slot, grouped
+from ..model.device import IdStyle, RawDevice, Slot, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
 from ..model.spec import Spec
+from ..model.virtual import VirtualDevices
 from . import claimable, naming, refusal, sharing
-from .list_size import LIST_LIMIT, list_size
-from .resources import Inventory, Resource
-from .virtual_devices import devices
+from .resources import LIST_LIMIT, Inventory, Resource, list_size
 
 
 def _owned(
@@ -174,7 +174,36 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*free[:1], *examples))) or _OTHERS[:1]
 
 
+_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
+
+
+def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
+    """The devices of an entry on the node of that name, in the order of their index."""
+    return [
+        RawDevice(
+            id=each,
+            entry=entry.name,
+            index=index,
+            memory=source.memory,
+            numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
+            attributes=source.attributes,
+            numa_hidden=entry.exclude_topology,
+        )
+        for index, each in enumerate(source.ids or _ids(entry, source, node))
+    ]
+
+
+def _ids(entry: Entry, source: VirtualDevices, node: str) -> list[str]:
+    """`<name>-<index>`, or as NVIDIA's driver does, UUIDs that no other node has."""
+    indices = range(source.count)
+    if source.id_style is IdStyle.NVIDIA:
+        return [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in indices]
+    return [names.device_id(entry.name, str(index), fingerprint=16) for index in indices]  # may be ten thousand
+
+
 def inventory(spec: Spec, node: str) -> Inventory:
     """The inventory of the node of that name without real devices."""
-    found = {entry.name: tuple(devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual}
+    found = {
+        entry.name: tuple(virtual_devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual
+    }
     return arrange(spec, node, found)

@@ -6,7 +6,7 @@ retired.keep_in_use()  Inventory + devices in use  -> the lists
 diff()                 old and new lists           -> changes; none for a resource that stayed the same
 """
 
-from collections.abc import Callable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,29 @@ from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import DEFAULT_FLAGS, Flags
-from .list_size import list_size
 from .preferred import AllocatableSlot, Allocator
 from .sharing import Sharing
+
+LIST_LIMIT = 4 * 1024 * 1024  # bytes; as many as the kubelet receives (source: grpc-go's default)
+_HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
+
+
+def _field(length: int) -> int:
+    """Bytes of a field with a text or message of this length: its key, the length as a varint, and the content."""
+    return 1 + max(1, (length.bit_length() + 6) // 7) + length
+
+
+def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
+    """Bytes of a device list as a message, with the health of each slot or a given one."""
+    size = 0
+    for slot in slots:
+        works = slot.health.healthy if healthy is None else healthy
+        device = _field(len(slot.id.encode())) + _field(_HEALTHY if works else _UNHEALTHY)
+        if numa := slot.device.raw.topology:  # node 0 is the default value, which is an empty message
+            varints = ((node.bit_length() + 6) // 7 for node in numa)
+            device += _field(sum(_field(1 + varint if varint else 0) for varint in varints))
+        size += _field(device)
+    return size
 
 
 @dataclass(frozen=True)

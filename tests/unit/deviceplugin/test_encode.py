@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from vdev.deviceplugin.servicer import list_response
 from vdev.model.device import Device, Health, RawDevice, Slot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
-from vdev.planning import list_size
+from vdev.planning.resources import list_size
 
 
 @st.composite
@@ -35,4 +35,4 @@ def message(members):
 def test_lists_have_the_computed_size(members):
     encoded = list_response(members)
     assert message(members) == pb.ListAndWatchResponse.FromString(encoded)
-    assert list_size.list_size(members) == len(encoded)
+    assert list_size(members) == len(encoded)

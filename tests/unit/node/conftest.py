@@ -6,7 +6,7 @@ from vdev import config
 from vdev.node.label_values import Machine
 from vdev.node.labels import node_labels
 from vdev.planning.inventory import arrange
-from vdev.planning.virtual_devices import devices
+from vdev.planning.inventory import virtual_devices as devices
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from vdev.model import names
 from vdev.node.label_values import Machine
 from vdev.node.labels import node_labels
 from vdev.planning.inventory import arrange
-from vdev.planning.virtual_devices import devices
+from vdev.planning.inventory import virtual_devices as devices
 
 ENTRY = "node: {labels: true}\nflags: {migStrategy: mixed}\ndevices:\n- name: a\n  resource: a.b/a\n"
 
