@@ -168,15 +168,11 @@ class Reconciler:
                 return None
             await self._apply(Stage.PREPARE, plan)
             await self._retrier.run("encoding lists", functools.partial(self._lists.encode, plan))
-            if not planned or self._is_current(plan):
+            observed = plan.observed
+            delivers = (observed.health, observed.without_tools) == (self.current_health(), self._tools.without_tools)
+            if not planned or (delivers and not plan.is_overtaken(self.holders.in_use)):
                 return plan
         return None
-
-    def _is_current(self, plan: DesiredState) -> bool:
-        """Whether the plan still fits what the appliers can deliver and what was allocated since."""
-        planned = (plan.observed.health, plan.observed.without_tools)
-        now = (self.current_health(), self._tools.without_tools)
-        return planned == now and not plan.is_overtaken(self.holders.in_use)
 
     async def _make_plan(self) -> None:
         if self._machine is None and self.spec.node.labels:
@@ -219,10 +215,10 @@ class Reconciler:
 
     def _log_problems(self) -> None:
         """Log the problems that the last configuration did not have, without those that have an event of their own."""
-        problems = self.problems
-        before, self._logged = self._logged, frozenset(problems)
-        for problem in problems:
-            if problem not in before and problem not in (*self._config.left_out, *self._retrier.problems):
+        found = (*self.warnings, *self.scan.problems, *self.base.problems, *self._faults.problems)
+        before, self._logged = self._logged, frozenset(found)
+        for problem in dict.fromkeys(found):
+            if problem not in before and problem not in self._config.left_out:
                 _log_problem("problem in the configuration", problem)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:

@@ -33,8 +33,18 @@ def discover(
     entry for as long as the process lives, so that devices keep their index while others come and go. `device_dir` and
     `smi_dir` are the host's directories for the nodes of virtual devices and for the makers' tools.
     """
+    numbering = numbering or Numbering()
     try:
-        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir))
+        if entry.virtual is not None:
+            found = virtual_source.discover(
+                entry, entry.virtual, host, node=node, device_dir=device_dir, smi_dir=smi_dir
+            )
+        elif entry.sysfs is not None:
+            found = sysfs_source.discover(entry, entry.sysfs, host, numbering=numbering)
+        elif entry.usb:
+            found = usb_source.discover(entry, host, numbering=numbering)
+        else:
+            found = glob_source.discover(entry, host, numbering=numbering)
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
@@ -42,14 +52,3 @@ def discover(
     if entry.shared:
         found = replace(found, devices=tuple(replace(device, owns=(), uses=()) for device in found.devices))
     return found
-
-
-def _discover(entry: Entry, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
-    if entry.virtual is not None:
-        device_dir, smi_dir = directories
-        return virtual_source.discover(entry, entry.virtual, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
-    if entry.sysfs is not None:
-        return sysfs_source.discover(entry, entry.sysfs, host, numbering=numbering)
-    if entry.usb:
-        return usb_source.discover(entry, host, numbering=numbering)
-    return glob_source.discover(entry, host, numbering=numbering)

@@ -178,7 +178,15 @@ _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made he
 
 
 def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
-    """The devices of an entry on the node of that name, in the order of their index."""
+    """The devices of an entry on the node of that name, in the order of their index.
+
+    Their ids are `<name>-<index>`, or as NVIDIA's driver makes them, UUIDs that no other node has.
+    """
+    ids: Sequence[str] = source.ids
+    if not ids and source.id_style is IdStyle.NVIDIA:
+        ids = [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in range(source.count)]
+    elif not ids:
+        ids = [names.device_id(entry.name, str(index), fingerprint=16) for index in range(source.count)]
     return [
         RawDevice(
             id=each,
@@ -189,16 +197,8 @@ def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[Raw
             attributes=source.attributes,
             numa_hidden=entry.exclude_topology,
         )
-        for index, each in enumerate(source.ids or _ids(entry, source, node))
+        for index, each in enumerate(ids)
     ]
-
-
-def _ids(entry: Entry, source: VirtualDevices, node: str) -> list[str]:
-    """`<name>-<index>`, or as NVIDIA's driver does, UUIDs that no other node has."""
-    indices = range(source.count)
-    if source.id_style is IdStyle.NVIDIA:
-        return [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in indices]
-    return [names.device_id(entry.name, str(index), fingerprint=16) for index in indices]  # may be ten thousand
 
 
 def inventory(spec: Spec, node: str) -> Inventory:

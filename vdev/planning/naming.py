@@ -89,7 +89,7 @@ def _named_devices(
             for device in cut.empty
         )
     for cut in cuts:
-        if cut.whole and (unmatched := _unmatched(spec, cut.entry)):
+        if cut.whole and spec.resources.gpus and (unmatched := _unmatched(spec, cut.entry)):
             problems.append(unmatched)
         for device in (*cut.whole, *cut.parts):
             name = name_of(spec, cut.entry, device)
@@ -200,13 +200,16 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
 
 def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
     """The name of the entry's whole devices and the reason for it, or why there is none."""
+    own = entry.resource, f"the entry {entry.name!r} gives this name"
+    if not spec.resources.gpus:
+        return own
     for pattern in spec.resources.gpus:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
             return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
     if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
         return unmatched
-    return entry.resource, f"the entry {entry.name!r} gives this name"
+    return own
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
