@@ -168,9 +168,11 @@ class Reconciler:
                 return None
             await self._apply(Stage.PREPARE, plan)
             await self._retrier.run("encoding lists", functools.partial(self._lists.encode, plan))
-            observed = plan.observed
-            delivers = (observed.health, observed.without_tools) == (self.current_health(), self._tools.without_tools)
-            if not planned or (delivers and not plan.is_overtaken(self.holders.in_use)):
+            if not planned:
+                return plan  # the last one stays in force
+            delivered = (plan.observed.health, plan.observed.without_tools)
+            deliverable = (self.current_health(), self._tools.without_tools)
+            if delivered == deliverable and not plan.is_overtaken(self.holders.in_use):
                 return plan
         return None
 
