@@ -24,13 +24,6 @@ CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters":
 TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
 
 
-@pytest.fixture
-async def ask():
-    """A client of a server of 1.36."""
-    async with ApiServer() as server:
-        yield Caller(server)
-
-
 def slice_(*devices, name="one", **spec):
     """A ResourceSlice."""
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
@@ -473,3 +466,34 @@ async def test_a_list_that_is_not_older(ask):
         status, found = await ask("GET", f"{MAPS}?resourceVersion={version}{query}")
         assert (200, ["a", "b"]) == (status, [each["metadata"]["name"] for each in found["items"]])
     assert 504 == (await ask("GET", f"{MAPS}?resourceVersion=99999999"))[0]
+
+
+async def test_null_is_left_out(ask):
+    """Go clients, for example, send a creation time of null."""
+    document = {"metadata": {"name": "one"}, "data": {"b": "1"}, "binaryData": None}
+    document["metadata"]["annotations"] = None
+    _, made = await ask("POST", MAPS, document)
+    assert {"b": "1"} == made["data"]
+    assert "binaryData" not in made
+    assert "annotations" not in made["metadata"]
+
+
+async def test_an_object_need_not_name_its_kind(ask):
+    """The items of a list do not name it."""
+    status, made = await ask("POST", MAPS, {"metadata": {"name": "m"}})
+    assert (201, "ConfigMap") == (status, made["kind"])
+    del made["kind"], made["apiVersion"]
+    assert 200 == (await ask("PUT", f"{MAPS}/m", made))[0]
+
+
+async def test_fields_that_only_the_server_writes(ask):
+    """A write neither changes nor removes them."""
+    _, made = await ask("POST", MAPS, {"metadata": {"name": "one"}})
+    gone = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert made == (await ask("PATCH", f"{MAPS}/one", gone, MERGE))[1]
+    for change, code in (({"name": "two"}, 400), ({"namespace": "other"}, 400), ({"uid": "1"}, 422)):
+        assert code == (await ask("PATCH", f"{MAPS}/one", {"metadata": change}, MERGE))[0]
+    bare = {"metadata": {"name": "one", "resourceVersion": made["metadata"]["resourceVersion"]}}
+    _, changed = await ask("PUT", f"{MAPS}/one", bare | {"data": {"a": "b"}})
+    for field in ("uid", "namespace", "creationTimestamp"):
+        assert made["metadata"][field] == changed["metadata"][field]

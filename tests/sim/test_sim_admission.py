@@ -9,8 +9,7 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
-from vdev.sim.device_manager.device_table import DeviceTable
-from vdev.sim.objects.node_devices import Device
+from vdev.sim.device_manager.device_table import Device, DeviceTable
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeVar
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .objects.node_devices import HEALTHY, UNHEALTHY, Device
+from .device_manager.device_table import HEALTHY, UNHEALTHY, Device
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # grpc-go's default receive limit, which the kubelet does not change
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4

@@ -8,18 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ...model import names
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
-from ..objects import formats
 from ..objects.pod_manifest import quantity
-from .cel_selectors import is_semver
 
 # The limits of resource.k8s.io/v1 (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go).
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES = 32, 16, 10
-_LONGEST_DRIVER, _LONGEST_DOMAIN, _LONGEST_POOL, _LONGEST_VALUE = 63, 63, 253, 64
-_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+_LONGEST_POOL = 253
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
@@ -146,9 +145,9 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
 
 def _slice(spec: Document) -> Iterator[Problem]:
     driver, pool = spec.get("driver", ""), spec["pool"].get("name", "")
-    if not _is_subdomain(driver, _LONGEST_DRIVER):
-        yield Problem("slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters")
-    if len(pool) > _LONGEST_POOL or not all(map(_is_subdomain, pool.split("/"))):
+    if problem := names.driver_problem(driver):
+        yield Problem("slice-name", problem)
+    if len(pool) > _LONGEST_POOL or not all(map(names.DNS_NAME.fullmatch, pool.split("/"))):
         yield Problem("slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them")
     if _generation(spec) < 0 or _count(spec) < 1:
         text = f"{spec['pool']}: expected a generation of at least 0 and a resourceSliceCount of at least 1"
@@ -177,10 +176,6 @@ def _slice(spec: Document) -> Iterator[Problem]:
             yield Problem("slice-node", f"{where}: {text}")
 
 
-def _is_subdomain(text: str, longest: int = _LONGEST_POOL) -> bool:
-    return len(text) <= longest and not any(formats.subdomain(text))
-
-
 def _nodes(place: Document, keys: Sequence[str]) -> Iterator[Problem]:
     """Check the fields that say which nodes can use a slice or a device."""
     given = [key for key in keys if key in place]
@@ -196,21 +191,19 @@ def _counters(name: Any, counters: Document) -> Iterator[Problem]:
     if not 0 < len(values) <= _MOST_COUNTERS:
         yield Problem("counter-sets", f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
     for each in (name, *values):
-        if any(formats.dns_label(each)):
+        if not _DNS_LABEL.fullmatch(each):
             yield Problem("counter-name", f"{each!r} is not a DNS label")
 
 
 def _device(device: Document) -> Iterator[Problem]:
-    if any(formats.dns_label(device.get("name"))):
+    if not _DNS_LABEL.fullmatch(device.get("name", "")):
         yield Problem("device-name", "not a DNS label (lower-case letters, digits and '-', at most 63)")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if (number := len(attributes) + len(capacity)) > _MOST_ENTRIES:
         yield Problem("device-entries", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed")
     for name in [*attributes, *capacity]:
-        domain, slash, bare = name.rpartition("/")
-        if not _C_NAME.fullmatch(bare) or (slash and not _is_subdomain(domain, _LONGEST_DOMAIN)):
-            text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
-            yield Problem("attribute-name", text)
+        if problem := names.attribute_problem(name):
+            yield Problem("attribute-name", problem)
     for name, value in attributes.items():
         yield from _within(f"attribute {name}", _attribute(value))
     shared = bool(device.get("allowMultipleAllocations"))
@@ -233,11 +226,10 @@ def _attribute(value: Document) -> Iterator[Problem]:
         yield Problem("attribute-value", text)
         return
     ((kind, content),) = value.items()
-    if isinstance(content, str) and len(content.encode()) > _LONGEST_VALUE:
-        yield Problem("attribute-value", f"{len(content.encode())} bytes; at most {_LONGEST_VALUE} are allowed")
-    elif kind == "version" and not is_semver(content):
-        text = "is not a version by semver 2.0.0: three numbers without leading zeros"
-        yield Problem("attribute-version", f"{content!r} {text}")
+    if isinstance(content, str) and (problem := names.string_problem(content)):
+        yield Problem("attribute-value", problem)
+    elif kind == "version" and (problem := names.version_problem(content)):
+        yield Problem("attribute-version", problem)
 
 
 def _policy_problem(capacity: Document, *, shared: bool) -> str:
@@ -274,9 +266,7 @@ def _taints(taints: Sequence[Document]) -> Iterator[Problem]:
     if len(taints) > _MOST_TAINTS:
         yield Problem("taints", f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
-        if any(formats.qualified_name(taint.get("key", ""))):
-            yield Problem("taints", f"taint key {taint.get('key')!r} is not a valid label key")
-        if any(formats.label_value(taint.get("value", ""))):
-            yield Problem("taints", f"taint value {taint['value']!r} is not a valid label value")
+        if problem := names.taint_key_problem(taint.get("key", "")) or names.value_problem(taint.get("value", "")):
+            yield Problem("taints", problem)
         if taint.get("effect") not in _EFFECTS:
             yield Problem("taints", f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}")
