@@ -146,13 +146,6 @@ async def test_how_a_node_is_shown(server, conditions, spec, shown):
     assert ("Unknown", "<none>") == (second["Status"], second["Roles"])
 
 
-def test_an_age(subtests):
-    """It is shown in the largest unit of which it has at least two."""
-    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
-        with subtests.test(seconds=seconds):
-            assert shown == tables.age(dt.timedelta(seconds=seconds))
-
-
 async def test_the_object_of_a_row(server):
     """The object's metadata, the whole object or nothing, as the client asks."""
     store = Store(server)
@@ -195,3 +188,10 @@ async def test_requests_that_get_objects(server, path, accept):
     """Clients that prefer objects, and all clients for kinds without a table."""
     _, found = await Caller(server)("GET", path, accept=accept)
     assert found["kind"] in ("NodeList", "ConfigMapList")
+
+
+def test_an_age(subtests):
+    """It is shown in the largest unit of which it has at least two."""
+    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
+        with subtests.test(seconds=seconds):
+            assert shown == tables.age(dt.timedelta(seconds=seconds))

@@ -100,15 +100,6 @@ async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
     assert ["claim:b/main"] == names
 
 
-async def test_the_two_devices_of_a_request(kubelet, driver):
-    """The container gets both device nodes, and the variable names both."""
-    await add(kubelet, claim("pair", exactly(count=2)))
-    found = (await kubelet.run_pod(pod("one", claims=["pair"]))).container()
-    assert "gpu-0,gpu-1" == found.edits.envs["DRA_MAIN"]
-    assert 2 == len(found.edits.devices)
-    assert [] == kubelet.errors
-
-
 def failing(text):
     async def answer(_claim):
         return v1.NodePrepareResourceResponse(error=text)
@@ -233,19 +224,6 @@ async def test_unprepare_follows_a_failed_prepare(kubelet, driver):
     await kubelet.delete_pod("one")
     assert [["gpu"]] == driver.asked("NodeUnprepareResources")
     assert [] == kubelet.pods()
-
-
-async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet, driver):
-    """The kubelet's file has the claim without devices."""
-    sound, driver.prepare_claim = driver.prepare_claim, failing("broken")
-    await add(kubelet, claim("gpu"))
-    await kubelet.run_pod(pod("one", claims=["gpu"]))
-    driver.prepare_claim = sound
-    await kubelet.restart()
-    await kubelet.wait_until(lambda: kubelet.drivers() and kubelet.drivers()["acme.dev"][0].connected)
-    await kubelet.restart_container("one")
-    assert Phase.RUNNING is kubelet.pod("one").phase
-    assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
 
 
 async def test_an_unregistered_driver(kubelet):
