@@ -172,8 +172,8 @@ async def test_slices_and_templates(kubelet, pods):
     ("documents", "text"),
     [
         ([{**claim("gpu"), "apiVersion": "resource.k8s.io/v1beta1"}], "expected a ResourceClaim of resource.k8s.io/v1"),
-        ([{**claim("gpu"), "metadata": {}}], "metadata.name: expected a name"),
-        ([{**claim("gpu"), "spec": None}], "spec: expected a mapping"),
+        ([{**claim("gpu"), "metadata": {}}], "metadata.name: Required value"),
+        ([{**claim("gpu"), "spec": None}], "spec: Required value"),
     ],
 )
 async def test_files_that_are_refused(kubelet, pods, documents, text):

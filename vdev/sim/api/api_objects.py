@@ -45,8 +45,8 @@ class ApiObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
-        namespace = _namespace(kind, document["metadata"].get("namespace", ""))
         with _as_object_errors():
+            namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
             if namespace and not self.store.has(BY_NAME["Namespace"], "", namespace):
                 self.store.create(BY_NAME["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
             found = self.store.create(BY_NAME[kind], namespace, document, _MANAGER)
