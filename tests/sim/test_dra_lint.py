@@ -258,8 +258,8 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert {"ALL": "1", "GPU": "b"} == dict(found.edits.envs)
     assert ["/dev/a", "/dev/b"] == [each.host_path for each in found.edits.devices]
     assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
-    assert ("acme.dev/gpu=c",) == found.missing
-    assert ("GPU: acme.dev/gpu=b sets 'b', which hides 'a'",) == found.overwritten
+    assert ["acme.dev/gpu=c"] == found.missing
+    assert ["GPU: acme.dev/gpu=b sets 'b', which hides 'a'"] == found.overwritten
     assert "broken.json is not a CDI specification" in found.problems[0]
 
 
@@ -302,7 +302,7 @@ def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
     spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices}
     (tmp_path / "gpu.json").write_text(json.dumps(spec))
     names = [f"acme.dev/gpu={each['name']}" for each in devices]
-    assert () == cdi_directory.resolve(tmp_path, names).overwritten
+    assert [] == cdi_directory.resolve(tmp_path, names).overwritten
     assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
 
 
