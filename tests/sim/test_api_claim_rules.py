@@ -103,12 +103,6 @@ async def test_defaults_of_requests(ask, spec, where):
 MERGE = "application/merge-patch+json"
 
 
-async def test_a_claim_with_constraints_and_configuration(ask):
-    """The server accepts it."""
-    spec = configured(constraints=[{"matchAttribute": "acme.dev/a"}] * 32, config=[OPAQUE] * 32)
-    assert 201 == (await make(ask, "ResourceClaim", spec))[0]
-
-
 async def test_all_devices_and_tolerations(ask):
     """Mode All gets no count, a toleration gets its operator."""
     _, made = await make(ask, "ResourceClaim", asked(allocationMode="All", tolerations=[{"key": "a"}]))
@@ -140,16 +134,3 @@ async def test_a_status_is_refused(subtests, ask):
         with subtests.test(field=field):
             code, answer = await ask("PATCH", f"{PATHS['ResourceClaim']}/one/status", {"status": status}, MERGE)
             assert (422, [field]) == (code, fields(answer))
-
-
-async def test_a_status_with_all_fields(ask):
-    """The server accepts it."""
-    share = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
-    told = {"shareID": share, "data": {"a": 1}, "networkData": {"ips": ["10.0.0.1/24", "2001:db8::1/64"]}}
-    binding = {"bindingConditions": ["a.dev/a"], "bindingFailureConditions": ["a.dev/b"]}
-    status = given(
-        {"shareID": share, "consumedCapacity": {"memory": "1Gi"}, **binding}, [told | {"conditions": [READY]}]
-    )
-    await make(ask, "ResourceClaim", asked())
-    code, answer = await ask("PATCH", f"{PATHS['ResourceClaim']}/one/status", {"status": status}, MERGE)
-    assert 200 == code, answer["message"]

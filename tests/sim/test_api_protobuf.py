@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from tests.kit.rest import Caller
 from vdev.pb import api_objects_pb2 as pb
-from vdev.sim.api import protobuf_bodies
+from vdev.sim.api import dra_fields, protobuf_bodies
 from vdev.sim.api.server import ApiServer
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -57,6 +57,13 @@ def test_the_recorded_bodies_have_every_field():
             note(getattr(pb, name).FromString(unknown.raw))
     every = {field.full_name for each in pb.DESCRIPTOR.message_types_by_name.values() for field in each.fields}
     assert set() == every - found - {"vdev.api.Time.nanos"}  # which clients do not send
+
+
+def test_no_field_of_dra_is_unknown():
+    """The API server takes them all, except that a constraint has one form."""
+    for kind in ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"):
+        wrong = dict(dra_fields.wrong_fields(kind, RECORDED[kind]["object"]))
+        assert set() == {path for path in wrong if not path.endswith("constraints[0]")}, wrong
 
 
 def test_fields_that_are_not_set_are_left_out():

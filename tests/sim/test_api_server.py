@@ -9,12 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.kit.releases import Release
 from tests.kit.rest import Caller
 from vdev.errors import UsageError
 from vdev.sim.api.kinds import KINDS, ApiKind
 from vdev.sim.api.server import ApiServer
-from vdev.sim.api.store import ObjectStore
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
@@ -79,28 +77,6 @@ REFUSED = [
 """Slices, and why the server refuses them; `test_dra_lint` has more."""
 
 
-async def test_a_slice_with_all_fields(ask):
-    """No field of the API is unknown."""
-    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "2Gi", "step": "1Gi"}}
-    device = {
-        "name": "a",
-        "attributes": {"model": {"string": "x"}},
-        "capacity": {"memory": {"value": "2Gi", "requestPolicy": policy}},
-        "allowMultipleAllocations": True,
-        "taints": [TAINT | {"value": "x", "timeAdded": "2026-01-01T00:00:00Z"}],
-        "bindsToNode": True,
-        "bindingConditions": ["Ready"],
-        "bindingFailureConditions": ["Failed"],
-        "nodeName": "n1",
-        "consumesCounters": CONSUMING["consumesCounters"],
-    }
-    document = slice_(device, perDeviceNodeSelection=True)
-    del document["spec"]["nodeName"]
-    status, made = await ask("POST", SLICES, document)
-    assert 201 == status, made["message"]
-    assert device == made["spec"]["devices"][0]
-
-
 async def test_a_slice_is_refused(subtests, ask):
     """The message says why."""
     for document, why in REFUSED:
@@ -126,23 +102,6 @@ async def test_what_is_immutable(ask):
 def asked(**more):
     """A request for one device."""
     return {"name": "r", "exactly": {"deviceClassName": "c", **more}}
-
-
-@pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
-async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
-    """The server drops them silently, as a real one does."""
-    async with ApiServer(ObjectStore(rules=Release(version, alpha=alpha))) as server:
-        ask = Caller(server)
-        shared = {
-            "allowMultipleAllocations": True,
-            "capacity": {"slots": {"value": "4", "requestPolicy": {"default": "1"}}},
-        }
-        _, made = await ask("POST", SLICES, slice_({"name": "a", "taints": [TAINT], **shared}))
-        (device,) = made["spec"]["devices"]
-        is_there = version >= (1, 36) or alpha
-        assert is_there is ("taints" in device)
-        assert is_there is ("allowMultipleAllocations" in device)
-        assert is_there is ("requestPolicy" in device["capacity"]["slots"])
 
 
 async def test_a_write_by_an_old_version_is_a_conflict(ask):
@@ -212,14 +171,6 @@ async def test_patches_of_other_kinds(ask):
     code, found = await ask("PATCH", f"{NODES}/n/status", operations, "application/json-patch+json")
     assert (200, {"a/b": "2", "c/d": "1"}) == (code, found["status"]["capacity"])
     assert ["Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
-
-
-async def test_a_generated_name_fits_a_label(ask):
-    """It has 58 characters of the prefix and 5 random ones (names.SimpleNameGenerator)."""
-    long = slice_({"name": "a"})
-    long["metadata"] = {"generateName": "00000-acme.dev-" + "n" * 100 + "-"}
-    status, made = await ask("POST", SLICES, long)
-    assert (201, 63) == (status, len(made["metadata"]["name"]))
 
 
 async def test_metadata_is_refused(ask):

@@ -12,7 +12,6 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
 from vdev.sim import Phase
-from vdev.sim.node_objects import pod_status
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
 
@@ -71,21 +70,6 @@ async def test_a_pod_waits_for_a_device(kubelet, driver):
     assert "0/1 nodes are available: cannot allocate all claims." == waiting.message
     await kubelet.delete_pod("one")
     await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
-
-
-async def test_a_pod_shows_why_its_claim_is_not_allocated(kubelet, driver):
-    """Too many devices, or an unknown class."""
-    await add(kubelet, claim("many", exactly(count=33)), claim("other", exactly("gone")))
-    text = "0/1 nodes are available: claim default/many asks for 33 devices, at most 32 are allowed."
-    many = await kubelet.run_pod(pod("one", claims=["many"]))
-    said = {"reason": "Unschedulable", "message": text}
-    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(many)["conditions"]
-    other = await kubelet.run_pod(pod("two", claims=["other"]))
-    said = {
-        "reason": "Unschedulable",
-        "message": "0/1 nodes are available: request main: device class gone does not exist.",
-    }
-    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(other)["conditions"]
 
 
 async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):

@@ -1,7 +1,6 @@
 """Restarts, crashes and reboots of the kubelet, its plugins and its pods."""
 
 import asyncio
-import re
 import socket
 from pathlib import Path
 
@@ -122,20 +121,6 @@ async def test_health_in_pod_status(kubelet, plugins, device):
         assert expected == kubelet.pod("p").container().allocated_resources_status
 
 
-async def test_health_of_a_container_that_never_started(kubelet, plugins, device, refusal):
-    """Conformance 20: also for a pod whose container waits."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-
-    async def fail(_request):
-        raise refusal(grpc.StatusCode.INTERNAL, "cold")
-
-    plugin.answer_pre_start = fail
-    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    assert (Phase.PENDING, "CreateContainerConfigError") == (pod.phase, pod.container().waiting)
-    plugin.list(device("d1", "Unhealthy"))
-    await kubelet.wait_until(lambda: kubelet.pod("p").container().health == {NPU: {"d1": "Unhealthy"}})
-
-
 async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
     """Conformance 46: a list updates a pod only if the health of its device has changed."""
     plugin = await plugins(NPU, ["d1"])
@@ -191,19 +176,6 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refu
             await kubelet.journal.next_change(at_most=0.01)
     assert 4 == len(plugin.requests("PreStartContainer"))
     assert [f"Error: {said}"] * 2 == [event.message for event in kubelet.events]
-
-
-async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
-    """A container restart waits for the plugin, but not after a kubelet restart, which forgets the options."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await plugin.stop()
-    await shows(kubelet, NPU, 1, 0)
-    container = (await kubelet.restart_container("p")).container()
-    assert "CreateContainerConfigError" == container.waiting
-    assert container.message.startswith("device plugin PreStartContainer rpc failed with err: endpoint ")
-    assert re.search(r"endpoint &\{.* acme.dev/npu .*\} has been stopped$", container.message)
-    assert Phase.RUNNING is kubelet.pod("p").phase
 
 
 async def test_broken_checkpoint_counts_as_none(kubelet, plugins):

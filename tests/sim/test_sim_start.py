@@ -113,22 +113,6 @@ async def test_a_pod_in_admission_is_named(kubelet, plugins):
     assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}  # a List frees nothing of it
 
 
-async def test_get_frees_nothing(kubelet, plugins, clock):
-    """Only List and Allocate free the devices of ended pods."""
-    plugin = await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("plain"))
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.run_pod(manifest("other"))
-    await kubelet.delete_pod("p")
-    await ask(kubelet, v1.GetPodResourcesRequest(pod_name="plain", pod_namespace="default"), "Get")
-    plugin.list("d1", "d2")
-    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 2)
-    assert ["d1"] == remembered(kubelet)
-    await listed(kubelet)
-    plugin.list("d1")
-    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1 and remembered(kubelet) == [])
-
-
 async def test_checkpoint_form(kubelet, plugins, device):
     """The checkpoint has the real kubelet's form: keys, NUMA nodes as text, the response in base64, mode 0600."""
     await plugins(NPU, [device("d1", numa=[0, 1]), device("sick", "Unhealthy")])

@@ -106,11 +106,6 @@ async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, sh
     ("info", "said", "code"),
     [
         (
-            {"supported_versions": []},
-            "manager version, v1beta1, is not among plugin supported versions []",
-            "api-version",
-        ),
-        (
             {"supported_versions": ["v1", "v2"], "name": "npu"},
             "manager version, v1beta1, is not among plugin supported versions [v1 v2]",
             "api-version",
@@ -118,11 +113,6 @@ async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, sh
         (
             {"name": "npu"},
             'invalid name of device plugin socket: the ResourceName "npu" is invalid',
-            "resource-name",
-        ),
-        (
-            {"name": ""},
-            'invalid name of device plugin socket: the ResourceName "" is invalid',
             "resource-name",
         ),
     ],
@@ -168,12 +158,11 @@ def refusals(kubelet):
     return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
 
 
-@pytest.mark.parametrize("endpoint", ["npu.sock", "../npu.sock"])
-async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch, endpoint):
+async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch):
     """A relative endpoint starts at the kubelet's working directory."""
     async with Kubelet(short_dir, clock=clock, timings=Timings(dial=0.2, **QUICK)) as kubelet:
         monkeypatch.chdir(short_dir)
-        asked = await watched(on=kubelet, endpoint=endpoint)
+        asked = await watched(on=kubelet, endpoint="npu.sock")
         said = "failed to dial device plugin: context deadline exceeded"
         assert [(False, f"RegisterPlugin error -- plugin registration failed with err: {said}")] == asked.statuses
         assert ["endpoint-relative"] == codes(kubelet)
