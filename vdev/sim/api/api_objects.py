@@ -12,7 +12,6 @@ from copy import deepcopy
 from typing import Any
 
 from .kinds import BY_NAME, ApiKind, Document, Refused, Stored
-from .rules import Rules
 from .store import ObjectStore
 
 _MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
@@ -29,8 +28,7 @@ class ApiObjects:
     """
 
     def __init__(self, store: ObjectStore | None = None) -> None:
-        # The embedded kubelet reports mistakes in slices that no API server has refused.
-        self.store = store or ObjectStore(rules=Rules(refuse_slices=False))
+        self.store = store or ObjectStore()
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""

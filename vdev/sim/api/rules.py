@@ -14,15 +14,9 @@ from .kinds import DRA, ApiKind, Document, invalid, value_at, wrong
 
 
 class Rules:
-    """The rules of one release of Kubernetes.
-
-    Without `refuse_slices`, a ResourceSlice beyond the limits of the API is stored.
-    """
+    """The rules of one release of Kubernetes."""
 
     version = (1, 36)
-
-    def __init__(self, *, refuse_slices: bool = True) -> None:
-        self._refuse_slices = refuse_slices
 
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
         """Fill in defaults and times, and drop a slice's empty lists.
@@ -49,10 +43,10 @@ class Rules:
         """Why an object that was `old` before (empty: did not exist) cannot be `new`: field and message each."""
         yield from _metadata(new.get("metadata") or {})
         match kind.kind:
-            case "ResourceSlice" if self._refuse_slices:
+            case "ResourceSlice":
                 if (node := new["spec"].get("nodeName")) and not DNS_NAME.fullmatch(node):
                     yield "spec.nodeName", wrong(node, _NO_SUBDOMAIN)
-                yield from (("spec", finding.message) for finding in slice_lint.check_one(new))
+                yield from (("spec", text) for text in slice_lint.refused(new["spec"]))
             case "ResourceClaim":
                 before, after = (value_at(each, "status.allocation") for each in (old, new))
                 if before and after and before != after:
