@@ -22,8 +22,8 @@ import yaml
 from tests.e2e import claims, leftovers
 from tests.kit.manifests import loaded
 from vdev.model.names import visible_devices_env
+from vdev.sim import Capacity
 from vdev.sim.objects import pod_manifest
-from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
 from vdev.sim.scenarios.driver import Action, Capability, ScenarioError
 from vdev.sim.scenarios.plugin_process import reasons_in

@@ -29,13 +29,9 @@ DEFECTS = {
     "drops": "takes a broken device from its list",
     "never-heals": "a broken device stays broken",
     "duplicate": "lists an id twice",
-    "no-container": "answers Allocate with no container",
-    "two-containers": "answers Allocate with two containers",
     "twice": "registers again beside an open stream",
     "ends": "ends the stream at once",
     "hangs": "hangs in Allocate",
-    "bad-name": "registers a name that is no extended resource",
-    "outside": "puts its socket outside the directory",
     "dies": "ends by itself at an Allocate",
     "forgets": "starts again with other ids",
     "child": "starts a program, and leaves it behind",
@@ -68,7 +64,7 @@ class Plugin(api_grpc.DevicePluginServicer):
     @property
     def socket(self):
         """Where it listens."""
-        return self._directory / ("../widget.sock" if self._defect == "outside" else "widget.sock")
+        return self._directory / "widget.sock"
 
     def serve(self):
         """Listen anew."""
@@ -86,9 +82,7 @@ class Plugin(api_grpc.DevicePluginServicer):
     def register(self):
         """Register, once a kubelet answers."""
         kubelet = f"unix:{self._directory / 'kubelet.sock'}"
-        name = "widget" if self._defect == "bad-name" else "acme.dev/widget"
-        endpoint = "../widget.sock" if self._defect == "outside" else "widget.sock"
-        request = api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
+        request = api.RegisterRequest(version="v1beta1", endpoint="widget.sock", resource_name="acme.dev/widget")
         while True:
             try:
                 with grpc.insecure_channel(kubelet, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
@@ -99,7 +93,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 if self._server and self._defect != "stale" and not self.socket.exists():
                     self._serve_anew()  # a kubelet that starts clears its directory
             else:
-                say(f"registered {name}")
+                say("registered acme.dev/widget")
                 return
 
     def run(self):
@@ -168,8 +162,7 @@ class Plugin(api_grpc.DevicePluginServicer):
             api.ContainerAllocateResponse(envs={"WIDGETS": ",".join(each.devices_ids)})
             for each in request.container_requests
         ]
-        wrong = {"no-container": [], "two-containers": responses * 2}
-        return api.AllocateResponse(container_responses=wrong.get(self._defect, responses))
+        return api.AllocateResponse(container_responses=responses)
 
 
 def main():

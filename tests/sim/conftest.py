@@ -16,9 +16,11 @@ import pytest
 
 from tests.kit.dra_driver import DraDriver, RefusalError, answered, slice_of
 from tests.kit.dra_driver import device as dra_device
+from tests.kit.rest import Caller
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from vdev.sim import Kubelet, LeapClock, Timings
+from vdev.sim.api.server import ApiServer
 
 _serial = itertools.count(1)
 
@@ -215,6 +217,13 @@ async def shows(kubelet, resource, capacity=None, allocatable=None):
         )
 
     await kubelet.wait_until(condition, what=f"{resource} {capacity}/{allocatable}")
+
+
+@pytest.fixture
+async def ask():
+    """A client of an API server of 1.36."""
+    async with ApiServer() as server:
+        yield Caller(server)
 
 
 @pytest.fixture(name="shows")

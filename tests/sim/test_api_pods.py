@@ -1,19 +1,7 @@
 """Pods at the API server: what is filled in, as by a real one of 1.36.2; bindings, evictions."""
 
-import pytest
-
-from tests.kit.rest import Caller
-from vdev.sim.api.server import ApiServer
-
 PODS, MERGE = "/api/v1/namespaces/default/pods", "application/merge-patch+json"
 CONTAINER = {"name": "c", "image": "busybox"}
-
-
-@pytest.fixture
-async def ask():
-    """A client of a server."""
-    async with ApiServer() as server:
-        yield Caller(server)
 
 
 def pod(*, name="p", container=None, **spec):

@@ -74,15 +74,13 @@ PODS_SHOWN = {
     "gated": ({"phase": "Pending", "conditions": [GATED]}, "0/2", "SchedulingGated", "0"),
 }
 INITS_SHOWN = {
-    "the first is done": (init(DONE, WAITING), "0/3", "Init:CreateContainerError"),
-    "the first fails": (init(FAILED), "0/3", "Init:Error"),
+    "the first is done": (init(DONE, WAITING), "0/3", "Init:CreateContainerError", "4"),
+    "the first fails": (init(FAILED), "0/3", "Init:Error", "2"),
     "the sidecar runs": (
-        {
-            **main({}, {}),
-            "initContainerStatuses": [container("first", **DONE), container("side")],
-        },
+        {**main({}, {}), "initContainerStatuses": [container("first", **DONE), container("side")]},
         "3/3",
         "Running",
+        "8",
     ),
 }
 
@@ -95,26 +93,16 @@ async def cells(server, path, accept=KUBECTL):
     return [dict(zip(names, row["cells"], strict=True)) for row in table["rows"]]
 
 
-@pytest.mark.parametrize("case", PODS_SHOWN)
+@pytest.mark.parametrize("case", [*PODS_SHOWN, *INITS_SHOWN])
 async def test_how_a_pod_is_shown(server, case):
-    """Ready containers, the reason, restarts."""
-    status, ready, reason, restarts = PODS_SHOWN[case]
+    """Ready containers, the reason, restarts. A sidecar counts as a container."""
+    status, ready, reason, restarts = {**PODS_SHOWN, **INITS_SHOWN}[case]
     gates = {"schedulingGates": [{"name": "acme.dev/gate"}]} if case == "gated" else {}
-    spec = {"containers": [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}], **gates}
+    inits = {"initContainers": INITS} if case in INITS_SHOWN else {}
+    spec = {"containers": [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}], **gates, **inits}
     Store(server).add("Pod", "p", status, spec=spec)
     (row,) = await cells(server, PODS)
     assert ("p", ready, reason, restarts) == tuple(row[each] for each in ("Name", "Ready", "Status", "Restarts"))
-
-
-@pytest.mark.parametrize("case", INITS_SHOWN)
-async def test_how_a_pod_with_init_containers_is_shown(server, case):
-    """A sidecar counts as a container."""
-    status, ready, reason = INITS_SHOWN[case]
-    containers = [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i"}]
-    spec = {"initContainers": [{**each, "image": "i"} for each in INITS], "containers": containers}
-    Store(server).add("Pod", "p", status, spec=spec)
-    (row,) = await cells(server, f"{PODS}/p")
-    assert (ready, reason) == (row["Ready"], row["Status"])
 
 
 async def test_a_pod_that_is_deleted(server):
@@ -144,13 +132,6 @@ async def test_how_a_node_is_shown(server, conditions, spec, shown):
     first, second = await cells(server, NODES)
     assert (shown, "edge,gpu,worker", "v1.36.2") == (first["Status"], first["Roles"], first["Version"])
     assert ("Unknown", "<none>") == (second["Status"], second["Roles"])
-
-
-def test_an_age(subtests):
-    """It is shown in the largest unit of which it has at least two."""
-    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
-        with subtests.test(seconds=seconds):
-            assert shown == tables.age(dt.timedelta(seconds=seconds))
 
 
 async def test_the_object_of_a_row(server):
@@ -195,3 +176,10 @@ async def test_requests_that_get_objects(server, path, accept):
     """Clients that prefer objects, and all clients for kinds without a table."""
     _, found = await Caller(server)("GET", path, accept=accept)
     assert found["kind"] in ("NodeList", "ConfigMapList")
+
+
+def test_an_age(subtests):
+    """It is shown in the largest unit of which it has at least two."""
+    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
+        with subtests.test(seconds=seconds):
+            assert shown == tables.age(dt.timedelta(seconds=seconds))

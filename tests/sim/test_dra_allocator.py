@@ -183,22 +183,6 @@ def test_a_device_that_a_constraint_refused_takes_no_counters():
     assert ["y-0", "y-1"] == names([counters, halves], pair, others=[held])
 
 
-def test_counters_of_two_drivers_with_pools_of_one_name():
-    """Each has its own."""
-    slices = []
-    for driver, name in (("acme.dev", "c"), ("other.dev", "d")):
-        sets = [{"name": name, "counters": {"m": {"value": "4"}}}]
-        uses = [{"counterSet": name, "counters": {"m": {"value": "3"}}}]
-        slices.append(slice_of(driver, counters=sets, name="0", count=2))
-        devices = [device(f"{name}-{each}", consumesCounters=uses, attributes={name: True}) for each in range(2)]
-        slices.append(slice_of(driver, devices, name="1", count=2))
-    both = claim("one", exactly("acme.dev", "c", name="x"), exactly("acme.dev", "d", name="y"))
-    assert ["c-0", "d-0"] == names(slices, both)
-    for attribute in ("c", "d"):
-        with pytest.raises(UnschedulableError):
-            names(slices, claim("two", exactly("acme.dev", attribute, count=2)))
-
-
 def test_shares_of_a_device_consume_its_counters_once():
     """This also holds for a share that takes no memory."""
     policy = {"default": "0", "validRange": {"min": "0"}}
@@ -260,13 +244,6 @@ def test_shares_of_one_device_until_it_is_used_up():
         names(slices, claim("two", exactly(name="x"), exactly(name="y")), others=[taken])
 
 
-def test_a_share_of_a_device_without_capacity_takes_nothing():
-    slices = [slice_of("acme.dev", [device("s", allowMultipleAllocations=True)])]
-    (((found,),)) = allocated(slices, claim("one"))
-    assert found["shareID"]
-    assert "consumedCapacity" not in found
-
-
 def test_all_devices_with_a_capacity():
     """Capacity that is in use does not count."""
     devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
@@ -294,12 +271,6 @@ def test_more_devices_than_a_claim_may_have():
     alternatives = [{"name": f"of-{count}", "deviceClassName": "acme.dev", "count": count} for count in (20, 10)]
     (results,) = allocated(slices, claim("one", {"name": "f", "firstAvailable": alternatives}, exactly(count=20)))
     assert ["f/of-10"] * 10 + ["main"] * 20 == [each["request"] for each in results]
-
-
-def test_capacity_selects_among_devices_that_are_not_shared():
-    devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
-    request = exactly(capacity={"requests": {"memory": "2Gi"}})
-    assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
 
 
 def test_taints(subtests):

@@ -1,4 +1,4 @@
-"""The embedded kubelet with the tests' API server, which refuses the same objects as a real one, and can be away."""
+"""The embedded kubelet with the tests' API server, which refuses the same objects as a real one."""
 
 import pytest
 
@@ -41,21 +41,6 @@ async def test_the_server_accepts_all_writes(cluster, dra_on):
     await cluster.delete_pod("second")
     assert ["one"] == [each["metadata"]["name"] for each in await cluster.objects.list("ResourceClaim")]
     assert [] == cluster.errors
-
-
-async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on, monkeypatch):
-    """A kubelet that cannot delete them at its start tries again."""
-    await dra_on(cluster, slice_of("acme.dev", [device("gpu-0")]))
-
-    async def fail(*_arguments):
-        raise ApiObjectError("dial tcp: connection refused")
-
-    monkeypatch.setattr(cluster.objects, "delete", fail)
-    await cluster.restart()
-    assert Phase.RUNNING is (await cluster.run_pod(pod("one"))).phase
-    assert not cluster.journal.of("slicesDeleted")
-    monkeypatch.undo()
-    await cluster.wait_until(lambda: clock.advance(1) or cluster.journal.of("slicesDeleted"))
 
 
 async def test_an_edit_with_an_unknown_field_is_refused(cluster):

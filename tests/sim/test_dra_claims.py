@@ -12,7 +12,6 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
 from vdev.sim import Phase
-from vdev.sim.node_objects import pod_status
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
 
@@ -73,21 +72,6 @@ async def test_a_pod_waits_for_a_device(kubelet, driver):
     await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
 
 
-async def test_a_pod_shows_why_its_claim_is_not_allocated(kubelet, driver):
-    """Too many devices, or an unknown class."""
-    await add(kubelet, claim("many", exactly(count=33)), claim("other", exactly("gone")))
-    text = "0/1 nodes are available: claim default/many asks for 33 devices, at most 32 are allowed."
-    many = await kubelet.run_pod(pod("one", claims=["many"]))
-    said = {"reason": "Unschedulable", "message": text}
-    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(many)["conditions"]
-    other = await kubelet.run_pod(pod("two", claims=["other"]))
-    said = {
-        "reason": "Unschedulable",
-        "message": "0/1 nodes are available: request main: device class gone does not exist.",
-    }
-    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(other)["conditions"]
-
-
 async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
     """There is one call per driver and pod. Each container gets its own claims."""
     await add(kubelet, claim("a"), claim("b"))
@@ -98,15 +82,6 @@ async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
     assert "gpu-1" == found.container("side").edits.envs["DRA_MAIN"]
     names = [each["name"] for each in found.container("side").allocated_resources_status]
     assert ["claim:b/main"] == names
-
-
-async def test_the_two_devices_of_a_request(kubelet, driver):
-    """The container gets both device nodes, and the variable names both."""
-    await add(kubelet, claim("pair", exactly(count=2)))
-    found = (await kubelet.run_pod(pod("one", claims=["pair"]))).container()
-    assert "gpu-0,gpu-1" == found.edits.envs["DRA_MAIN"]
-    assert 2 == len(found.edits.devices)
-    assert [] == kubelet.errors
 
 
 def failing(text):
@@ -233,19 +208,6 @@ async def test_unprepare_follows_a_failed_prepare(kubelet, driver):
     await kubelet.delete_pod("one")
     assert [["gpu"]] == driver.asked("NodeUnprepareResources")
     assert [] == kubelet.pods()
-
-
-async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet, driver):
-    """The kubelet's file has the claim without devices."""
-    sound, driver.prepare_claim = driver.prepare_claim, failing("broken")
-    await add(kubelet, claim("gpu"))
-    await kubelet.run_pod(pod("one", claims=["gpu"]))
-    driver.prepare_claim = sound
-    await kubelet.restart()
-    await kubelet.wait_until(lambda: kubelet.drivers() and kubelet.drivers()["acme.dev"][0].connected)
-    await kubelet.restart_container("one")
-    assert Phase.RUNNING is kubelet.pod("one").phase
-    assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
 
 
 async def test_an_unregistered_driver(kubelet):

@@ -22,14 +22,6 @@ def words(kubelet):
     return [health[key] for key in sorted(health)]
 
 
-async def test_devices_without_a_report_are_unknown(kubelet, driver):
-    """They are shown by the name of the claim in the pod; the id is the first CDI name."""
-    (row,) = kubelet.pod("one").container().allocated_resources_status
-    assert "claim:gpu" == row["name"]
-    assert ["Unknown", "Unknown"] == [each["health"] for each in row["resources"]]
-    assert all(each["resourceID"].startswith("k8s.acme.dev/claim=") for each in row["resources"])
-
-
 async def test_health_and_message(kubelet, driver):
     """A long message is shortened."""
     driver.say(gpu_0="HEALTHY", gpu_1="UNHEALTHY: " + "x" * 2000)

@@ -159,21 +159,6 @@ async def test_two_instances_of_a_driver(kubelet, dra, clock):
     assert text in thief.statuses[0].error
 
 
-async def test_a_refused_instance_does_not_affect_others(kubelet, dra, clock):
-    """When its registration socket is removed, the instance with the same endpoint stays."""
-    driver = await dra(instance="first")
-    thief = await dra(register=False, instance="thief")
-    thief.info.endpoint = str(driver.endpoint)
-    await thief.register()
-    await refused(kubelet, clock)
-    clock.advance(1)
-    await kubelet.wait_until(lambda: thief.statuses[1:], what="another try")
-    await thief.stop()
-    clock.advance(1)
-    await dra(driver="other.dev")  # which takes looks of the kubelet
-    assert [(str(driver.endpoint), True)] == [(e.endpoint, e.connected) for e in kubelet.drivers()["acme.dev"]]
-
-
 async def test_a_kubelet_that_starts_deletes_the_slices_of_its_node(kubelet, dra):
     """The slices of all drivers are deleted at once; slices of other nodes stay."""
     await dra(slice_of("acme.dev", []), slice_of("acme.dev", [], name="far", node="elsewhere"))
@@ -216,3 +201,18 @@ async def test_findings_about_a_registration(kubelet, dra, clock):
     """The real kubelet accepts these silently."""
     await dra(driver="Acme", versions=("v1beta1.DRAPlugin", "v1.DRAPlugin"))
     assert {"driver-name", "service-order"} == {each.code for each in kubelet.findings}
+
+
+async def test_a_refused_instance_does_not_affect_others(kubelet, dra, clock):
+    """When its registration socket is removed, the instance with the same endpoint stays."""
+    driver = await dra(instance="first")
+    thief = await dra(register=False, instance="thief")
+    thief.info.endpoint = str(driver.endpoint)
+    await thief.register()
+    await refused(kubelet, clock)
+    clock.advance(1)
+    await kubelet.wait_until(lambda: thief.statuses[1:], what="another try")
+    await thief.stop()
+    clock.advance(1)
+    await dra(driver="other.dev")  # which takes looks of the kubelet
+    assert [(str(driver.endpoint), True)] == [(e.endpoint, e.connected) for e in kubelet.drivers()["acme.dev"]]

@@ -1,4 +1,4 @@
-"""Pods from a directory, and the embedded kubelet on its own."""
+"""Pods and objects of DRA from a directory, and the embedded kubelet on its own."""
 
 import asyncio
 import io
@@ -10,6 +10,8 @@ import urllib.request
 import pytest
 import yaml
 
+from tests.kit.dra_driver import device, slice_of
+from tests.kit.dra_objects import claim, device_class, pod, template
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import SimOptions, serve
@@ -29,9 +31,11 @@ async def pods(kubelet, short_dir):
     await asyncio.wait(tasks)
 
 
-def write(path, document):
+def write(path, *documents):
+    """Write manifests, or a text, atomically."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    text = documents[0] if isinstance(documents[0], str) else yaml.safe_dump_all(documents)
+    temporary.write_text(text)
     temporary.rename(path)
 
 
@@ -66,18 +70,6 @@ async def test_bound_pod_does_not_wait(kubelet, pods):
     await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "- 1", "kind: Deployment", "\x00", "metadata: {name: x}", "a: &a [*a]", "a: !!int x"]
-)
-async def test_bad_files(kubelet, pods, text):
-    """A file without a pod is reported once, and other files are not affected."""
-    write(pods / "a.yaml", text)
-    write(pods / "b.yaml", manifest("b"))
-    await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
-    refused = kubelet.journal.of("manifestRefused")
-    assert [str(pods / "a.yaml")] == [entry.fields["path"] for entry in refused]
-
-
 async def test_several_pods_in_a_file(kubelet, pods):
     """All pods and objects of a file are created and deleted with it."""
     write(pods / "all.yaml", yaml.safe_dump_all([manifest("a"), None, manifest("b")]))
@@ -98,18 +90,87 @@ ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
         (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "the manifest: expected a mapping, found list"),
         (f"{ONE}{ONE}", ONE.count("\n") + 2, "pod default/one is in this file already"),
         ("# nothing\n", 1, "the file is empty: expected Pods or objects of DRA"),
+        ("a: !!int x", 0, "a value cannot be read: invalid literal for int() with base 10: 'x'"),
     ],
-    ids=["YAML", "another kind", "a list", "twice", "empty"],
+    ids=["YAML", "another kind", "a list", "twice", "empty", "a value"],
 )
 async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
-    """The report has the line of the mistake or of its document; no pod of the file runs."""
+    """The report has the line of the mistake or of its document; no pod of the file runs, and other files are read."""
     path = pods / "a.yaml"
     write(path, text)
-    await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
+    write(pods / "b.yaml", manifest("b"))
+    await kubelet.wait_until(lambda: ["b"] == [pod.name for pod in kubelet.pods()])
     (refused,) = kubelet.journal.of("manifestRefused")
     assert {"path": str(path), "error": error, "line": line} == refused.fields
-    assert refused.text.endswith(f"{path}:{line} refused: {error}")
-    assert [] == kubelet.pods()
+    assert refused.text.endswith(f"{path}:{line} refused: {error}" if line else f"{path} refused: {error}")
+
+
+def phases(kubelet):
+    return {each.name: each.phase for each in kubelet.pods()}
+
+
+async def has(kubelet, kind, *names):
+    """Wait until exactly these objects of a kind exist."""
+    async with asyncio.timeout(30):
+        while [each["metadata"]["name"] for each in await kubelet.objects.list(kind)] != list(names):
+            await kubelet.journal.next_change(at_most=0.01)
+
+
+async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, pods):
+    """They are created and deleted together."""
+    await dra(slice_of("acme.dev", [device("gpu-0")]))
+    write(pods / "class.yaml", device_class("acme.dev"))
+    write(pods / "one.yaml", claim("gpu"), pod("one", claims=["gpu"]))
+    await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
+    (pods / "one.yaml").unlink()
+    await kubelet.wait_until(lambda: not kubelet.pods())
+    shown = "\n".join(kubelet.journal.history(100))
+    for text in (
+        "driver   acme.dev registered (v1.DRAPlugin, ",
+        "claim    default/gpu prepared: acme.dev/sim-node/gpu-0",
+        "claim       gpu: acme.dev/sim-node/gpu-0",
+        "env         DRA_MAIN=gpu-0",
+        "claim    default/gpu unprepared",
+    ):
+        assert text in shown
+    kinds = {each.event for each in kubelet.journal.entries}
+    assert {"driverRegistered", "claim", "pod", "podDeleted"} <= kinds
+    await has(kubelet, "ResourceClaim")
+    await has(kubelet, "DeviceClass", "acme.dev")
+
+
+async def test_an_extended_resource_does_not_wait_for_a_device_plugin(kubelet, dra, pods):
+    """A DeviceClass serves it."""
+    await dra(slice_of("acme.dev", [device("gpu-0")]))
+    write(pods / "one.yaml", pod("one", limits={"acme.dev/gpu": "1"}))
+    await kubelet.wait_until(lambda: any("Insufficient" in str(each) for each in kubelet.journal.entries))
+    write(pods / "class.yaml", device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
+    await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
+
+
+async def test_slices_and_templates(kubelet, pods):
+    """Slices stand for a missing driver. The pod is bound to its node."""
+    await kubelet.wait_until(lambda: kubelet.ready)
+    write(pods / "all.yaml", slice_of("acme.dev", [device("gpu-0")]), device_class("acme.dev"), template("gpu"))
+    write(pods / "one.yaml", pod("one", templates=["gpu"]))
+    await kubelet.wait_until(lambda: kubelet.pods() and kubelet.pods()[0].container().waiting == "ContainerCreating")
+    assert "DRA driver acme.dev is not registered" in kubelet.events[-1].message
+
+
+@pytest.mark.parametrize(
+    ("documents", "text"),
+    [
+        ([{**claim("gpu"), "apiVersion": "resource.k8s.io/v1beta1"}], "expected a ResourceClaim of resource.k8s.io/v1"),
+        ([{**claim("gpu"), "metadata": {}}], "metadata.name: Required value"),
+        ([{**claim("gpu"), "spec": None}], "spec: Required value"),
+    ],
+)
+async def test_files_that_are_refused(kubelet, pods, documents, text):
+    """The message has the file and the mistake."""
+    write(pods / "bad.yaml", *documents)
+    await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
+    (refused,) = kubelet.journal.of("manifestRefused")
+    assert text in refused.fields["error"]
 
 
 class Watched(io.StringIO):

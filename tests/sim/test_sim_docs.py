@@ -1,4 +1,4 @@
-"""The documentation's examples run as they stand."""
+"""The documentation's examples run as they stand, and its tables name what is printed."""
 
 import re
 import subprocess
@@ -8,7 +8,11 @@ import pytest
 import yaml
 
 from tests.kit import prepared_pytest
-from vdev.sim import lint
+from tests.sim.conftest import documented_events
+from vdev.sim import Phase, PodStatus, manifest
+from vdev.sim.objects import pod_manifest
+from vdev.sim.objects.pods import ContainerStatus, Kind
+from vdev.sim.render import pod_json
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import parse
@@ -40,9 +44,18 @@ async def test_example_scenario_comes_true():
         assert [] == await play(parse(yaml.safe_load(snippet("yaml"))), driver, patience=30)
 
 
-def test_every_finding_is_documented():
-    """Every code in the sources is in the table of findings."""
-    codes = set()
-    for path in Path(lint.__file__).parent.glob("*.py"):
-        codes |= set(re.findall(r'(?:_error|_warning|Finding)\(\s*"([a-z-]+)"', path.read_text()))
-    assert set() == codes - set(re.findall(r"`([a-z-]+)`", TEXT))
+def test_no_event_is_documented_that_does_not_exist():
+    """Each event in the documentation exists in the sources."""
+    sources = "".join(path.read_text() for path in (ROOT / "vdev" / "sim").rglob("*.py"))
+    assert [] == [event for event in documented_events() if f'"{event}"' not in sources]
+
+
+def test_the_fields_of_pods_are_documented():
+    """The fields of pods and containers are documented."""
+    pod = pod_json(
+        PodStatus(pod_manifest.parse(manifest("p")), Phase.RUNNING, containers=(ContainerStatus("main", Kind.APP),))
+    )
+    assert set(pod) == documented_events()["pod"]
+    (container,) = pod["containers"]
+    paragraph = TEXT.partition("\nEach of a pod's `containers`")[2].partition("\n\n")[0]
+    assert set() == set(container) - set(re.findall(r"`(\w+)`", paragraph))

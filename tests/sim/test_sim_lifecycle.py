@@ -1,7 +1,6 @@
 """Restarts, crashes and reboots of the kubelet, its plugins and its pods."""
 
 import asyncio
-import re
 import socket
 from pathlib import Path
 
@@ -43,19 +42,6 @@ def sockets(kubelet):
     return sorted(path.name for path in kubelet.device_plugin_dir.iterdir() if path.is_socket())
 
 
-async def test_kubelet_restart_keeps_devices(kubelet, plugins, shows):
-    """Conformance 4 and 8: during a kubelet restart, the pod keeps its device; the plugin brings the resource back."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    before = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.restart()
-    await shows(kubelet, NPU, 0, 0)
-    await again(plugin)
-    await shows(kubelet, NPU, 2, 2)
-    assert before == kubelet.pod("p")
-    assert {("p", "main"): list(before.container().devices[NPU])} == await listed(kubelet)
-    assert 1 == len(plugin.requests("Allocate"))
-
-
 async def test_container_and_kubelet_restart(kubelet, plugins):
     """Conformance 3 and 5: container, kubelet and container restart: always the same device, without a new Allocate."""
     plugin = await plugins(NPU, ["d1", "d2"])
@@ -80,17 +66,6 @@ async def test_finished_pod_is_not_admitted_again(kubelet, plugins, shows):
     await kubelet.restart()
     assert Phase.SUCCEEDED is kubelet.pod("p").phase
     assert {} == await listed(kubelet)
-
-
-async def test_plugin_restart_keeps_devices(kubelet, plugins, shows):
-    """Conformance 7: a pod keeps its device during a plugin restart."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    before = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    entry = await listed(kubelet)
-    await plugin.stop()
-    await shows(kubelet, NPU, 2, 0)
-    await again(plugin)
-    assert (before, entry) == (kubelet.pod("p"), await listed(kubelet))
 
 
 async def test_pod_deleted_while_the_kubelet_is_down(kubelet, plugins):
@@ -135,16 +110,6 @@ async def test_reboot_after_the_plugin(kubelet, plugins):
     assert "previously allocated devices are no longer healthy" in kubelet.pod("p").message
 
 
-async def test_dead_container_at_kubelet_start(kubelet, plugins):
-    """A pod whose container died during a kubelet restart is admitted again, and fails without its plugin."""
-    await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.stop()
-    await kubelet.kill_container("p")
-    await kubelet.start()
-    assert "no healthy devices present" in kubelet.pod("p").message
-
-
 async def test_health_in_pod_status(kubelet, plugins, device):
     """Conformance 19 and 45: the health of a held device is in the pod's status at once."""
     plugin = await plugins(NPU, ["d1"])
@@ -154,37 +119,6 @@ async def test_health_in_pod_status(kubelet, plugins, device):
         await kubelet.wait_until(lambda expected=health: kubelet.pod("p").container().health == {NPU: {"d1": expected}})
         expected = [{"name": NPU, "resources": [{"resourceID": "d1", "health": health}]}]
         assert expected == kubelet.pod("p").container().allocated_resources_status
-
-
-async def test_health_of_app_containers_only(kubelet, plugins, device):
-    """As in 1.36, init containers and sidecars never have allocatedResourcesStatus."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    document = manifest("p", {NPU: 1})
-    limits = {"resources": {"limits": {NPU: 1}}}
-    document["spec"]["initContainers"] = [
-        {"name": "first", **limits},
-        {"name": "side", "restartPolicy": "Always", **limits},
-    ]
-    pod = await kubelet.run_pod(document)
-    assert [1, 1, 1] == [len(each.devices[NPU]) for each in pod.containers]
-    plugin.list(device("d1", "Unhealthy"), device("d2", "Unhealthy"))
-    await kubelet.wait_until(lambda: "Unhealthy" in str(kubelet.pod("p").container().health))
-    seen = kubelet.pod("p")
-    assert ([], []) == tuple(seen.container(name).allocated_resources_status for name in ("first", "side"))
-
-
-async def test_health_of_a_container_that_never_started(kubelet, plugins, device, refusal):
-    """Conformance 20: also for a pod whose container waits."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-
-    async def fail(_request):
-        raise refusal(grpc.StatusCode.INTERNAL, "cold")
-
-    plugin.answer_pre_start = fail
-    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    assert (Phase.PENDING, "CreateContainerConfigError") == (pod.phase, pod.container().waiting)
-    plugin.list(device("d1", "Unhealthy"))
-    await kubelet.wait_until(lambda: kubelet.pod("p").container().health == {NPU: {"d1": "Unhealthy"}})
 
 
 async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
@@ -242,52 +176,6 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refu
             await kubelet.journal.next_change(at_most=0.01)
     assert 4 == len(plugin.requests("PreStartContainer"))
     assert [f"Error: {said}"] * 2 == [event.message for event in kubelet.events]
-
-
-async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
-    """A container restart waits for the plugin, but not after a kubelet restart, which forgets the options."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await plugin.stop()
-    await shows(kubelet, NPU, 1, 0)
-    container = (await kubelet.restart_container("p")).container()
-    assert "CreateContainerConfigError" == container.waiting
-    assert container.message.startswith("device plugin PreStartContainer rpc failed with err: endpoint ")
-    assert re.search(r"endpoint &\{.* acme.dev/npu .*\} has been stopped$", container.message)
-    assert Phase.RUNNING is kubelet.pod("p").phase
-
-
-async def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet, plugins):
-    """Between a kubelet restart and the plugin's registration, PreStartContainer is skipped."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.restart()
-    assert (await kubelet.restart_container("p")).container().running
-    assert 1 == len(plugin.requests("PreStartContainer"))
-
-
-async def test_checkpoint(kubelet, plugins):
-    """Conformance 33: the checkpoint has holders with their responses, and resources with their healthy ids."""
-    plugin = await plugins(NPU, ["d1"])
-    await plugins("acme.dev/gpu", ["g1"])
-
-    async def answer(_request):
-        cdi = plugin_api().CDIDevice(name="acme.dev/npu=d1")
-        response = plugin_api().ContainerAllocateResponse(cdi_devices=[cdi])
-        return plugin_api().AllocateResponse(container_responses=[response])
-
-    plugin.answer_allocate = answer
-    before = await kubelet.run_pod(manifest("p", {NPU: 1, "acme.dev/gpu": 1}))
-    await kubelet.restart()
-    after = await kubelet.restart_container("p")
-    assert before.container().edits == after.container().edits
-    assert {NPU: 0, "acme.dev/gpu": 0} == kubelet.devices().capacity
-
-
-def plugin_api():
-    from vdev.pb import deviceplugin_v1beta1_pb2
-
-    return deviceplugin_v1beta1_pb2
 
 
 async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
@@ -407,11 +295,3 @@ async def test_crash_during_allocate(kubelet, plugins):
     assert Phase.PENDING is run.result().phase
     await kubelet.start()
     assert "no healthy devices present" in kubelet.pod("p").message
-
-
-async def test_run_pod_while_the_kubelet_is_down(kubelet):
-    """A pod that is created while the kubelet is down runs after its start."""
-    await kubelet.stop()
-    assert Phase.PENDING is (await kubelet.run_pod(manifest("p"))).phase
-    await kubelet.start()
-    assert Phase.RUNNING is kubelet.pod("p").phase

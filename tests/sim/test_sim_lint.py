@@ -9,8 +9,8 @@ from vdev.cli import main
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
+from vdev.sim.device_manager.device_table import Device
 from vdev.sim.objects.container_edits import merge
-from vdev.sim.objects.node_devices import Device
 
 NPU = "acme.dev/npu"
 

@@ -38,18 +38,6 @@ async def test_stream_fails_at_once(kubelet, plugins, shows):
     assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()
 
 
-async def test_stream_fails_after_a_list(kubelet, plugins, shows, clock):
-    """Conformance 17: a ListAndWatch that ends leaves 0/2, and 0/0 after the grace period, without a retry."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    plugin.end_streams()
-    await shows(kubelet, NPU, 2, 0)
-    clock.advance(250)
-    await shows(kubelet, NPU, 2, 0)
-    clock.advance(60)
-    await shows(kubelet, NPU, 0, 0)
-    assert 1 == len(plugin.requests("ListAndWatch"))
-
-
 async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
     """Conformance 31: a list replaces the previous one, and does not affect other resources."""
     plugin = await plugins(NPU, ["d1", "d2", device("d3", "Unhealthy")])
@@ -77,31 +65,6 @@ async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, 
     assert (
         f"Pod was rejected: Node didn't have enough resource: {NPU}, requested: 1, used: 0, capacity: 0" == pod.message
     )
-
-
-async def test_back_within_the_grace(kubelet, plugins, shows, clock):
-    """A plugin that registers again within five minutes has its devices back with its first list."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    await plugin.stop()
-    await shows(kubelet, NPU, 2, 0)
-    clock.advance(290)
-    await plugins(NPU, ["d1", "d2"])
-    clock.advance(100)
-    await shows(kubelet, NPU, 2, 2)
-
-
-async def test_empty_list(kubelet, plugins, shows):
-    """A resource without devices stays on the node with 0/0."""
-    plugin = await plugins(NPU, ["d1"])
-    plugin.list()
-    await shows(kubelet, NPU, 0, 0)
-
-
-async def test_any_other_health_is_unhealthy(kubelet, plugins, shows, device):
-    """Only the word Healthy is healthy, and other words are findings."""
-    await plugins(NPU, ["d1", device("d2", "healthy"), device("d3", "")])
-    await shows(kubelet, NPU, 3, 1)
-    assert ["health-text"] == [finding.code for finding in kubelet.errors]
 
 
 async def test_duplicate_id_with_both_healths(kubelet, plugins, shows, device):
@@ -139,3 +102,10 @@ async def test_node_status_only_each_tick(short_dir, plugins):
         assert {} == kubelet.node().capacity
         clock.advance(1)
         assert {NPU: 1} == kubelet.node().capacity
+
+
+async def test_any_other_health_is_unhealthy(kubelet, plugins, shows, device):
+    """Only the word Healthy is healthy, and other words are findings."""
+    await plugins(NPU, ["d1", device("d2", "healthy"), device("d3", "")])
+    await shows(kubelet, NPU, 3, 1)
+    assert ["health-text"] == [finding.code for finding in kubelet.errors]

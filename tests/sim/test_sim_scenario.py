@@ -157,21 +157,6 @@ async def test_one_piece_of_hardware_on_two_pods(driver):
         await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a", "b"], "d2": ["b", "c"]}), driver)
 
 
-async def test_hardware_that_goes_from_pod_to_pod_while_they_are_read(driver, monkeypatch):
-    """A pod that has ended between two reads holds nothing."""
-    pods = dict.fromkeys(("one", "two"), ONE["one"])
-    assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, {"createPod": "two"}, pods=pods), driver)
-    real, asked = driver.pod, []
-
-    async def late(name):
-        asked.append(name)
-        return None if name == "one" and asked.count("one") > 1 else await real(name)
-
-    monkeypatch.setattr(driver, "pod", late)
-    assert [] == await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a"], "d2": ["a"]}), driver)
-    assert asked == ["one", "two", "one"]
-
-
 async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
     """`unhealthy` is compared with the plugin's own reasons, if the driver has them."""
     reasons = {(NPU, "d1"): "it is tired"}
@@ -252,34 +237,20 @@ async def test_a_finding_is_not_waited_for(driver):
         await play(story, driver, patience=600)
 
 
-@pytest.mark.parametrize(
-    ("amount", "seen", "met"),
-    [
-        (2, 2, True),
-        (3, 2, False),
-        ({"atLeast": 2}, 2, True),
-        ({"atLeast": 3}, 2, False),
-        ("remembered", 2, True),
-        ({"lessThan": "remembered"}, 2, False),
-        ({"lessThan": "remembered"}, 1, True),
-    ],
-)
-async def test_numbers(driver, amount, seen, met):
+async def test_numbers(driver):
     """Numbers can be exact, at least, less than, and remembered."""
-    edit = {"editConfiguration": yaml.safe_dump({NPU: [f"d{number}" for number in range(seen)]})}
-    wants = {"expect": {"node": {"{resource}": {"capacity": amount, "allocatable": amount}}}}
-    before = [shows(2, 2), {"remember": None}, edit, shows(seen, seen)]
-    if met:
-        assert [] == await play(scenario(*before, wants), driver)
-    else:
-        assert [] == await play(scenario(*before), driver)  # with patience; what is there now is so at once
-        with pytest.raises(ScenarioError, match=rf"{NPU}: capacity: expected .*, seen {seen};"):
-            await play(scenario(*before, wants), driver, patience=1)
 
+    def wants(amount):
+        return {"expect": {"node": {"{resource}": {"capacity": amount, "allocatable": amount}}}}
 
-async def test_what_stays(driver):
-    """With `stays`, an expectation must stay true for a while."""
-    assert [] == await play(scenario({"expect": {**shows(2, 2)["expect"], "stays": 0.05}}), driver)
+    two, one = (yaml.safe_dump({NPU: [f"d{number}" for number in range(count)]}) for count in (2, 1))
+    same = [wants(amount) for amount in (2, {"atLeast": 2}, "remembered")]
+    less = [{"editConfiguration": one}, shows(1, 1), wants({"lessThan": "remembered"}), {"editConfiguration": two}]
+    before = [shows(2, 2), {"remember": None}]
+    assert [] == await play(scenario(*before, *same, *less, shows(2, 2)), driver)
+    for amount in (3, {"atLeast": 3}, {"lessThan": "remembered"}):
+        with pytest.raises(ScenarioError, match=rf"{NPU}: capacity: expected .*, seen 2;"):
+            await play(scenario(*before, wants(amount)), driver, patience=1)
 
 
 async def test_what_comes_true_and_does_not_stay(driver):

@@ -20,7 +20,7 @@ from vdev.sim.scenarios.scenario import load
 FIRST = Path(__file__).parent / "scenarios" / "reboot-plugin-first.yaml"
 BOOTS = [each for each in scenarios() if each.id.startswith("reboot")]
 OTHERS = [each for each in scenarios() if each not in BOOTS]
-SOME = {"pod", "hot-plug", "kubelet-crash", "repartition-plugin-restart"}
+SOME = {"hot-plug", "kubelet-crash", "plugin-restart"}
 BY_PROCESS = BOOTS + [each for each in OTHERS if os.environ.get("CI") or each.id in SOME]
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim.device_manager.device_checkpoint import dump, restore
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
-from vdev.sim.device_manager.device_table import DeviceTable
-from vdev.sim.objects.node_devices import Device
+from vdev.sim.device_manager.device_table import Device, DeviceTable
 
 NPU = "acme.dev/npu"
 IDS = [f"d{i}" for i in range(8)]

@@ -85,6 +85,13 @@ class TokenBucket:
         while (missing := 1.0 - self._refill()) > 0:
             await self._clock.sleep(missing * self._every)
 
+    def try_take(self) -> bool:
+        """Take a token; returns False if there is none."""
+        if self._refill() < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
     def take(self) -> None:
         """Take a token, even if there is none yet."""
         self._tokens = self._refill() - 1.0

@@ -6,14 +6,13 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
 from .api.api_objects import ApiObjectError, ApiObjects
-from .device_manager.device_table import KubeletPanic
+from .device_manager.device_table import Capacity, KubeletPanic
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet
 from .kubelet_life import Compat, Timings
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
-from .objects.node_devices import Capacity
 from .objects.pod_manifest import ManifestError, manifest
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 

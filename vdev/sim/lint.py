@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeVar
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .objects.node_devices import HEALTHY, UNHEALTHY, Device
+from .device_manager.device_table import HEALTHY, UNHEALTHY, Device
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # grpc-go's default receive limit, which the kubelet does not change
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
@@ -29,18 +29,16 @@ _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.pe
 _T = TypeVar("_T", str, tuple[str, str])
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _CODES = """
-allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version
-cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
-claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
-device-given-twice device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device
-duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id
-empty-response endpoint-not-a-file endpoint-relative endpoint-removed endpoint-with-slash env-name
-extra-container-responses health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc
-id-in-two-resources id-too-long list-near-limit list-over-limit not-registered-anew numa-negative options-differ panic
-pool-count pool-incomplete pool-numbers pool-outdated preferred-bogus-id preferred-duplicate preferred-empty
-preferred-must-include preferred-size prepare-not-idempotent prepared-not-allocated registered-before-serving
-registered-while-streaming relative-path request-name request-policy resource-name service-order slice-mixed
-slice-name slice-node slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
+allocated-not-prepared annotation-key api-version cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved
+checkpoint-unreadable checkpoint-write claim-skipped claim-unknown conflict counter-too-small counter-undefined
+device-given-twice device-missing device-on-two-pods device-permissions driver-name duplicate-cdi-device
+duplicate-container-path duplicate-counter-set duplicate-device duplicate-id duplicate-id-health empty-id empty-response
+endpoint-not-a-file endpoint-relative endpoint-removed endpoint-with-slash env-name extra-container-responses
+health-nameless health-text health-twice health-unserved held-device-dropped hung-rpc id-in-two-resources id-too-long
+list-near-limit list-over-limit not-registered-anew numa-negative options-differ panic pool-count pool-incomplete
+pool-outdated preferred-bogus-id preferred-duplicate preferred-empty preferred-must-include preferred-size
+prepare-not-idempotent prepared-not-allocated registered-before-serving registered-while-streaming relative-path
+request-name resource-name service-order slow-rpc socket-path-too-long unprepare-unknown
 """
 CODES = frozenset(_CODES.split())
 """The codes of all findings, including those of DRA."""

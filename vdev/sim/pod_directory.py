@@ -120,29 +120,23 @@ def _parse(content: bytes) -> list[_Object]:
     pods: set[str] = set()
     for line, document in documents:
         try:
-            if isinstance(document, dict) and document.get("kind") in _DRA_KINDS:
-                _check_object(document)
-                continue
-            pod = pod_manifest.parse(document).key
+            pod = _pod(document)
         except (ManifestError, AttributeError, RecursionError) as error:
             raise _FileError(line, str(error)) from error
-        if pod in pods:
+        if pod and pod in pods:
             raise _FileError(line, f"pod {pod} is in this file already")
         pods.add(pod)
     return [_Object(line, document) for line, document in documents]
 
 
-def _check_object(document: Mapping[str, Any]) -> None:
-    """Raise ManifestError if it is not an object of DRA or a Namespace."""
-    kind, version = document["kind"], document.get("apiVersion")
-    expected = "v1" if kind == "Namespace" else "resource.k8s.io/v1"
-    if version != expected:
-        raise ManifestError(f"expected a {kind} of {expected}, found {version!r}")
-    meta = document.get("metadata")
-    if not isinstance(meta, dict) or not meta.get("name"):
-        raise ManifestError(f"{kind}: metadata.name: expected a name")
-    if kind != "Namespace" and not isinstance(document.get("spec"), dict):
-        raise ManifestError(f"{kind} {meta['name']}: spec: expected a mapping")
+def _pod(document: Any) -> str:
+    """Namespace and name of a Pod; empty for an object of DRA or a Namespace. Raises ManifestError."""
+    if not isinstance(document, dict) or document.get("kind") not in _DRA_KINDS:
+        return pod_manifest.parse(document).key
+    kind = BY_NAME[document["kind"]]
+    if document.get("apiVersion") != kind.api_version:
+        raise ManifestError(f"expected a {kind.kind} of {kind.api_version}, found {document.get('apiVersion')!r}")
+    return ""
 
 
 def _read(directory: Path) -> dict[str, bytes]:

@@ -12,7 +12,6 @@ from copy import deepcopy
 from typing import Any
 
 from .kinds import BY_NAME, ApiKind, Document, Refused, Stored
-from .rules import Rules
 from .store import ObjectStore
 
 _MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
@@ -29,8 +28,7 @@ class ApiObjects:
     """
 
     def __init__(self, store: ObjectStore | None = None) -> None:
-        # The embedded kubelet reports mistakes in slices that no API server has refused.
-        self.store = store or ObjectStore(rules=Rules(refuse_slices=False))
+        self.store = store or ObjectStore()
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""
@@ -45,8 +43,8 @@ class ApiObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
-        namespace = _namespace(kind, document["metadata"].get("namespace", ""))
         with _as_object_errors():
+            namespace = _namespace(kind, (document.get("metadata") or {}).get("namespace", ""))
             if namespace and not self.store.has(BY_NAME["Namespace"], "", namespace):
                 self.store.create(BY_NAME["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
             found = self.store.create(BY_NAME[kind], namespace, document, _MANAGER)

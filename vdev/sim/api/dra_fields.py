@@ -5,7 +5,6 @@ they are refused, so that a typo is not overlooked. Of what users write, only mi
 with are refused; a cluster's API server checks more. The limits of slices are in `slice_lint`.
 """
 
-import ipaddress
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,8 +13,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from ...pb import api_objects_pb2 as pb
-from ..objects import formats
 from ..objects.amounts import exact
+from .kinds import wrong
 from .protobuf_bodies import INLINE
 
 _Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
@@ -44,36 +43,6 @@ def wrong_fields(kind: str, document: Mapping[str, Any]) -> list[tuple[str, str]
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def _one_of(*allowed: str) -> Callable[[str], Iterator[str]]:
-    def check(value: str) -> Iterator[str]:
-        if value not in allowed:
-            supported = ", ".join(map(json.dumps, filter(None, allowed)))
-            yield f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
-
-    return check
-
-
-def _attribute(name: str) -> Iterator[str]:
-    if "/" not in name:
-        yield formats.wrong(name, "must include the domain: domain/name")
-
-
-def _address(address: str) -> Iterator[str]:
-    try:
-        ipaddress.ip_interface(address)
-        is_valid = "/" in address
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
-        yield formats.wrong(address, why)
-
-
-def _json_object(value: Any) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        yield 'Invalid value: "<value omitted>": must be a valid JSON object'
-
-
 def _references(devices: Mapping[str, Any]) -> _Problems:
     """Constraints and configuration name requests of the claim."""
     requests = devices.get("requests") or ()
@@ -83,16 +52,18 @@ def _references(devices: Mapping[str, Any]) -> _Problems:
         for index, each in enumerate(devices.get(field) or ()):
             for number, name in enumerate(each.get("requests") or ()):
                 if name not in known:
-                    text = formats.wrong(name, "must be the name of a request in the claim")
-                    yield f"{field}[{index}].requests[{number}]", text
+                    why = wrong(name, "must be the name of a request in the claim")
+                    yield f"{field}[{index}].requests[{number}]", why
 
 
 def _count(request: Mapping[str, Any]) -> _Problems:
-    count = request.get("count") or 0
-    if request.get("allocationMode") == "All" and count:
-        yield "count", formats.wrong(count, "must not be specified when allocationMode is 'All'")
+    count, mode = request.get("count") or 0, request.get("allocationMode") or "ExactCount"
+    if mode not in ("All", "ExactCount"):
+        yield "allocationMode", wrong(mode, "must be All or ExactCount")
+    elif mode == "All" and count:
+        yield "count", wrong(count, "must not be specified when allocationMode is 'All'")
     elif count < 0:
-        yield "count", formats.wrong(count, "must be greater than zero")
+        yield "count", wrong(count, "must be greater than zero")
 
 
 def _device_statuses(status: Mapping[str, Any]) -> _Problems:
@@ -104,21 +75,11 @@ def _device_statuses(status: Mapping[str, Any]) -> _Problems:
     for index, key in enumerate(keys):
         device = "/".join(map(str, key[:3]))
         if key not in allocated:
-            yield f"devices[{index}]", formats.wrong(device, "must be an allocated device in the claim")
+            yield f"devices[{index}]", wrong(device, "must be an allocated device in the claim")
         if key in keys[:index]:
             yield f"devices[{index}]", f"Duplicate value: {json.dumps(device)}"
 
 
-def _conditions(device: Mapping[str, Any]) -> _Problems:
-    types = [each["type"] for each in device.get("conditions") or ()]
-    if len(types) > _MOST_CONDITIONS:
-        yield "conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
-    for number, each in enumerate(types):
-        if each in types[:number]:
-            yield f"conditions[{number}].type", f"Duplicate value: {json.dumps(each)}"
-
-
-_MOST_CONDITIONS = 8  # of a device
 _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "ResourceSlice": ("spec",),
     "ResourceSliceSpec": ("pool",),
@@ -146,25 +107,11 @@ _EXACTLY_ONE: Mapping[str, Sequence[str]] = {
     "DeviceRequest": ("exactly", "firstAvailable"),
     "DeviceConstraint": ("matchAttribute", "distinctAttribute"),
 }
-_VALUES: Mapping[tuple[str, str], Callable[[Any], Iterator[str]]] = {
-    ("DeviceClassSpec", "extendedResourceName"): formats.extended_resource,
-    ("DeviceRequest", "name"): formats.dns_label,
-    ("DeviceSubRequest", "name"): formats.dns_label,
-    ("ExactDeviceRequest", "allocationMode"): _one_of("", "All", "ExactCount"),
-    ("DeviceSubRequest", "allocationMode"): _one_of("", "All", "ExactCount"),
-    ("DeviceConstraint", "matchAttribute"): _attribute,
-    ("DeviceConstraint", "distinctAttribute"): _attribute,
-    ("AllocatedDeviceStatus", "data"): _json_object,
-    ("NetworkDeviceData", "ips"): _address,
-    ("Condition", "type"): formats.qualified_name,
-    ("Condition", "status"): _one_of("False", "True", "Unknown"),
-}
 _WHOLE: Mapping[str, Callable[[Mapping[str, Any]], _Problems]] = {  # of messages whose fields are sound
     "DeviceClaim": _references,
     "ExactDeviceRequest": _count,
     "DeviceSubRequest": _count,
     "ResourceClaimStatus": _device_statuses,
-    "AllocatedDeviceStatus": _conditions,
 }
 
 
@@ -176,18 +123,18 @@ def _check_message(message: Any, value: Any, at: str) -> _Problems:
         return
     if message in _TIMES:
         if not isinstance(value, str):
-            yield at, formats.wrong(value, "must be a string")
+            yield at, wrong(value, "must be a string")
     elif message is pb.Quantity.DESCRIPTOR:
         if exact(value) is None:
-            yield at, formats.wrong(value, "must be a quantity, such as 16Gi")
+            yield at, wrong(value, "must be a quantity, such as 16Gi")
     elif not isinstance(value, Mapping):
-        yield at, formats.wrong(value, "must be an object")
+        yield at, wrong(value, "must be an object")
     else:
         prefix = f"{at}." if at else ""
-        wrong = list(_check_fields(message, value, prefix))
-        if not wrong and message.name in _WHOLE:
-            wrong = [(f"{prefix}{path}", text) for path, text in _WHOLE[message.name](value)]
-        yield from wrong
+        found = list(_check_fields(message, value, prefix))
+        if not found and message.name in _WHOLE:
+            found = [(f"{prefix}{path}", text) for path, text in _WHOLE[message.name](value)]
+        yield from found
 
 
 def _check_fields(message: Any, value: Mapping[str, Any], prefix: str) -> _Problems:
@@ -209,13 +156,13 @@ def _check_field(field: FieldDescriptor, value: Any, at: str) -> _Problems:
     message: Any = field.message_type
     if message is not None and message.GetOptions().map_entry:
         if not isinstance(value, Mapping):
-            yield at, formats.wrong(value, "must be an object")
+            yield at, wrong(value, "must be an object")
             return
         for key, each in value.items():
             yield from _check_item(message.fields_by_name["value"], each, f"{at}.{key}")
     elif isinstance(field.default_value, list):  # a repeated field
         if not isinstance(value, list):
-            yield at, formats.wrong(value, "must be a list")
+            yield at, wrong(value, "must be a list")
             return
         for index, each in enumerate(value):
             yield from _check_item(field, each, f"{at}[{index}]")
@@ -229,11 +176,7 @@ def _check_item(field: FieldDescriptor, value: Any, at: str) -> _Problems:
     else:
         type_, expected = _SCALARS[field.cpp_type]
         if type(value) is not type_:
-            yield at, formats.wrong(value, f"must be {expected}")
-            return
-    message: Any = field.containing_type
-    if limit := _VALUES.get((message.name, field.name)):
-        yield from ((at, text) for text in limit(value))
+            yield at, wrong(value, f"must be {expected}")
 
 
 def _fields(message: Any) -> Iterator[FieldDescriptor]:

@@ -1,5 +1,6 @@
 """The kinds of objects that the API server serves, and its errors. To add a kind, add it to `KINDS`."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -123,6 +124,11 @@ class Refused(Exception):
             "details": details,
             "code": status,
         }
+
+
+def wrong(value: Any, why: str) -> str:
+    """The message about an invalid value."""
+    return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {why}"
 
 
 def not_found(kind: ApiKind, name: str) -> Refused:

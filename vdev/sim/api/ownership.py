@@ -7,22 +7,14 @@ keys is owned as a whole.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from copy import deepcopy
 from typing import Any, TypeAlias
+
+from .patches import LIST_KEYS, merged_by_keys
 
 Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
 Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
-# The keys of the lists whose items are merged; every other list is one value.
-LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("metadata", "ownerReferences"): ("uid",),
-    ("status", "conditions"): ("type",),
-    ("status", "addresses"): ("type",),
-    ("status", "devices"): ("driver", "device", "pool", "shareID"),  # of a ResourceClaim
-    ("status", "reservedFor"): ("uid",),
-    ("spec", "containers"): ("name",),
-}
 _MAPS = frozenset({"labels", "annotations", "capacity", "allocatable", "limits", "requests", "nodeSelector", "data"})
 """Fields whose members are keys that a user chooses, not fields of a type."""
 UNOWNED = {  # fields that the server itself writes
@@ -68,23 +60,6 @@ def shown(path: Path) -> str:
             pairs = json.loads(part[2:])
             text += "[" + ",".join(f"{key}={json.dumps(value)}" for key, value in pairs.items()) + "]"
     return text
-
-
-def merged(live: Any, applied: Any, path: Path = ()) -> Any:
-    """A document after an applied document was merged into it."""
-    if isinstance(live, dict) and isinstance(applied, dict):
-        found = dict(live)
-        for name, value in applied.items():
-            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else deepcopy(value)
-        return found
-    keys = _keys(path)
-    if isinstance(live, list) and isinstance(applied, list) and keys:
-        found = {_item(keys, each): each for each in live}
-        for each in applied:
-            name = _item(keys, each)
-            found[name] = merged(found[name], each, (*path, name)) if name in found else deepcopy(each)
-        return list(found.values())
-    return deepcopy(applied)
 
 
 def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
@@ -134,7 +109,7 @@ def applied(
     """The object and its owners after an apply, and the conflicts. With conflicts, the caller must not store it."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
-    new = merged(live, document)
+    new = merged_by_keys(live, document)
     others = {path for each, paths in owners.items() if each != manager for path in paths}
     kept = _in_owned_items(wanted | others)
     # A field that this manager no longer applies is removed, unless another manager owns it or something below it.

@@ -1,11 +1,20 @@
-"""The patches of the API server: JSON merge patch, strategic merge patch, JSON patch."""
+"""The patches of the API server: JSON merge patch, JSON patch, and merging by the keys of lists."""
 
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 from .kinds import Refused
-from .ownership import LIST_KEYS
+
+# The keys of the lists whose items are merged; every other list is one value.
+LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("metadata", "ownerReferences"): ("uid",),
+    ("status", "conditions"): ("type",),
+    ("status", "addresses"): ("type",),
+    ("status", "devices"): ("driver", "device", "pool", "shareID"),  # of a ResourceClaim
+    ("status", "reservedFor"): ("uid",),
+    ("spec", "containers"): ("name",),
+}
 
 
 def merge(document: Any, patch: Any) -> Any:
@@ -21,33 +30,32 @@ def merge(document: Any, patch: Any) -> Any:
     return found
 
 
-def strategic(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
-    """A document after a strategic merge patch: lists with keys are merged by item.
+def merged_by_keys(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
+    """A document after a strategic merge patch, or after a server-side apply: lists with keys are merged by item.
 
-    The only directive is `$patch: delete` in an item.
+    In a patch, null removes a field, and the only directive is `$patch: delete` in an item.
     """
     if isinstance(patch, dict):
-        unknown = [name for name in patch if name.startswith("$")]
-        if unknown:
+        if unknown := [name for name in patch if name.startswith("$")]:
             raise Refused(400, "BadRequest", f"this server does not support the directives {unknown}")
         found = dict(document) if isinstance(document, dict) else {}
         for name, value in patch.items():
             if value is None:
                 found.pop(name, None)
             else:
-                found[name] = strategic(found.get(name), value, (*path, name))
+                found[name] = merged_by_keys(found.get(name), value, (*path, name))
         return found
     keys = LIST_KEYS.get(path)
     if isinstance(patch, list) and keys:
-        items = {tuple(each[key] for key in keys): each for each in document or ()}
+        items = {tuple(each.get(key) for key in keys): each for each in document or ()}
         for each in patch:
-            if missing := [key for key in keys if key not in each]:
-                raise Refused(400, "BadRequest", f"map: {each} does not contain declared merge key: {missing[0]}")
-            name = tuple(each[key] for key in keys)
+            name = tuple(each.get(key) for key in keys)
+            if name[0] is None:
+                raise Refused(400, "BadRequest", f"map: {each} does not contain declared merge key: {keys[0]}")
             if each.get("$patch") == "delete":
                 items.pop(name, None)
             else:
-                items[name] = strategic(items.get(name), each, (*path, "*"))
+                items[name] = merged_by_keys(items.get(name), each, (*path, "*"))
         return list(items.values())
     return deepcopy(patch)
 

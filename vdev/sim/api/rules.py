@@ -7,30 +7,24 @@ what the scheduler cannot work with.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...model.names import DNS_NAME, annotation_key_problem, qualified_name_problem, value_problem
 from ..dra import slice_lint
-from ..objects import formats
 from .dra_fields import wrong_fields
-from .kinds import DRA, ApiKind, Document, invalid, value_at
+from .kinds import DRA, ApiKind, Document, invalid, value_at, wrong
 
 
 class Rules:
-    """The rules of one release of Kubernetes.
-
-    Without `refuse_slices`, a ResourceSlice beyond the limits of the API is stored.
-    """
+    """The rules of one release of Kubernetes."""
 
     version = (1, 36)
-
-    def __init__(self, *, refuse_slices: bool = True) -> None:
-        self._refuse_slices = refuse_slices
 
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
         """Fill in defaults and times, and drop a slice's empty lists.
 
         Raises Refused for an object of DRA with fields that it cannot have.
         """
-        if kind.group == DRA and (wrong := wrong_fields(kind.kind, new)):
-            raise invalid(kind, (new.get("metadata") or {}).get("name", ""), wrong)
+        if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
+            raise invalid(kind, (new.get("metadata") or {}).get("name", ""), problems)
         match kind.kind:
             case "Namespace":
                 new.setdefault("status", {"phase": "Active"})
@@ -49,9 +43,10 @@ class Rules:
         """Why an object that was `old` before (empty: did not exist) cannot be `new`: field and message each."""
         yield from _metadata(new.get("metadata") or {})
         match kind.kind:
-            case "ResourceSlice" if self._refuse_slices:
-                yield from (("spec.nodeName", text) for text in _node_name(new["spec"].get("nodeName")))
-                yield from (("spec", finding.message) for finding in slice_lint.check_one(new))
+            case "ResourceSlice":
+                if (node := new["spec"].get("nodeName")) and not DNS_NAME.fullmatch(node):
+                    yield "spec.nodeName", wrong(node, _NO_SUBDOMAIN)
+                yield from (("spec", text) for text in slice_lint.refused(new["spec"]))
             case "ResourceClaim":
                 before, after = (value_at(each, "status.allocation") for each in (old, new))
                 if before and after and before != after:
@@ -107,21 +102,21 @@ def _drop_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 
 # --- limits -----------------------------------------------------------------------------------------------------------
 
+_NO_SUBDOMAIN = "must be a lowercase RFC 1123 subdomain: lower-case letters, digits, '-' and '.'"
+_LONGEST_NAME = 253
+
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in (metadata.get("labels") or {}).items():
-        yield from (("metadata.labels", text) for text in formats.qualified_name(key))
-        yield from (("metadata.labels", text) for text in formats.label_value(value))
-    for key, value in (metadata.get("annotations") or {}).items():
-        yield from (("metadata.annotations", text) for text in formats.qualified_name(key.lower()))
-        if not isinstance(value, str):
-            yield "metadata.annotations", formats.wrong(value, "must be a string")
-    yield from (("metadata.name", text) for text in formats.subdomain(metadata.get("name", "")))
+    name = metadata.get("name", "")
+    if not DNS_NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        yield "metadata.name", wrong(name, _NO_SUBDOMAIN)
+    for field, key_problem in (("labels", qualified_name_problem), ("annotations", annotation_key_problem)):
+        for key, value in (metadata.get(field) or {}).items():
+            if not isinstance(value, str):
+                yield f"metadata.{field}", wrong(value, "must be a string")
+            elif problem := key_problem(key) or (value_problem(value) if field == "labels" else ""):
+                yield f"metadata.{field}", wrong(key, problem)
     for each in metadata.get("ownerReferences") or ():
         for field in ("apiVersion", "kind", "name", "uid"):
             if not each.get(field):
-                yield f"metadata.ownerReferences.{field}", formats.wrong(each.get(field, ""), "must not be empty")
-
-
-def _node_name(name: str | None) -> Iterator[str]:
-    return formats.subdomain(name) if name else iter(())
+                yield f"metadata.ownerReferences.{field}", wrong(each.get(field, ""), "must not be empty")

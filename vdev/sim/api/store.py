@@ -14,10 +14,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..objects import formats
 from ..objects.amounts import as_given_back
 from . import ownership
-from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
+from .kinds import BY_NAME, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at, wrong
 from .ownership import Manager, Owners
 from .rules import Rules
 
@@ -210,8 +209,8 @@ class ObjectStore:
         self.rules.complete(kind, new, now=timestamp())
         fields = [("metadata.uid", now.get("uid") or was["uid"], was["uid"])]
         fields += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
-        if wrong := [(path, value) for path, value, kept in fields if value != kept]:
-            causes = [(path, formats.wrong(value, "field is immutable")) for path, value in wrong]
+        if different := [(path, value) for path, value, kept in fields if value != kept]:
+            causes = [(path, wrong(value, "field is immutable")) for path, value in different]
             raise invalid(kind, was["name"], causes)
         return new
 
@@ -227,8 +226,8 @@ class ObjectStore:
             metadata["generation"] = before.get("generation", 0) + (is_changed or not old)
         if old and at_version(stored, "") == at_version(old, ""):
             return old
-        if wrong := [*self.rules.problems(kind, old, stored)]:
-            raise invalid(kind, metadata["name"], wrong)
+        if problems := [*self.rules.problems(kind, old, stored)]:
+            raise invalid(kind, metadata["name"], problems)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
         self._owners[kind, *key] = owners

@@ -4,15 +4,39 @@ Pure: no I/O, no clock, no gRPC. As in the real kubelet, everything is keyed by 
 plugin's instance.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import VdevError
 from ...pb import deviceplugin_v1beta1_pb2 as api
-from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device
 
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
 NO_NUMA = -1
 GRACE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One entry of a device list. Any health other than `Healthy` means unhealthy."""
+
+    id: str
+    health: str
+    numa: tuple[int, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the kubelet would allocate it."""
+        return self.health == HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The number of devices by resource."""
+
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    removed: frozenset[str] = frozenset()  # resources whose plugin's grace period is over
 
 
 @dataclass(slots=True)

@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 import grpc
 import grpc.aio
 
+from ...model.names import resource_name_problem
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
 from ..kubelet_life import Compat, Life
 from ..lint import error, warning
-from ..objects import formats
-from ..objects.node_devices import Device
-from .device_table import DeviceTable
+from .device_table import Device, DeviceTable
 from .plugin_client import PluginClient, PluginError
 
 VERSION = "v1beta1"
@@ -119,7 +118,7 @@ class Registry(api_grpc.RegistrationServicer):
             text = f"registered with API version {given}, expected {VERSION!r}; the kubelet refuses it"
             self._journal.find([error("api-version", resource, text)])
             raise RegistrationError(wrong_version)
-        if any(formats.extended_resource(resource)):
+        if resource_name_problem(resource):
             text = f"registered as {resource!r}, which is not the name of an extended resource; expected DOMAIN/NAME"
             text += ", with a domain outside of kubernetes.io; the kubelet refuses it"
             self._journal.find([error("resource-name", "", text)])

@@ -4,21 +4,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...model.names import driver_problem
 from ...pb import dra_health_v1alpha1_pb2 as health_api
 from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
-from ..objects import formats
 from .claim_checkpoint import PreparedDevice
 
-_LONGEST_DRIVER = 63
 _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
 _NO_SERVICE = "code = Unimplemented"
 
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
     """Check an answer to GetInfo."""
-    if any(formats.subdomain(name)) or len(name) > _LONGEST_DRIVER:
-        text = f"{name!r} is not a driver name: a DNS subdomain of at most {_LONGEST_DRIVER} lower-case characters"
-        yield error("driver-name", name, text)
+    if problem := driver_problem(name):
+        yield error("driver-name", name, problem)
     if not endpoint.startswith("/"):
         yield error("endpoint-relative", name, f"endpoint {endpoint!r}: expected an absolute path")
     if len(endpoint.encode()) > SUN_PATH_LIMIT:

@@ -5,10 +5,9 @@ This is reported here, unless the last value is a list that contains all earlier
 """
 
 import stat
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import yaml
 
@@ -25,10 +24,10 @@ _BIND = {"bind", "rbind", "none"}  # types of mounts that have a source on the h
 class Resolved:
     """The edits of a container, and what is wrong with them."""
 
-    edits: Edits = field(default_factory=Edits)
-    missing: tuple[str, ...] = ()  # names that no specification defines
-    overwritten: tuple[str, ...] = ()  # lost values of variables, in sentences
-    problems: tuple[str, ...] = ()  # invalid files and useless mounts
+    edits: Edits
+    missing: Sequence[str]  # names that no specification defines
+    overwritten: Sequence[str]  # lost values of variables, in sentences
+    problems: Sequence[str]  # invalid files and useless mounts
 
 
 def resolve(directory: Path, names: Iterable[str]) -> Resolved:
@@ -42,61 +41,50 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
             if name in found:
                 problems.append(f"CDI device {name} is in two files, so the runtime uses neither")
             found[name] = spec, device
-    collected = _Collected()
-    applied: set[int] = set()
-    for name in (name for name in wanted if name in found):
-        spec, device = found[name]
-        if id(spec) not in applied:  # the edits for all devices of a specification are applied once, before the first
-            applied.add(id(spec))
-            collected.add(name, spec.get("containerEdits") or {})
-        collected.add(name, device.get("containerEdits") or {})
-    missing = tuple(name for name in wanted if name not in found)
-    problems += collected.useless
-    return Resolved(collected.edits(wanted), missing, tuple(collected.overwritten()), tuple(problems))
 
-
-@dataclass(slots=True)
-class _Collected:
-    """The edits of one container, while they are collected."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    setter: dict[str, str] = field(default_factory=dict)  # the CDI name that set each variable last
-    replaced: list[tuple[str, str]] = field(default_factory=list)  # earlier values of variables
-    nodes: dict[str, DeviceNode] = field(default_factory=dict)
-    mounts: dict[str, Mount] = field(default_factory=dict)
-    useless: list[str] = field(default_factory=list)  # mounts that do not work, in sentences
-
-    def add(self, name: str, edits: Document) -> None:
+    env: dict[str, str] = {}
+    setter: dict[str, str] = {}  # the CDI name that set each variable last
+    replaced: list[tuple[str, str]] = []  # earlier values of variables
+    nodes: dict[str, DeviceNode] = {}
+    mounts: dict[str, Mount] = {}
+    for name, edits in _in_order(found, wanted):
         for line in edits.get("env") or []:
             variable, _, value = str(line).partition("=")
-            if self.env.get(variable, value) != value:
-                self.replaced.append((variable, self.env[variable]))
-            self.env[variable], self.setter[variable] = value, name
+            if env.get(variable, value) != value:
+                replaced.append((variable, env[variable]))
+            env[variable], setter[variable] = value, name
         for node in edits.get("deviceNodes") or []:
             host = node.get("hostPath") or node["path"]
-            self.nodes[node["path"]] = DeviceNode(host, node["path"], node.get("permissions") or "rwm")
+            nodes[node["path"]] = DeviceNode(host, node["path"], node.get("permissions") or "rwm")
         for mount in edits.get("mounts") or []:
             options, source = mount.get("options") or [], mount["hostPath"]
             if (mount.get("type") or "bind") not in _BIND:
                 source = mount["type"]
             elif why := _why_useless(source, options):
-                self.useless.append(f"{name} mounts {source}, {why}")
-            self.mounts[mount["containerPath"]] = Mount(source, mount["containerPath"], "ro" in options)
+                problems.append(f"{name} mounts {source}, {why}")
+            mounts[mount["containerPath"]] = Mount(source, mount["containerPath"], "ro" in options)
+    return Resolved(
+        Edits(env, tuple(mounts.values()), tuple(nodes.values()), cdi_devices=tuple(wanted)),
+        missing=[name for name in wanted if name not in found],
+        overwritten=[
+            f"{variable}: {setter[variable]} sets {env[variable]!r}, which hides {value!r}"
+            for variable, value in replaced
+            if not set(value.split(",")).issubset(env[variable].split(","))
+        ],
+        problems=problems,
+    )
 
-    def overwritten(self) -> list[str]:
-        return [
-            f"{variable}: {self.setter[variable]} sets {self.env[variable]!r}, which hides {value!r}"
-            for variable, value in self.replaced
-            if not set(value.split(",")).issubset(self.env[variable].split(","))
-        ]
 
-    def edits(self, names: Iterable[str]) -> Edits:
-        return Edits(
-            envs=MappingProxyType(self.env),
-            mounts=tuple(self.mounts.values()),
-            devices=tuple(self.nodes.values()),
-            cdi_devices=tuple(names),
-        )
+def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[str]) -> Iterator[tuple[str, Document]]:
+    """The edits of each name. Those for all devices of a specification come once, before its first device."""
+    applied: set[int] = set()
+    for name in names:
+        if name in found:
+            spec, device = found[name]
+            if id(spec) not in applied:
+                applied.add(id(spec))
+                yield name, spec.get("containerEdits") or {}
+            yield name, device.get("containerEdits") or {}
 
 
 def _why_useless(source: str, options: Collection[str]) -> str:

@@ -6,7 +6,7 @@ a timeout and the end of a stream when the kubelet looks at them again.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from ...pb import dra_health_v1alpha1_pb2 as api
 
@@ -18,16 +18,11 @@ _WORDS = {api.HEALTHY: HEALTHY, api.UNHEALTHY: UNHEALTHY}
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """The last report of a device; two reports are equal if only their times differ."""
+    """The last report of a device."""
 
     health: str
     message: str
-    timeout: float
-    at: float = field(compare=False)
-
-    def health_at(self, now: float) -> tuple[str, str]:
-        """Health and message."""
-        return (UNKNOWN, "") if now - self.at > self.timeout else (self.health, self.message)
+    end: float  # when it has timed out
 
 
 class DeviceHealth:
@@ -36,32 +31,30 @@ class DeviceHealth:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._reports: dict[str, dict[tuple[str, str], _Report]] = {}
+        self._shown: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}  # at a driver's last message
 
     def update(self, driver: str, devices: Iterable[api.DeviceHealth]) -> frozenset[tuple[str, str]]:
-        """Take the list of a driver's message; returns pool and name of the devices whose reports changed.
-
-        A device that was Unknown by its timeout, and is reported as before it, is not among them, as in 1.36.
-        """
-        now, before = self._now(), self._reports.get(driver, {})
-        after = {
-            key: replace(report, health=report.health_at(now)[0], message=report.health_at(now)[1])
-            for key, report in before.items()
-        }
+        """Take the list of a driver's message; returns pool and name of the devices whose health or message changed."""
+        reports = self._reports.setdefault(driver, {})
         for each in devices:
-            health, timeout = _WORDS.get(each.health, UNKNOWN), float(each.health_check_timeout_seconds)
-            report = _Report(health, _shortened(each.message), timeout if timeout > 0 else _DEFAULT_TIMEOUT, now)
-            after[each.device.pool_name, each.device.device_name] = report
-        self._reports[driver] = after
-        return frozenset(key for key, report in after.items() if report != before.get(key))
+            health, timeout = _WORDS.get(each.health, UNKNOWN), each.health_check_timeout_seconds
+            end = self._now() + (timeout if timeout > 0 else _DEFAULT_TIMEOUT)
+            reports[each.device.pool_name, each.device.device_name] = _Report(health, _shortened(each.message), end)
+        before = self._shown.get(driver, {})
+        after = self._shown[driver] = {key: self.of(driver, *key) for key in reports}
+        return frozenset(key for key, shown in after.items() if shown != before.get(key))
 
     def clear(self, driver: str) -> None:
         """Forget a driver, whose stream has ended."""
         self._reports.pop(driver, None)
+        self._shown.pop(driver, None)
 
     def of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
         """The health of a device, and the message that came with it."""
         report = self._reports.get(driver, {}).get((pool, device))
-        return (UNKNOWN, "") if report is None else report.health_at(self._now())
+        if report is None or self._now() > report.end:
+            return UNKNOWN, ""
+        return report.health, report.message
 
 
 def _shortened(message: str) -> str:

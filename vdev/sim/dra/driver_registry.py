@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..api.api_objects import ApiObjectError
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
@@ -17,7 +16,6 @@ from .driver_client import SERVICES, CallError, DriverClient
 
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
 HEALTH_RETRY_SECONDS = 5.0
-_FIRST_RETRY, _LONGEST_RETRY = 1.0, 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +143,7 @@ class DriverRegistry:
         self._wipes[driver] = self._life.clock.call_later(WIPE_SECONDS, due)
 
     async def wipe(self, driver: str, why: str) -> None:
-        """Delete the slices of the node, of one driver or (empty) of all; retries until it works."""
-        delay = _FIRST_RETRY
-        while True:
-            try:
-                count = await self._wipe(driver)
-            except ApiObjectError:
-                await self._life.clock.sleep(delay)
-                delay = min(delay * 2, _LONGEST_RETRY)
-                continue
-            if count:
-                owner = f" of {driver}" if driver else ""
-                text = f"{count}{owner} deleted by the kubelet: {why}"
-                self._journal.note("slicesDeleted", "slices", text, driver=driver, count=count, why=why)
-            return
-
-    async def _wipe(self, driver: str) -> int:
+        """Delete the slices of the node, of one driver or (empty) of all."""
         names = [
             each["metadata"]["name"]
             for each in await self._objects.list("ResourceSlice")
@@ -168,7 +151,9 @@ class DriverRegistry:
         ]
         for name in names:
             await self._objects.delete("ResourceSlice", name)
-        return len(names)
+        if names:
+            text = f"{len(names)}{f' of {driver}' if driver else ''} deleted by the kubelet: {why}"
+            self._journal.note("slicesDeleted", "slices", text, driver=driver, count=len(names), why=why)
 
     # --- health -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from pathlib import Path
 
 from ...errors import HostError
-from ..api.api_objects import ApiObjectError
 from ..api.kinds import Document
 from ..kubelet_life import Life
 from ..lint import error, warning
@@ -159,10 +158,7 @@ class DynamicResources:
 
     async def _fetch(self, pod: PodSpec, name: str) -> Document:
         """The claim, if the pod may use it. Raises ClaimsError."""
-        try:
-            claim = await self._objects.get("ResourceClaim", name, pod.namespace)
-        except ApiObjectError as error:
-            raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {error}") from error
+        claim = await self._objects.get("ResourceClaim", name, pod.namespace)
         if claim is None:
             text = f'resourceclaims.resource.k8s.io "{name}" not found'
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")

@@ -8,42 +8,33 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ...model import names
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
-from ..objects import formats
 from ..objects.pod_manifest import quantity
-from .cel_selectors import is_semver
 
 # The limits of resource.k8s.io/v1 (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go).
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES = 32, 16, 10
-_LONGEST_DRIVER, _LONGEST_DOMAIN, _LONGEST_POOL, _LONGEST_VALUE = 63, 63, 253, 64
-_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+_LONGEST_POOL = 253
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
 
 
 class Problem(NamedTuple):
+    """A mistake in the slices of a pool, which the API server cannot see."""
+
     code: str  # of a finding
     text: str
 
 
-def check_all(slices: Iterable[Document]) -> Iterator[Finding]:
-    """Check each slice, and the pools that they form."""
-    members = list(slices)
-    for each in members:
-        name = each["metadata"].get("name", "")
-        yield from _findings(each["spec"], _within(f"slice {name}", _slice(each["spec"])))
-    for (_, name), specs in by_pool(members).items():
-        yield from _findings(specs[0], _within(f"pool {name}", _pool(specs)))
-
-
-def check_one(slice_: Document) -> Iterator[Finding]:
-    """Check one slice against the limits of the API server."""
-    spec = slice_["spec"]
-    yield from _findings(spec, _within("slice", [*_slice(spec), *_duplicates([spec])]))
+def check_pools(slices: Iterable[Document]) -> Iterator[Finding]:
+    """Check the pools that slices form."""
+    for (driver, name), specs in by_pool(slices).items():
+        yield from (error(each.code, driver, f"pool {name}: {each.text}") for each in _pool(specs))
 
 
 def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
@@ -60,15 +51,6 @@ def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
         if old := len(specs) - len(current):
             text = f"{old} slices are older than generation {generation}, and nobody deletes them"
             yield error("pool-outdated", driver, f"pool {name}: {text}")
-
-
-def _findings(spec: Document, problems: Iterable[Problem]) -> Iterator[Finding]:
-    return (error(each.code, spec.get("driver", ""), each.text) for each in problems)
-
-
-def _within(where: str, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems, each with the place where it is."""
-    return (Problem(each.code, f"{where}: {each.text}") for each in problems)
 
 
 # --- pools ------------------------------------------------------------------------------------------------------------
@@ -144,27 +126,27 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
 # --- one slice --------------------------------------------------------------------------------------------------------
 
 
-def _slice(spec: Document) -> Iterator[Problem]:
+def refused(spec: Document) -> Iterator[str]:
+    """Why the API server refuses a slice with this specification."""
+    yield from (each.text for each in _duplicates([spec]))
     driver, pool = spec.get("driver", ""), spec["pool"].get("name", "")
-    if not _is_subdomain(driver, _LONGEST_DRIVER):
-        yield Problem("slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters")
-    if len(pool) > _LONGEST_POOL or not all(map(_is_subdomain, pool.split("/"))):
-        yield Problem("slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them")
+    if problem := names.driver_problem(driver):
+        yield problem
+    if len(pool) > _LONGEST_POOL or not all(map(names.DNS_NAME.fullmatch, pool.split("/"))):
+        yield f"pool {pool!r}: expected DNS subdomains, with '/' between them"
     if _generation(spec) < 0 or _count(spec) < 1:
-        text = f"{spec['pool']}: expected a generation of at least 0 and a resourceSliceCount of at least 1"
-        yield Problem("pool-numbers", text)
+        yield f"{spec['pool']}: expected a generation of at least 0 and a resourceSliceCount of at least 1"
     yield from _nodes(spec, _NODES)
     devices: Sequence[Document] = spec.get("devices") or []
     sets: Sequence[Document] = spec.get("sharedCounters") or []
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     if len(devices) > (most := MOST_SPECIAL_DEVICES if special else MOST_DEVICES):
         why = " of which some have taints or consume counters" if special else ""
-        yield Problem("slice-too-long", f"{len(devices)} devices{why}; at most {most} are allowed")
+        yield f"{len(devices)} devices{why}; at most {most} are allowed"
     if devices and sets:
-        text = "devices and sharedCounters exclude each other since 1.35; put the counters into another slice"
-        yield Problem("slice-mixed", text)
+        yield "devices and sharedCounters exclude each other since 1.35; put the counters into another slice"
     if len(sets) > _MOST_SETS:
-        yield Problem("counter-sets", f"{len(sets)} counter sets; at most {_MOST_SETS} are allowed")
+        yield f"{len(sets)} counter sets; at most {_MOST_SETS} are allowed"
     for each in sets:
         yield from _within(f"counter set {each.get('name')!r}", _counters(each.get("name"), each))
     for device in devices:
@@ -174,70 +156,66 @@ def _slice(spec: Document) -> Iterator[Problem]:
             yield from _within(where, _nodes(device, _NODES_OF_DEVICES))
         elif given := [key for key in _NODES_OF_DEVICES if key in device]:
             text = f"{given[0]} is allowed only if the slice has perDeviceNodeSelection: true"
-            yield Problem("slice-node", f"{where}: {text}")
+            yield f"{where}: {text}"
 
 
-def _is_subdomain(text: str, longest: int = _LONGEST_POOL) -> bool:
-    return len(text) <= longest and not any(formats.subdomain(text))
+def _within(where: str, problems: Iterable[str]) -> Iterator[str]:
+    """The problems, each with the place where it is."""
+    return (f"{where}: {each}" for each in problems)
 
 
-def _nodes(place: Document, keys: Sequence[str]) -> Iterator[Problem]:
+def _nodes(place: Document, keys: Sequence[str]) -> Iterator[str]:
     """Check the fields that say which nodes can use a slice or a device."""
     given = [key for key in keys if key in place]
     if len(given) != 1 or not place[given[0]]:
-        yield Problem("slice-node", f"exactly one of {', '.join(keys)} is required")
+        yield f"exactly one of {', '.join(keys)} is required"
     elif given == ["nodeSelector"] and len(place["nodeSelector"].get("nodeSelectorTerms") or ()) != 1:
-        yield Problem("slice-node", "nodeSelector has exactly one term")
+        yield "nodeSelector has exactly one term"
 
 
-def _counters(name: Any, counters: Document) -> Iterator[Problem]:
+def _counters(name: Any, counters: Document) -> Iterator[str]:
     """Check a counter set, or what a device consumes of one."""
     values = counters.get("counters") or {}
     if not 0 < len(values) <= _MOST_COUNTERS:
-        yield Problem("counter-sets", f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
+        yield f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed"
     for each in (name, *values):
-        if any(formats.dns_label(each)):
-            yield Problem("counter-name", f"{each!r} is not a DNS label")
+        if not _DNS_LABEL.fullmatch(each):
+            yield f"{each!r} is not a DNS label"
 
 
-def _device(device: Document) -> Iterator[Problem]:
-    if any(formats.dns_label(device.get("name"))):
-        yield Problem("device-name", "not a DNS label (lower-case letters, digits and '-', at most 63)")
+def _device(device: Document) -> Iterator[str]:
+    if not _DNS_LABEL.fullmatch(device.get("name", "")):
+        yield "not a DNS label (lower-case letters, digits and '-', at most 63)"
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if (number := len(attributes) + len(capacity)) > _MOST_ENTRIES:
-        yield Problem("device-entries", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed")
+        yield f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
     for name in [*attributes, *capacity]:
-        domain, slash, bare = name.rpartition("/")
-        if not _C_NAME.fullmatch(bare) or (slash and not _is_subdomain(domain, _LONGEST_DOMAIN)):
-            text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
-            yield Problem("attribute-name", text)
+        if problem := names.attribute_problem(name):
+            yield problem
     for name, value in attributes.items():
         yield from _within(f"attribute {name}", _attribute(value))
     shared = bool(device.get("allowMultipleAllocations"))
     for name, value in capacity.items():
         if problem := _policy_problem(value, shared=shared):
-            yield Problem("request-policy", f"capacity {name}: {problem}")
+            yield f"capacity {name}: {problem}"
     uses = device.get("consumesCounters") or []
     if len(uses) > _MOST_USES:
-        yield Problem("counter-uses", f"consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed")
+        yield f"consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed"
     for name in twice(each.get("counterSet", "") for each in uses):
-        yield Problem("counter-uses", f"consumes {name!r} more than once")
+        yield f"consumes {name!r} more than once"
     for each in uses:
         yield from _within(f"consumes {each.get('counterSet')!r}", _counters(each.get("counterSet"), each))
     yield from _taints(device.get("taints") or [])
 
 
-def _attribute(value: Document) -> Iterator[Problem]:
+def _attribute(value: Document) -> Iterator[str]:
     if len(value) != 1:
-        text = f"expected exactly one of bool, int, string, version, found {sorted(value)}"
-        yield Problem("attribute-value", text)
+        yield f"expected exactly one of bool, int, string, version, found {sorted(value)}"
         return
     ((kind, content),) = value.items()
-    if isinstance(content, str) and len(content.encode()) > _LONGEST_VALUE:
-        yield Problem("attribute-value", f"{len(content.encode())} bytes; at most {_LONGEST_VALUE} are allowed")
-    elif kind == "version" and not is_semver(content):
-        text = "is not a version by semver 2.0.0: three numbers without leading zeros"
-        yield Problem("attribute-version", f"{content!r} {text}")
+    problem = {"string": names.string_problem, "version": names.version_problem}.get(kind, lambda _: "")(content)
+    if problem:
+        yield problem
 
 
 def _policy_problem(capacity: Document, *, shared: bool) -> str:
@@ -270,13 +248,11 @@ def _policy_problem(capacity: Document, *, shared: bool) -> str:
     return ""
 
 
-def _taints(taints: Sequence[Document]) -> Iterator[Problem]:
+def _taints(taints: Sequence[Document]) -> Iterator[str]:
     if len(taints) > _MOST_TAINTS:
-        yield Problem("taints", f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed")
+        yield f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed"
     for taint in taints:
-        if any(formats.qualified_name(taint.get("key", ""))):
-            yield Problem("taints", f"taint key {taint.get('key')!r} is not a valid label key")
-        if any(formats.label_value(taint.get("value", ""))):
-            yield Problem("taints", f"taint value {taint['value']!r} is not a valid label value")
+        if problem := names.taint_key_problem(taint.get("key", "")) or names.value_problem(taint.get("value", "")):
+            yield problem
         if taint.get("effect") not in _EFFECTS:
-            yield Problem("taints", f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}")
+            yield f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}"

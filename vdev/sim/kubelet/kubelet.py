@@ -16,13 +16,12 @@ from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
 from .. import lint
 from ..api.api_objects import ApiObjects
-from ..device_manager.device_table import DeviceTable, KubeletPanic
+from ..device_manager.device_table import Capacity, DeviceTable, KubeletPanic
 from ..dra.driver_registry import DriverStatus
 from ..journal import Event, Journal, Metrics
 from ..kubelet_life import Compat, KubeletSettings, Life, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
-from ..objects.node_devices import Capacity
 from ..objects.pods import Phase, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess

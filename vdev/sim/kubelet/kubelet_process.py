@@ -11,6 +11,8 @@ from typing import Any
 
 import grpc.aio
 
+from ...aio.clock import SYSTEM
+from ...aio.tasks import TokenBucket
 from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
@@ -25,7 +27,9 @@ from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .plugin_watcher import Handler, PluginWatcher
 from .pod_records import PodStore
-from .podresources_server import PodResources, RateLimit
+from .podresources_server import PodResources
+
+_CALLS_PER_SECOND, _BURST = 100, 10  # the real kubelet's rate limit for PodResources
 
 
 class KubeletProcess:
@@ -96,7 +100,9 @@ class KubeletProcess:
             await self.life.clock.sleep(self.life.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        limit = RateLimit(asyncio.get_running_loop().time) if self.life.settings.rate_limit else None
+        limit = (
+            TokenBucket(SYSTEM, burst=_BURST, every=1 / _CALLS_PER_SECOND) if self.life.settings.rate_limit else None
+        )
         answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket)

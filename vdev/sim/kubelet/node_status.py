@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from ..device_manager.device_table import Capacity
 from ..journal import Journal
-from ..objects.node_devices import Capacity
 from ..objects.pod_manifest import quantity
 
 

@@ -216,11 +216,11 @@ class PodScheduler:
     # --- slices -------------------------------------------------------------------------------------------------------
 
     async def check_slices(self) -> None:
-        """Report mistakes in the slices that this node can use, if these have changed."""
+        """Report mistakes in the pools that this node can use, if their slices have changed."""
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
-            self._journal.find(slice_lint.check_all(slices))
+            self._journal.find(slice_lint.check_pools(slices))
 
     async def report_incomplete_pools(self) -> None:
         """Report pools that are incomplete or outdated, and were so at the last call."""

@@ -10,7 +10,6 @@ from decimal import Decimal
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
@@ -109,7 +108,7 @@ class PodWorkers:
         try:
             await self._unprepare(pod)
             await self._scheduler.release(pod.spec)
-        except (ClaimsError, ApiObjectError) as error:
+        except ClaimsError as error:
             if pod.terminating:
                 pod.message = str(error)
             self._store.note(pod)
@@ -124,7 +123,7 @@ class PodWorkers:
         try:
             await self._scheduler.release(pod.spec)
             await self._unprepare(pod)
-        except (ClaimsError, ApiObjectError):
+        except ClaimsError:
             self._journal.changed()  # the claim manager's next look for deleted pods tries again
 
     async def restart(self, pod: PodRecord, container: ContainerStatus) -> None:

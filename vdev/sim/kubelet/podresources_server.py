@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
+from ...aio.tasks import TokenBucket
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
@@ -13,30 +14,7 @@ from ..dra.claim_checkpoint import PreparedDevice
 from ..objects.pods import Kind, PodSpec
 from .pod_records import PodStore
 
-QUERIES_PER_SECOND, BURST = 100.0, 10  # the real server's rate limit
-
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-
-
-class RateLimit:
-    """A token bucket."""
-
-    def __init__(self, now: Callable[[], float], *, rate: float = QUERIES_PER_SECOND, burst: int = BURST) -> None:
-        self._now = now
-        self._rate = rate
-        self._burst = burst
-        self._tokens = float(burst)
-        self._last = now()
-
-    def allow(self) -> bool:
-        """Take a token; returns False if there is none."""
-        now = self._now()
-        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
-        self._last = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
@@ -56,7 +34,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         pods: PodStore,
         *,
         free: Callable[[], None],
-        limit: RateLimit | None,
+        limit: TokenBucket | None,
         claimed: Callable[[str, str], list[tuple[str, PreparedDevice]]],
     ) -> None:
         self._free = free
@@ -94,7 +72,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         return v1.AllocatableResourcesResponse(devices=[_device(*row) for row in rows])
 
     async def _admit(self, context: _Context) -> None:
-        if self._limit is not None and not self._limit.allow():
+        if self._limit is not None and not self._limit.try_take():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     def _pod(self, pod: PodSpec) -> v1.PodResources:

@@ -3,7 +3,7 @@
 A thousand devices are `1k`, even if written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,30 +14,9 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY_FROM = 1024  # smaller amounts have a decimal form
 _LONGEST = 64  # characters
-_RESOURCES = tuple(
-    f"spec.{kind}.*.resources.{amounts}.*"
-    for kind in ("initContainers", "containers")
-    for amounts in ("limits", "requests")
-)
-_POLICY = ("default", "validValues.*", "validRange.min", "validRange.max", "validRange.step")
-_PLACES: Mapping[str, Sequence[Sequence[str]]] = {
-    kind: tuple(tuple(path.split(".")) for path in paths)
-    for kind, paths in {
-        "Node": ("status.capacity.*", "status.allocatable.*"),
-        "Pod": _RESOURCES,
-        "ResourceSlice": (
-            "spec.devices.*.capacity.*.value",
-            *(f"spec.devices.*.capacity.*.requestPolicy.{each}" for each in _POLICY),
-            "spec.devices.*.consumesCounters.*.counters.*.value",
-            "spec.sharedCounters.*.counters.*.value",
-        ),
-        "ResourceClaim": (
-            "spec.devices.requests.*.exactly.capacity.requests.*",
-            "spec.devices.requests.*.firstAvailable.*.capacity.requests.*",
-            "status.allocation.devices.results.*.consumedCapacity.*",
-        ),
-    }.items()
-}
+_KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
+_AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
+_NO_AMOUNTS = {"metadata", "opaque", "claims"}
 
 
 def canonical(quantity: Any) -> Any:
@@ -83,19 +62,17 @@ def _decimal(amount: Fraction) -> str:
 
 def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """An object with its quantities in canonical form."""
-    found: Any = document
-    for path in _PLACES.get(kind, ()):
-        found = _changed(found, path)
-    return found  # type: ignore[no-any-return]
+    found: Mapping[str, Any] = _changed(document) if kind in _KINDS else document
+    return found
 
 
-def _changed(value: Any, path: Sequence[str]) -> Any:
-    """A copy of the value with the quantities at a path in canonical form. `*` in the path means each item."""
-    if not path:
-        return canonical(value)
-    step, *rest = path
+def _changed(value: Any, *, is_amount: bool = False) -> Any:
     if isinstance(value, Mapping):
-        return {key: _changed(each, rest) if step in ("*", key) else each for key, each in value.items()}
-    if isinstance(value, list) and step == "*":
-        return [_changed(each, rest) for each in value]
-    return value
+        maps = {key for key, each in value.items() if key in _AMOUNTS and isinstance(each, Mapping)}
+        return {
+            key: each if key in _NO_AMOUNTS else _changed(each, is_amount=is_amount or key in maps)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_changed(each, is_amount=is_amount) for each in value]
+    return canonical(value) if is_amount else value

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from ...errors import VdevError
-from ..objects.node_devices import Capacity
+from ..device_manager.device_table import Capacity
 from ..objects.pods import PodStatus
 
 # Keys in a scenario that stand for the names which the plugin has registered.

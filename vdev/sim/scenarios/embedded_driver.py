@@ -13,11 +13,11 @@ from typing import Any, Self, assert_never
 from ...aio.clock import LeapClock
 from ...hostfs import write_atomic
 from ..api.api_objects import ApiObjects
+from ..device_manager.device_table import Capacity
 from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..lint import Severity
-from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
 from .driver import RESOURCE, Action, Capability, ScenarioError
 from .plugin_process import CommandPlugin, PluginPlaces, VdevRun

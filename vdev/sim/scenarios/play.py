@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
-from ..objects.node_devices import Capacity
+from ..device_manager.device_table import Capacity
 from ..objects.pods import ContainerStatus, PodStatus
 from ..render import edits_json
 from .driver import DRIVER, RESOURCE, Action, Capability, Driver, ScenarioError, StepFailed

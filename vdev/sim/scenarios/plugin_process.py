@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...errors import reason_of
-from ..objects.node_devices import UNHEALTHY
+from ..device_manager.device_table import UNHEALTHY
 from .driver import ScenarioError
 
 GRACE_SECONDS = 30.0  # a pod's default, after which the kubelet kills its containers
