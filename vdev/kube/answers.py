@@ -131,50 +131,34 @@ class Invalid(ApiServerError):
         self.status = status
 
 
-def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
-    """Map an answer whose HTTP status is not one of success to an error."""
-    given = headers.get("retry-after", "").strip()
-    after = float(given) if given.isascii() and given.isdecimal() else None  # the API server sends no dates
-    return _error(call, status, after, _status(body))
+def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
+    """Map an HTTP status that is not one of success, and the Status in the answer, to an error.
 
-
-def error_in_watch(call: ApiCall, status: Mapping[str, Any]) -> ApiServerError:
-    """Map the Status in an event of type ERROR to an error."""
-    code = status.get("code")
-    return _error(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, None, status)
-
-
-def _error(call: ApiCall, code: int, after: float | None, status: Mapping[str, Any]) -> ApiServerError:
-    message = str(status.get("message") or (HTTPStatus(code).phrase if code in _CODES else "no reason given"))
-    given = status.get("details")
-    details = given if isinstance(given, Mapping) else {}
-    error: ApiServerError
+    `after` is the number of seconds that the server asks to wait.
+    """
+    message = str(status.get("message") or "no reason given")
+    details = found if isinstance(found := status.get("details"), Mapping) else {}
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-            error = Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
+            return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
         case HTTPStatus.NOT_FOUND:
-            error = Missing(call, message, served=bool(details.get("name")))
+            return Missing(call, message, served=bool(details.get("name")))
         case HTTPStatus.CONFLICT:
-            error = Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
+            return Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
         case HTTPStatus.GONE:
-            error = Expired(call, message)
+            return Expired(call, message)
         case HTTPStatus.TOO_MANY_REQUESTS:
-            error = Throttled(call, message, after=after)
+            return Throttled(call, message, after=after)
         case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
-            error = Throttled(call, message, after=after)
+            return Throttled(call, message, after=after)
         case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            error = Expired(call, message)  # the server's store was restored or replaced since
-        case _ if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code < HTTPStatus.BAD_REQUEST:
-            error = Unreachable(call, f"status {code}: {message}")
-        case _:
-            error = Invalid(call, message, status=code)
-    return error
+            return Expired(call, message)  # the server's store was restored or replaced since
+        case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Invalid(call, message, status=code)
+    return Unreachable(call, f"status {code}: {message}")
 
 
-_CODES = frozenset(map(int, HTTPStatus))
-
-
-def _status(body: bytes) -> Mapping[str, Any]:
+def status_in(body: bytes) -> Mapping[str, Any]:
     """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
     try:
         document = parse_json(body)
