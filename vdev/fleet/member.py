@@ -1,5 +1,6 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +31,6 @@ from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
 from .scope import delayed, next_age
 from .seen_pods import PodNotes, SeenPods
-from .writers import Writer
 
 
 class _NoHost(HostRoot):
@@ -72,6 +72,7 @@ class Member:
         self._used: frozenset[Use] = frozenset()  # at the last turn
         self._planned_from: tuple[object, ...] = ()  # the input of the last turn
         self._again: float | None = None  # when the last turn said to plan again
+        self.tasks: tuple[asyncio.Task[None], ...] = ()  # of its writers
 
     @property
     def appliers(self) -> tuple[ApiApplier, ...]:
@@ -79,7 +80,8 @@ class Member:
         return (self.labels, self.status, self.slices, self.events)
 
     @property
-    def writers(self) -> tuple[Writer, ...]:
+    def writers(self) -> tuple[ApiApplier | PodNotes, ...]:
+        """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:

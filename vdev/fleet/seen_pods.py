@@ -4,6 +4,7 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,7 @@ class SeenPods:
 
 
 class PodNotes:
-    """Writes the devices of the pods of one node on these pods."""
+    """Writes the devices of the pods of one node on these pods. `work` is an operation that is repeated."""
 
     name = "writing the devices of pods"
 
@@ -98,6 +99,8 @@ class PodNotes:
         self._health: Mapping[tuple[str, str], bool] = {}
         self._rejects = False
         self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
+        self._news = asyncio.Event()  # something may have to be written
+        self._is_writing = False
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
@@ -107,14 +110,28 @@ class PodNotes:
             for name, resource in inventory.resources.items()
             for slot in resource.slots
         }
+        if any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
+            self._news.set()
 
     @property
     def has_news(self) -> bool:
-        """Whether something may have to be written."""
-        return any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected))
+        """Whether something may have to be written, or is being written."""
+        return self._news.is_set() or self._is_writing
 
-    async def catch_up(self) -> None:
-        """Write what differs. Raises ApiServerError."""
+    async def work(self) -> None:
+        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
+        await self._news.wait()
+        self._news.clear()
+        self._is_writing = True
+        try:
+            await self._write_due()
+        except BaseException:
+            self._news.set()
+            raise
+        finally:
+            self._is_writing = False
+
+    async def _write_due(self) -> None:
         for seen, devices in list(self._due()):
             try:
                 await self._write(seen, devices)
