@@ -349,7 +349,7 @@ class Fleet:
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.claim_uses(seen.name):
             return False
-        return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
+        return not any(each.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
     async def _leave(self, name: str, member: Member) -> None:
         """Remove what was written on a node that the file no longer means, unless it is gone or has a kubelet."""
