@@ -268,21 +268,25 @@ async def test_a_server_that_never_has_time(api_server, api):
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"),
+    ("status", "after", "error"),
     [
-        (kube.InjectedAnswer(), kube.Unreachable),
-        (kube.InjectedAnswer(status=500), kube.Unreachable),
-        (kube.InjectedAnswer(status=403), kube.Denied),
-        (kube.InjectedAnswer(status=404), kube.Missing),
-        (kube.InjectedAnswer(status=409), kube.Conflict),
-        (kube.InjectedAnswer(status=422), kube.Invalid),
-        (kube.InjectedAnswer(status=429, after=3600), kube.Throttled),
+        (0, None, kube.Unreachable),
+        (500, None, kube.Unreachable),
+        (403, None, kube.Denied),
+        (404, None, kube.Missing),
+        (409, None, kube.Conflict),
+        (422, None, kube.Invalid),
+        (429, 3600, kube.Throttled),
     ],
-    ids=lambda value: str(value.status) if isinstance(value, kube.InjectedAnswer) else "",
 )
-async def test_faults_in_place_of_an_answer(api_server, start_api, node, fault, error):
+async def test_faults_in_place_of_an_answer(api_server, start_api, node, status, after, error):
     """What a fault rule says comes as if the server had said it, and nothing is sent."""
-    api = await start_api(fault=lambda call: fault if (call.verb, call.kind) == ("patch", NODES) else None)
+
+    def fault(call):
+        is_meant = (call.verb, call.kind) == ("patch", NODES)
+        return kube.injected_error(call, "a fault", status, after) if is_meant else None
+
+    api = await start_api(fault=fault)
     with pytest.raises(error):
         await api.apply(NODES, "worker-1", MINE)
     assert 0 == api_server.writes

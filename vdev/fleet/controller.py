@@ -25,7 +25,7 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
-from ..kube import Api, ApiCall, InjectedAnswer
+from ..kube import Api, ApiCall, Unreachable
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
@@ -392,8 +392,8 @@ def _step(writer: ApiApplier | PodNotes, node: str) -> str:
     return f"{writer.name} of {node}"
 
 
-def _fenced(call: ApiCall, seen: SeenNode) -> InjectedAnswer | None:
+def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
     """Refuse writes about a node that has a kubelet by now."""
     if seen.has_kubelet and call.verb not in _READS:
-        return InjectedAnswer(message="the node has a kubelet by now")
+        return Unreachable(call, "the node has a kubelet by now")
     return None

@@ -167,3 +167,10 @@ def status_in(body: bytes) -> Mapping[str, Any]:
     if isinstance(document, dict):
         return document
     return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
+
+
+def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:
+    """The error as if the server had answered this HTTP status; 0: no answer."""
+    if not status:
+        return Unreachable(call, message)
+    return error_of(call, status, {"message": message, "details": {"name": call.name}}, after)

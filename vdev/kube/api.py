@@ -34,22 +34,8 @@ _ATTEMPTS = 4  # if the server asks to wait
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectedAnswer:
-    """An answer in place of the server's: its HTTP status (0: no answer), and `after` in seconds."""
-
-    status: int = 0
-    message: str = "injected by a fault rule"
-    after: int | None = None
-
-    def error(self, call: ApiCall) -> ApiServerError:
-        if not self.status:
-            return Unreachable(call, self.message)
-        return error_of(call, self.status, {"message": self.message, "details": {"name": call.name}}, self.after)
-
-
-FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
-"""Asked before each request."""
+FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
+"""Asked before each request; returns the error to raise in place of it, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request, and may answer in the server's place. `limit` is the number of bytes that are
+    `fault` is asked before each request. `limit` is the number of bytes that are
     read of an answer, of all pages of a list, and of a line of a watch; a longer one is an error.
     All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
@@ -289,7 +275,7 @@ class Api:
 
     def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:
-            raise fault.error(call)
+            raise fault
 
 
 def _checked(call: ApiCall, document: object) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..aio.clock import Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
-from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
+from ..kube import NO_SERVER, NODES, Api, ApiCall, Unconfigured, injected_error
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
 
@@ -63,15 +63,13 @@ FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
 """Returns the fault rule for a request, by verb and resource as in RBAC, and how the request fails."""
 
 
-def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
-    """The answer of a fault rule in the server's place."""
+def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
+    """The error that a fault rule wants in place of a request."""
     found = rules(call.verb, call.resource)
     if found is None:
         return None
     rule, failure = found
-    return InjectedAnswer(
-        status=failure.status or 0, message=f"injected by the fault rule {rule!r}", after=failure.after
-    )
+    return injected_error(call, f"injected by the fault rule {rule!r}", failure.status or 0, failure.after)
 
 
 class ApiApplier(Applier):
