@@ -81,7 +81,6 @@ class Fleet:
         self._metrics = Metrics()
         self._spec = Spec()
         self._read = Spec()  # the configuration as the files have it
-        self._adopted = self._epoch  # when the configuration was adopted
         self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
@@ -104,7 +103,6 @@ class Fleet:
     def _adopt(self, loaded: Loaded, now: float) -> None:
         """Put a configuration in force."""
         self.refused = ()
-        self._adopted = now
         spec = spec_for_fleet(loaded.spec)
         virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
         self._spec = spec.model_copy(update={"entries": virtual})
@@ -202,24 +200,17 @@ class Fleet:
 
     async def _tell_progress(self) -> None:
         """Log a line now and then while nodes differ from the file, and one when they match, also after each edit."""
-        begun, writes, converged = self.clock.now(), self.writes, None
+        converged: Spec | None = None  # with which all nodes matched
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
-                begun, writes = self.clock.now(), self.writes
                 continue
-            if not self.is_settled:
-                late = {node for node, *_ in self.late}
-                if converged is self._spec and not late:
-                    continue  # something about Nodes that the file does not want
-                if converged is not None:
-                    begun, writes, converged = self.clock.now(), self.writes, None
+            if late := {node for node, *_ in self.late}:
+                converged = None
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
             elif converged is not self._spec:
                 converged = self._spec
-                wrote, seconds = self.writes - writes, round(self.clock.now() - max(begun, self._adopted), 1)
-                log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
-                begun, writes = self.clock.now(), self.writes
+                log.info("converged", nodes=len(self.members), writes=self.writes)
 
     async def _take_turns(self) -> None:
         for each in self.cluster.informers:
