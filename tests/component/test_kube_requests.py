@@ -183,9 +183,8 @@ async def test_the_server_must_prove_who_it_is(certificate, start_api, directory
 async def test_a_permission_that_is_missing(api_server, api, node):
     """The error names verb and resource as a role has them."""
     api_server.permissions = {"get nodes"}
-    with pytest.raises(kube.Denied, match=r"give it a role with the verb patch on nodes/status") as raised:
+    with pytest.raises(kube.Denied, match=r"may not patch nodes/status: .*the verb patch on nodes/status"):
         await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
-    assert "patch nodes/status" == raised.value.call.permission
     with pytest.raises(kube.Denied, match=r"may not list resourceslices in resource.k8s.io"):
         await api.list(RESOURCE_SLICES, keep=kube.whole)
 

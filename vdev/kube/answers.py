@@ -66,8 +66,6 @@ class Unreachable(ApiServerError):
     def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
         super().__init__(f"the API server{at} does not answer: {reason}")
-        self.call = call
-        self.reason = reason
 
 
 class Throttled(ApiServerError):
@@ -76,7 +74,6 @@ class Throttled(ApiServerError):
     def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
         wait = "" if after is None else f" and asks to wait {after:g} s"
         super().__init__(f"the API server has too much to do{wait}: {message}")
-        self.call = call
         self.after = after
         self.wait = min(after or 0.0, _LONGEST_WAIT)
 
@@ -91,7 +88,6 @@ class Denied(ApiServerError):
         else:
             text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
         super().__init__(text)
-        self.call = call
         self.known = known
 
 
@@ -101,7 +97,6 @@ class Missing(ApiServerError):
     def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
         kind = f"{call.kind.plural} of {call.kind.api_version}"
         super().__init__(f"there is no {call.object}" if served else f"the API server has no {kind}: {message}")
-        self.call = call
         self.served = served
 
 
@@ -110,25 +105,15 @@ class Conflict(ApiServerError):
 
     def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
         super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
-        self.call = call
         self.exists = exists
 
 
 class Expired(ApiServerError):
     """The server has forgotten the version that a list or watch started from. The objects must be listed again."""
 
-    def __init__(self, call: ApiCall, message: str) -> None:
-        super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
-        self.call = call
-
 
 class Invalid(ApiServerError):
-    """The server refuses the request; `status` is the HTTP status."""
-
-    def __init__(self, call: ApiCall, message: str, *, status: int) -> None:
-        super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
-        self.call = call
-        self.status = status
+    """The server refuses the request."""
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
@@ -138,6 +123,7 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
     """
     message = str(status.get("message") or "no reason given")
     details = found if isinstance(found := status.get("details"), Mapping) else {}
+    forgotten = f"the API server has forgotten the version of {call.object}: {message}"
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
             return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
@@ -145,16 +131,16 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
             return Missing(call, message, served=bool(details.get("name")))
         case HTTPStatus.CONFLICT:
             return Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
-        case HTTPStatus.GONE:
-            return Expired(call, message)
         case HTTPStatus.TOO_MANY_REQUESTS:
             return Throttled(call, message, after=after)
         case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
             return Throttled(call, message, after=after)
+        case HTTPStatus.GONE:
+            return Expired(forgotten)
         case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            return Expired(call, message)  # the server's store was restored or replaced since
+            return Expired(forgotten)  # the server's store was restored or replaced since
         case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return Invalid(call, message, status=code)
+            return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
 
 
