@@ -88,7 +88,6 @@ class Intervals:
     api_answer: float = 10.0  # for one answer of the API server
     api_watch: float = 240.0  # for the API server to end a watch: between this and one and a half times as much
     api_patience: float = 30.0  # the longest wait that the API server can ask for
-    api_token: float = 60.0  # a service account's token, before it is read again
     command: float = 10.0  # for a client of the control socket, in total
     server: float = 5.0  # for gRPC to start or to stop a server
     last_requests: float = 2.0  # for requests in flight when a server stops

@@ -53,6 +53,7 @@ def reason_in_words(failed: Exception) -> str:
 class Failure:
     """The last attempt of an operation; `again_at` is the (monotonic) time of the next one."""
 
+    reason: str
     problem: Problem
     attempts: int
     again_at: float
@@ -87,6 +88,11 @@ class Retrier:
         if not self.failing:
             return None
         return min((each.again_at for each in self.failing.values() if each.again_at > begun), default=None)
+
+    def reason(self, name: str) -> str:
+        """Why the last attempt failed; empty if it did not."""
+        failure = self.failing.get(name)
+        return failure.reason if failure else ""
 
     def pause(self, name: str) -> float:
         """The seconds until the next attempt; 0 if it may run now."""
@@ -166,11 +172,11 @@ class Retrier:
         attempts = before.attempts + 1 if before else 0
         wait = failed.wait if isinstance(failed, ApiServerError) else 0.0  # the server asks to be left alone that long
         again_at = self._clock.now() + max(self._backoff.pause(attempts), wait)
-        problem = problem_of(name, failed)
-        self.failing[name] = Failure(problem, attempts, again_at)
+        problem, reason = problem_of(name, failed), reason_in_words(failed)
+        self.failing[name] = Failure(reason, problem, attempts, again_at)
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
         if before is None or before.problem != problem:
-            log.error("step failed; trying again", step=name, reason=reason_in_words(failed), hint=problem.hint)
+            log.error("step failed; trying again", step=name, reason=reason, hint=problem.hint)
             self._changed()
 
     def _succeed(self, name: str) -> None:

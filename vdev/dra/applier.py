@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .driver import DraDriver
 
 
-Records = Mapping[str, Mapping[str, Record]]
+Records = dict[str, Mapping[str, Record]]
 """By driver and published name, the record of a device that a claim has."""
 
 log = structlog.get_logger(__name__)
@@ -156,11 +156,11 @@ class Dra(Applier):
     @property
     def claimed(self) -> Records:
         """The devices that claims have or are about to get, as the drivers know them, or else as `recall` read them."""
-        found: dict[str, Mapping[str, Record]] = {}
+        found: Records = {}
         for name in {*self._drivers, *self._recorded}:
             driver = self._drivers.get(name)
             if driver and driver.claims.is_restored:
-                self._recorded = {other: devices for other, devices in self._recorded.items() if other != name}
+                self._recorded.pop(name, None)
                 found[name] = self._given(driver)
             else:
                 found[name] = self._recorded.get(name, {})

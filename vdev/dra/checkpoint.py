@@ -7,7 +7,6 @@ claims that this one prepared.
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,64 +32,52 @@ Prepared = Mapping[str, PreparedClaim]
 
 
 class Checkpoint:
-    """The record at `path`, with a version, a serial number and a checksum. Blocks."""
+    """The record at `path`, with a version and a checksum. Blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._serial = -1  # of the known record; -1: nothing was read or written yet
-        self._known: Prepared = {}
-        self._text: bytes | None = None  # the known record
+        self._recorded: Prepared = {}  # as it was read or written last
 
-    def read(self) -> Prepared:
-        """Return the claims. Raises HostError if the file cannot be read. A damaged file is moved aside.
+    def read(self) -> Prepared | None:
+        """Return the claims; None if there is no record. Raises HostError if the file cannot be read.
 
-        If a running process finds no record, or an older one, it writes its own again.
+        A damaged file is moved aside.
         """
-        text, serial, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), -1, dict[str, PreparedClaim]()
-        if text == self._text:
-            return self._known
+        text, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), None
         try:
             if text is not None:
-                serial, claims = _parsed(text)
+                claims = _parsed(text)
         except ValueError as wrong:
             log.error("the record of prepared claims cannot be used", file=str(self.path), reason=str(wrong))
             with contextlib.suppress(OSError):
                 self.path.replace(self.path.with_name(f"{self.path.name}.spoilt"))
-        if serial >= self._serial:
-            self._serial, self._known, self._text = serial, claims, text
-        else:
-            log.error("the record of prepared claims was lost, and is written again", file=str(self.path))
-            self._replace(self._known)
-        return self._known
+        self._recorded = claims or {}
+        return claims
 
     def write(self, claims: Prepared) -> None:
-        """Replace the record. Raises HostError, and then the old one stays."""
-        if claims != self._known:
-            self._replace(claims)
-
-    def _replace(self, claims: Prepared) -> None:
-        serial = max(self._serial + 1, time.time_ns() // 1_000_000)
+        """Replace the record, if it has other claims. Raises HostError, and then the old one stays."""
+        if claims == self._recorded:
+            return
         content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
-        body = json.dumps({"version": VERSION, "serial": serial, "claims": content}).encode()
+        body = json.dumps({"version": VERSION, "claims": content}).encode()
         text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         write_atomic(self.path, text, mode=0o600)
-        self._serial, self._known, self._text = serial, dict(claims), text
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the records of the devices that claims have, by name; empty if the file cannot be used. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
-        claims = _parsed(text)[1] if text else {}
+        claims = _parsed(text) if text else {}
     except (HostError, ValueError):
         return {}
     return {device.device: device.record for claim in claims.values() for device in claim.devices}
 
 
-def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
-    """Return the serial number and the claims. Raises ValueError, which says what is wrong."""
+def _parsed(text: bytes) -> Prepared:
+    """Return the claims. Raises ValueError, which says what is wrong."""
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -99,11 +86,11 @@ def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
     match found:
         case {"version": int(version)} if version != VERSION:
             raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
-        case {"version": int(), "serial": int(serial), "claims": list(claims)}:
+        case {"version": int(), "claims": list(claims)}:
             if hashlib.sha256(body).hexdigest().encode() != rest.strip():
                 raise ValueError("its checksum does not match")
             with contextlib.suppress(ValidationError):
-                return serial, {each.uid: each for each in _CLAIMS.validate_python(claims)}
+                return {each.uid: each for each in _CLAIMS.validate_python(claims)}
     raise ValueError("the file is damaged")
 
 

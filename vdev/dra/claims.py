@@ -201,12 +201,13 @@ class Claims:
     def _known(self) -> dict[str, PreparedClaim]:
         """The claims of the record, and those of this process that the record has lost.
 
-        Another instance that unprepares a claim removes its CDI file before it writes the record. So if the file is
-        there, the record was replaced by something else.
+        Another instance that unprepares a claim removes its CDI file and then writes the record. So if there is no
+        record, or the file is there, the claim was not unprepared.
         """
-        known = dict(self._checkpoint.read())
+        recorded = self._checkpoint.read()
+        known = dict(recorded or {})
         for uid, claim in self.prepared.items():
-            if uid not in known and self._files.path(uid).exists():
+            if uid not in known and (recorded is None or self._files.path(uid).exists()):
                 log.error("the record of prepared claims has lost a claim; it is written again", claim=str(claim))
                 known[uid] = claim
         return known

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from ..errors import AllocationError, ClaimRefused
 from ..model.device import Device, Mount, grouped
-from ..model.entry import DeviceListStrategy
+from ..model.entry import DeviceListStrategy, Entry
 from ..model.quantity import QuantityError, parse_quantity
 from ..model.spec import SharingKind
 from ..planning import allocation, cdi
 from ..planning.allocation import Allocation, ContainerEdits, MpsShare
 from ..planning.resources import Resource
-from ..planning.sharing import mps_share
+from ..planning.sharing import Sharing, mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
 from .opaque_config import MpsConfig, SharingSettings, check_all, is_foreign, kind_of, settings_of
 from .published_devices import DraDevice, PublishedPool, Record, record
@@ -36,11 +36,17 @@ Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
-    """A device of the claim."""
+    """A device of the claim.
+
+    `resource` makes its edits: it has all of them in the claim's specification, no matter which strategies the file
+    has, and no sharing.
+    """
 
     result: AllocationResult
     device: Device
+    entry: Entry
     resource: Resource
+    sharing: Sharing | None
     settings: SharingSettings
     record: Record
 
@@ -68,9 +74,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     for each in members:
         result = each.result
         name = "-".join(filter(None, (claim.uid, result.device, result.share_id)))
-        named[name] = allocation.cdi_device(
-            name, _for_cdi(each.resource), each.resource.entries[each.device.raw.entry], each.device
-        )
+        named[name] = allocation.cdi_device(name, each.resource, each.entry, each.device)
         own = variables[result.main_request]
         devices.append(
             PreparedDevice(
@@ -118,10 +122,14 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
             f"{what} was allocated {was} and is published {now} by now; delete the pod and its claim, so that new ones "
             "are allocated"
         )
+    entry = pool.offered.entries[published.entry]
+    flags = pool.offered.flags.with_plugin(device_list_strategy=(DeviceListStrategy.ENVVAR,), pass_device_specs=True)
     return _Member(
         result=result,
         device=published.device,
-        resource=pool.resource_of(published),
+        entry=entry,
+        resource=replace(pool.offered, name=entry.resource, flags=flags, sharing=None),
+        sharing=pool.offered.sharing,
         settings=settings_of(claim, result, published.device),
         record=record(pool, published),
     )
@@ -137,10 +145,8 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     whole = ContainerEdits()
     by_resource = grouped((each.resource.name, each) for each in members)
     for of in by_resource.values():
-        resource = _for_cdi(of[0].resource)
-        got = allocation.container_edits(
-            Allocation(resource, (), tuple({each.device.id: each.device for each in of}.values()))
-        )
+        devices = tuple({each.device.id: each.device for each in of}.values())
+        got = allocation.container_edits(Allocation(of[0].resource, (), devices))
         for variable, value in got.env.items():
             before = whole.env.get(variable)
             whole.env[variable] = value if before in (None, value) else f"{before},{value}"
@@ -160,16 +166,10 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     return cdi.CdiDevice(name, mounts=tuple(whole.mounts.values()), env=whole.env)
 
 
-def _for_cdi(resource: Resource) -> Resource:
-    """The resource with all edits in the claim's specification, no matter which strategies the file has."""
-    flags = resource.flags.with_plugin(device_list_strategy=(DeviceListStrategy.ENVVAR,), pass_device_specs=True)
-    return replace(resource, flags=flags, sharing=None)
-
-
 def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     """The limits of a device under MPS, from the configuration or else from its share; None without MPS."""
     position = positions[member.device.id]
-    mps, sharing = member.settings.mps, member.resource.sharing
+    mps, sharing = member.settings.mps, member.sharing
     if mps is not None:
         _check_devices(mps, positions)
         limits, others = mps.default_per_device_pinned_memory_limit, mps.default_pinned_device_memory_limit

@@ -110,10 +110,6 @@ class PublishedPool:
     def by_name(self) -> Mapping[str, DraDevice]:
         return {device.name: device for device in self.devices}
 
-    def resource_of(self, device: DraDevice) -> Resource:
-        """The resource for the edits of a device: its entry, flags and sharing, under the resource's own name."""
-        return replace(self.offered, name=self.offered.entries[device.entry].resource)
-
 
 Pools = Mapping[str, PublishedPool]
 """By the driver's name."""

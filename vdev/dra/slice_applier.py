@@ -16,9 +16,8 @@ from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState
-from . import slices as cutting
 from .published_devices import Pools, PublishedPool
-from .slices import Changes, changes, spoilt
+from .slices import Changes, changes, generate_name, specifications, spoilt, without
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +103,7 @@ class ResourceSlices(ApiApplier):
         return bool(self._pools)
 
     async def _write(self, document: Document) -> None:
-        uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
+        self._uid = str((document.get("metadata") or {}).get("uid") or "")
         present = (await self._slices.seen()).values()
         ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
         for driver in sorted(self._pools.keys() | ours):
@@ -114,14 +113,10 @@ class ResourceSlices(ApiApplier):
                 self._is_taken(driver, _manager(foreign))
             else:
                 self._taken.pop(driver, None)
-                await self._publish(driver, uid)
+                await self._publish(driver)
 
-    async def _publish(self, driver: str, uid: str) -> None:
+    async def _publish(self, driver: str) -> None:
         """Bring the slices of one driver to its pool, or to what a fault makes of it."""
-
-        def made(spec: Document, number: int) -> Document:
-            return self._made(spec, number, uid)
-
         if driver in self._wiped:
             await self._carry_out(driver, Changes(delete=tuple(await self._ours(driver))))
             self._wiped.discard(driver)
@@ -129,17 +124,17 @@ class ResourceSlices(ApiApplier):
         if not present:
             self.published.pop(driver, None)
         pool, last = self._pools.get(driver), self._written.get(driver)
-        wanted = cutting.specifications(pool, self._node) if pool else ()
         # For another pool, all fields are sent again, also those that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if last and last.pool == pool else frozenset[str]()
-        found = changes(wanted, present, made, dropped=dropped)
+        wanted = [without(each, dropped) for each in specifications(pool, self._node)] if pool else []
+        found = changes(wanted, present)
         fault = self._faults.on_slices(driver, news=bool(found))
         if found and last == _Written(pool, fault):  # somebody else changed or deleted slices
             await self._pause(found)
             present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
-            found = changes(wanted, present, made, dropped=dropped)
+            found = changes(wanted, present)
         if fault is not None:
-            found = spoilt(fault, wanted, present, made, dropped=dropped)
+            found = spoilt(fault, wanted, present)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
@@ -161,11 +156,6 @@ class ResourceSlices(ApiApplier):
             await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
         self._repaired_at = self._clock.now()
 
-    def _made(self, spec: Document, number: int, uid: str) -> Document:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}
-        prefix = cutting.generate_name(spec["driver"], self._node, number)
-        return {"metadata": {"generateName": prefix, "ownerReferences": [owner]}, "spec": spec}
-
     async def _carry_out(self, driver: str, found: Changes) -> None:
         """Delete, then update, then create, in the order of Kubernetes' helper."""
         if not found:
@@ -181,8 +171,11 @@ class ResourceSlices(ApiApplier):
                 self._slices.removed(str(each["metadata"]["name"]))
                 self._news.set()  # so that it is created again at once
                 return
-        for each in found.create:
-            self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid, "controller": True}
+        for number, spec in found.create:
+            metadata = {"generateName": generate_name(driver, self._node, number), "ownerReferences": [owner]}
+            stored = await self._api.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
+            self._wrote(driver, spec, stored)
         log.log(
             self._level,
             "ResourceSlices published",

@@ -1,6 +1,6 @@
 """ResourceSlices: cuts the pool of a driver into slices, and compares these with those of the API server."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,12 +36,15 @@ def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The slices as they are created first, without the Node's uid, which only the server knows."""
-
-    def made(spec: Written, number: int) -> Document:
-        metadata = {"generateName": generate_name(pool.driver, node, number)}
-        return {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
-
-    return tuple(map(dict, changes(specifications(pool, node), (), made).create))
+    return tuple(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "ResourceSlice",
+            "metadata": {"generateName": generate_name(pool.driver, node, number)},
+            "spec": spec,
+        }
+        for number, spec in changes(specifications(pool, node), ()).create
+    )
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
@@ -97,63 +100,66 @@ def _taints(taints: Sequence[Taint]) -> list[Document]:
     ]
 
 
-Made = Callable[[Written, int], Written]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Slices to delete, to update (in their new form), and to create."""
+    """Slices to delete, to update (in their new form), and to create (the number of each and its specification)."""
 
     delete: tuple[Written, ...] = ()
     update: tuple[Written, ...] = ()
-    create: tuple[Written, ...] = ()
+    create: tuple[tuple[int, Written], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.delete or self.update or self.create)
 
 
-def content(spec: Written, dropped: Collection[str] = ()) -> Document:
+def without(spec: Written, fields: Collection[str]) -> Document:
+    """The specification without these fields of the slice, its devices and their capacities."""
+    plain = _without(spec, fields)
+    if "devices" in plain:
+        plain["devices"] = [_without(each, fields) for each in plain["devices"]]
+        for device in plain["devices"]:
+            if "capacity" in device:
+                device["capacity"] = {name: _without(each, fields) for name, each in device["capacity"].items()}
+    return plain
+
+
+def _without(values: Written, keys: Collection[str]) -> Document:
+    return {key: value for key, value in values.items() if key not in keys}
+
+
+def content(spec: Written) -> Document:
     """The part of a slice's specification that comparisons use.
 
-    It leaves out the pool's bookkeeping, the times at which taints were added, what is empty (a server does not store
-    it) and the `dropped` fields, which the server does not store either.
+    It leaves out the pool's bookkeeping, the times at which taints were added, and what is empty, because a server does
+    not store that.
     """
-    plain = _stored(spec, {"pool", *dropped})
+    plain = _stored(_without(spec, {"pool"}))
     if "devices" in plain:
-        plain["devices"] = [_device_content(each, dropped) for each in plain["devices"]]
+        plain["devices"] = [_device_content(each) for each in plain["devices"]]
     return plain
 
 
-def _device_content(device: Written, dropped: Collection[str]) -> Document:
-    plain = _stored(device, dropped)
+def _device_content(device: Written) -> Document:
+    plain = _stored(device)
     if "taints" in plain:
-        plain["taints"] = [_stored(each, {"timeAdded"}) for each in plain["taints"]]
+        plain["taints"] = [_stored(_without(each, {"timeAdded"})) for each in plain["taints"]]
     if "capacity" in plain:
-        plain["capacity"] = {name: _stored(each, dropped) for name, each in plain["capacity"].items()}
+        plain["capacity"] = {name: _stored(each) for name, each in plain["capacity"].items()}
     return plain
 
 
-def _stored(fields: Written, dropped: Collection[str]) -> Document:
-    return {key: value for key, value in fields.items() if key not in dropped and value not in (None, [], {})}
+def _stored(fields: Written) -> Document:
+    return {key: value for key, value in fields.items() if value not in (None, [], {})}
 
 
-def changes(
-    wanted: Sequence[Written],
-    present: Sequence[Written],
-    made: Made,
-    *,
-    dropped: Collection[str] = (),
-    missing: int = 0,
-    least: int = 0,
-) -> Changes:
+def changes(wanted: Sequence[Written], present: Sequence[Written], *, missing: int = 0, least: int = 0) -> Changes:
     """Return the changes from the present slices of the pool to the `wanted` specifications.
 
-    `made` makes a new object from a specification and its number. The server does not store the `dropped` fields. For
-    faults, the pool says that it has `missing` more slices, and its generation is at least `least`.
+    For faults, the pool says that it has `missing` more slices, and its generation is at least `least`.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, present), default=0)
-    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest], dropped)
+    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest])
     kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in present if id(each) not in kept)
     counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
@@ -165,7 +171,7 @@ def changes(
     for number, (spec, (each, is_same)) in enumerate(zip(wanted, pairs, strict=True)):
         pool = {**spec["pool"], "generation": generation, "resourceSliceCount": count}
         if each is None:
-            create.append(made({**spec, "pool": pool}, number))
+            create.append((number, {**spec, "pool": pool}))
         elif not (is_same and is_small):
             update.append({**each, "spec": {**_with_times(spec, each["spec"]), "pool": pool}})
     return Changes(delete=obsolete, update=tuple(update), create=tuple(create))
@@ -175,16 +181,12 @@ def generation_of(slice_: Written) -> int:
     return int(slice_["spec"]["pool"].get("generation") or 0)
 
 
-def _paired(
-    wanted: Sequence[Written], present: Sequence[Written], dropped: Collection[str]
-) -> list[tuple[Written | None, bool]]:
+def _paired(wanted: Sequence[Written], present: Sequence[Written]) -> list[tuple[Written | None, bool]]:
     """For each wanted specification, an existing slice if there is one left, and whether it has that content."""
-    free = [
-        (each, content(each["spec"], dropped)) for each in sorted(present, key=lambda each: each["metadata"]["name"])
-    ]
+    free = [(each, content(each["spec"])) for each in sorted(present, key=lambda each: each["metadata"]["name"])]
     pairs: list[tuple[Written | None, bool]] = []
     for spec in wanted:
-        asked = content(spec, dropped)
+        asked = content(spec)
         same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
         pairs.append((None, False) if same is None else (free.pop(same)[0], True))
     return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
@@ -218,22 +220,15 @@ STALE = "vdev-stale"
 _OLD, _NEW = 1, 2  # generations
 
 
-def spoilt(
-    fault: str,
-    wanted: Sequence[Written],
-    present: Sequence[Written],
-    made: Made,
-    *,
-    dropped: Collection[str] = (),
-) -> Changes:
+def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
     """Return the changes to slices with this fault; none once they have it."""
     match fault:
         case "incomplete":
-            return changes(wanted, present, made, dropped=dropped, missing=1)
+            return changes(wanted, present, missing=1)
         case "duplicateName":
-            return changes([*wanted, *_again(wanted)], present, made, dropped=dropped)
+            return changes([*wanted, *_again(wanted)], present)
         case "oldGeneration":
-            return _beside_old(wanted, present, made, dropped)
+            return _beside_old(wanted, present)
         case _:  # nothing is written
             return Changes()
 
@@ -244,18 +239,16 @@ def _again(wanted: Sequence[Written]) -> Sequence[Written]:
     return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], present: Sequence[Written], made: Made, dropped: Collection[str]) -> Changes:
+def _beside_old(wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
     """The correct pool, and a slice of an earlier generation."""
     latest = max((_NEW, *map(generation_of, present)))
     old = [each for each in present if generation_of(each) < latest]
     current = [each for each in present if generation_of(each) == latest]
     if present and not current:
         old, current = [], list(present)
-    found = changes(wanted, current, made, dropped=dropped, least=_NEW)
+    found = changes(wanted, current, least=_NEW)
     if old or not wanted:
         return found
     pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    left = {key: value for key, value in wanted[-1].items() if key != "sharedCounters"}
-    return replace(
-        found, create=(*found.create, made({**left, "pool": pool, "devices": [{"name": STALE}]}, len(wanted)))
-    )
+    obsolete = {**_without(wanted[-1], {"sharedCounters"}), "pool": pool, "devices": [{"name": STALE}]}
+    return replace(found, create=(*found.create, (len(wanted), obsolete)))

@@ -3,7 +3,7 @@
     files ─► Spec ─┬─ made_nodes   the Nodes that the file makes
                    └─ members ─► ObservedState ─► plan ─► DesiredState ─► the appliers of `node` and `dra`
     API server ─► cluster (one watch per kind) ─┘                       │
-                                                writers: a task for each applier that has something to write
+                                                a task for each applier of each node, with the agent's retries
 
 The plan for a node, and how it is written, are those of an agent on that node.
 """

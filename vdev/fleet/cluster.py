@@ -14,7 +14,9 @@ from ..errors import ApiServerError
 from ..kube import Informer, key_of, metadata_of
 from ..model.problem import Problem
 from ..planning.in_use import Use
-from .seen_pods import SeenPod, SeenPods, pod_of
+from ..telemetry.pod_loads import annotated_load
+from .pod_devices import Pod, read_pod
+from .seen_pods import SeenPods
 
 log = structlog.get_logger(__name__)
 
@@ -236,7 +238,7 @@ class Cluster:
         self._logged: dict[kube.ObjectKind, str] = {}  # the trouble that is in the log
 
         self._slices_of: ByNode[PackedSlice] = ByNode(on_slices)
-        self._pods_of: ByNode[SeenPod] = ByNode(on_node)
+        self._pods_of: ByNode[Pod] = ByNode(on_node)
         self._claims_of: ByNode[ClaimUses] = ByNode(on_node)
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
@@ -248,11 +250,11 @@ class Cluster:
             on_change=self._slices_of.see,
             on_look=lambda: self._log(self._slices),
         )
-        self._pods: Informer[SeenPod] = Informer(
+        self._pods: Informer[Pod] = Informer(
             api,
             kube.PODS,
             fields="spec.nodeName!=",
-            keep=pod_of,
+            keep=lambda document: read_pod(document, annotated_load(document)),
             on_change=self._see_pod,
             on_look=lambda: self._log(self._pods),
         )
@@ -299,7 +301,7 @@ class Cluster:
     def _see_node(self, old: Document | None, new: Document | None) -> None:
         self.node(metadata_of(new or old)["name"]).see(new)
 
-    def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
+    def _see_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
             log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
         self._pods_of.see(old, new)

@@ -2,7 +2,7 @@
 
 files ─► adopt ─┐
 Node changed ───┼─► work queue ─► turn: make the Node, plan, apply ─► writers
-time ───────────┘
+time ───────────┘       (a task each, that tries again)
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,11 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
-from ..kube import Api, ApiCall, InjectedAnswer
+from ..kube import Api, ApiCall, Unreachable
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
-from ..node.api_applier import NodeAccess, injected
+from ..node.api_applier import ApiApplier, NodeAccess, injected
 from ..observe.metrics import Metrics
 from . import scope
 from .cluster import Cluster, SeenNode
@@ -40,7 +40,6 @@ from .member import Member, spec_for_fleet
 from .scope import MAKER, MadeNode, Scope
 from .seen_pods import PodNotes
 from .work_queue import WorkQueue
-from .writers import Writers
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +81,6 @@ class Fleet:
         self._metrics = Metrics()
         self._spec = Spec()
         self._read = Spec()  # the configuration as the files have it
-        self._adopted = self._epoch  # when the configuration was adopted
         self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
@@ -91,7 +89,8 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed turns in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
-        self.writers = Writers(may=self._may_write, timing=options.timing)
+        self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
+        self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
         self._events = TokenBucket(
             options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
         )
@@ -104,7 +103,6 @@ class Fleet:
     def _adopt(self, loaded: Loaded, now: float) -> None:
         """Put a configuration in force."""
         self.refused = ()
-        self._adopted = now
         spec = spec_for_fleet(loaded.spec)
         virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
         self._spec = spec.model_copy(update={"entries": virtual})
@@ -157,14 +155,20 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, as far as the API server has told."""
-        return self.has_begun and not self._due.names and not self._trouble and not self.writers.at_work
+        return self.has_begun and not self._due.names and not self._trouble and not any(self._written_late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: the node, what is to be done, and why that fails."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
-        return [*failed, *turning, *self.writers.at_work]
+        return [*failed, *turning, *self._written_late()]
+
+    def _written_late(self) -> Iterator[tuple[str, str, str]]:
+        for name, member in tuple(self.members.items()):
+            for writer in member.writers:
+                if writer.has_news:
+                    yield name, writer.name, self._writing.reason(_step(writer, name))
 
     @property
     def writes(self) -> int:
@@ -177,12 +181,11 @@ class Fleet:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
                 await until()
-                self.writers.stop()
                 work.cancel()  # not awaited: a turn may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers.start(group)
+            self._group = group
             tasks: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
@@ -197,24 +200,17 @@ class Fleet:
 
     async def _tell_progress(self) -> None:
         """Log a line now and then while nodes differ from the file, and one when they match, also after each edit."""
-        begun, writes, converged = self.clock.now(), self.writes, None
+        converged: Spec | None = None  # with which all nodes matched
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
-                begun, writes = self.clock.now(), self.writes
                 continue
-            if not self.is_settled:
-                late = {node for node, *_ in self.late}
-                if converged is self._spec and not late:
-                    continue  # something about Nodes that the file does not want
-                if converged is not None:
-                    begun, writes, converged = self.clock.now(), self.writes, None
+            if late := {node for node, *_ in self.late}:
+                converged = None
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
             elif converged is not self._spec:
                 converged = self._spec
-                wrote, seconds = self.writes - writes, round(self.clock.now() - max(begun, self._adopted), 1)
-                log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
-                begun, writes = self.clock.now(), self.writes
+                log.info("converged", nodes=len(self.members), writes=self.writes)
 
     async def _take_turns(self) -> None:
         for each in self.cluster.informers:
@@ -272,7 +268,7 @@ class Fleet:
         member = self.members.get(name)
         if delays is None or seen.document is None:
             if member is None and self._is_left(seen):
-                member = self.members[name] = self._member(name)
+                member = self._member(name)
             if member is not None:
                 await self._leave(name, member)
             if seen.document is None and name not in self.members and name not in self.made:
@@ -281,21 +277,20 @@ class Fleet:
             return
         is_new = member is None
         if member is None:
-            member = self.members[name] = self._member(name)
+            member = self._member(name)
         member.adopt(self._spec, delays, rules.sources, rules.since)
         if is_new:
             rules.meet(member.engine)
         await self._apply(name, member)
 
     async def _apply(self, name: str, member: Member) -> bool:
-        """Plan for the node as pods and claims are now, and let writers write; returns whether a later turn is due."""
+        """Plan for the node as pods and claims are now, and apply; returns whether a later turn is due."""
         pods = self.cluster.pods_of(name)
         again = await member.turn(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
             self.telemetry.note(name, member.plan, pods.wishes)
-        self._wake(name, member)
         return again is not None
 
     def _member(self, name: str) -> Member:
@@ -317,28 +312,25 @@ class Fleet:
             api=self._api.with_fault(lambda call: _fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
             timing=self._options.timing,
-            on_news=lambda: self._wake(name, self.members.get(name)),
             events=self._events,
             level=logging.DEBUG,
             takes_back=True,
             may_have_kubelet=False,
         )
         notes = PodNotes(self._api, self.clock, self.cluster.pods_of(name), name)
-        return Member(seen, slices, notes, access, engine)
+        member = self.members[name] = Member(seen, slices, notes, access, engine)
+        assert self._group is not None
+        create = self._group.create_task
+        member.tasks = tuple(create(self._write(name, each), name=_step(each, name)) for each in member.writers)
+        return member
+
+    async def _write(self, name: str, writer: ApiApplier | PodNotes) -> None:
+        structlog.contextvars.bind_contextvars(node=name)  # for the log lines of appliers
+        await self._writing.run_forever(_step(writer, name), writer.work)
 
     def _look_at_slices(self, name: str) -> None:
         if (member := self.members.get(name)) is not None:
             member.slices.look()
-
-    def _wake(self, name: str, member: Member | None) -> None:
-        for writer in member.writers if member else ():
-            self.writers.wake(name, writer)
-
-    def _may_write(self, name: str) -> bool:
-        member = self.members.get(name)
-        if member is None or member.node.document is None:
-            return False
-        return not member.node.has_kubelet
 
     def _is_left(self, seen: SeenNode) -> bool:
         """Whether an earlier controller wrote on a node that the file does not choose now, and that may be removed.
@@ -348,7 +340,7 @@ class Fleet:
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.claim_uses(seen.name):
             return False
-        return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
+        return not any(each.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
     async def _leave(self, name: str, member: Member) -> None:
         """Remove what was written on a node that the file no longer means, unless it is gone or has a kubelet."""
@@ -357,8 +349,9 @@ class Fleet:
             if not seen.has_kubelet and not await self._take_back(name, member):
                 return
             await self.maker.release(seen)
-        for writer in member.writers:
-            self.writers.drop(writer)
+        for task, writer in zip(member.tasks, member.writers, strict=True):
+            task.cancel()
+            self._writing.forget(_step(writer, name))
         self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name
@@ -385,8 +378,13 @@ class Fleet:
         return self.scope.delays(name, self.cluster.node(name).metadata)
 
 
-def _fenced(call: ApiCall, seen: SeenNode) -> InjectedAnswer | None:
+def _step(writer: ApiApplier | PodNotes, node: str) -> str:
+    """The name of an operation."""
+    return f"{writer.name} of {node}"
+
+
+def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
     """Refuse writes about a node that has a kubelet by now."""
     if seen.has_kubelet and call.verb not in _READS:
-        return InjectedAnswer(message="the node has a kubelet by now")
+        return Unreachable(call, "the node has a kubelet by now")
     return None

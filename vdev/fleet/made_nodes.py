@@ -6,7 +6,6 @@ created has an annotation as long as this fleet writes on it. If a Node of the f
 the fleet removes its labels, annotations and taints once, and then leaves the Node alone (see `controller`).
 """
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -38,8 +37,7 @@ class NodeMaker:
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
         """Create the Node, or write what differs. Raises ApiServerError, also if an unseen Node has this name."""
         if seen.document is None:
-            document = {"metadata": {"name": wanted.name, **_metadata(wanted)}, "spec": {"taints": wanted.taints()}}
-            seen.note(await self._api.create(NODES, document, manager=MAKER))
+            seen.note(await self._api.create(NODES, wanted.document(), manager=MAKER))
             log.debug("node made", node=wanted.name)
         elif not self._scope().is_made(seen.metadata):
             self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is left alone"
@@ -102,15 +100,9 @@ class NodeMaker:
             log.debug("a node is another one than was seen", node=seen.name, reason=str(gone))
 
 
-def _metadata(wanted: MadeNode) -> dict[str, Any]:
-    metadata = wanted.metadata()
-    ours = json.dumps(wanted.taints(), separators=(",", ":"))
-    return {**metadata, "annotations": {**metadata["annotations"], TAINTS: ours}}
-
-
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
-    present, metadata = document["metadata"], _metadata(wanted)
+    present, metadata = document["metadata"], wanted.metadata()
     changes = {
         part: _differences(metadata[part], present.get(part) or {}, written(document, "metadata", part, manager=MAKER))
         for part in ("labels", "annotations")

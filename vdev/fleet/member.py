@@ -1,5 +1,6 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +31,6 @@ from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
 from .scope import delayed, next_age
 from .seen_pods import PodNotes, SeenPods
-from .writers import Writer
 
 
 class _NoHost(HostRoot):
@@ -72,6 +72,7 @@ class Member:
         self._used: frozenset[Use] = frozenset()  # at the last turn
         self._planned_from: tuple[object, ...] = ()  # the input of the last turn
         self._again: float | None = None  # when the last turn said to plan again
+        self.tasks: tuple[asyncio.Task[None], ...] = ()  # of its writers
 
     @property
     def appliers(self) -> tuple[ApiApplier, ...]:
@@ -79,7 +80,8 @@ class Member:
         return (self.labels, self.status, self.slices, self.events)
 
     @property
-    def writers(self) -> tuple[Writer, ...]:
+    def writers(self) -> tuple[ApiApplier | PodNotes, ...]:
+        """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:
@@ -188,7 +190,7 @@ class Member:
     def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
         """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
-        before, present = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
+        before, present = self.assigned.devices, [*pods.by_uid.values()]
         self.assigned = assign(self.plan.advertised, present, self.assigned)
         for pod in present:
             devices = self.assigned.devices.get(pod.uid)
@@ -205,11 +207,11 @@ class Member:
         """The devices of the pods that still exist."""
         holders: dict[Key, Holder] = {}
         for uid, devices in self.assigned.devices.items():
-            seen = pods.by_uid.get(uid)
-            if seen is not None:
+            pod = pods.by_uid.get(uid)
+            if pod is not None:
                 for container, of in devices.items():
                     keys = {(name, each) for name, ids in of.items() for each in ids}
-                    holders |= dict.fromkeys(keys, Holder(f"{seen.pod.namespace}/{seen.pod.name}", container))
+                    holders |= dict.fromkeys(keys, Holder(pod.key, container))
         now = self._clock.now()
         return InUse(devices=holders, claims=self._uses(), asked_at=now, answered_at=now, answers_since=now)
 
@@ -228,11 +230,7 @@ class Member:
 
 def _noted(pods: SeenPods) -> Mapping[Key, str]:
     """The pods that hold devices, according to their annotations."""
-    return {
-        key: f"{each.pod.namespace}/{each.pod.name}"
-        for each in pods.by_uid.values()
-        for key in held(each.pod.noted or {})
-    }
+    return {key: each.key for each in pods.by_uid.values() for key in held(each.noted or {})}
 
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:

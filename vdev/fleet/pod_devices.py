@@ -11,13 +11,15 @@ them.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from ..json_text import parse_json
 from ..model.device import Key
+from ..model.problem import Problem
 from ..model.quantity import amount_of
+from ..model.telemetry import Range
 from ..planning.resources import Inventory, Resource
 
 Document = Mapping[str, Any]
@@ -47,14 +49,32 @@ class PodContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that has not ended. `noted` are the devices in its annotation, as far as it asks for them."""
+    """What is kept of a pod. One that has ended, or that asks for no extended resource, has no `containers` here.
 
+    `noted` are the devices in its annotation, as far as it asks for them, and `load` is what another annotation asks
+    for. `statuses` are those of its containers in `version`; without any, the version is empty.
+    """
+
+    node: str
     uid: str
     namespace: str
     name: str
     created: str
-    containers: tuple[PodContainer, ...]
-    noted: Devices | None
+    containers: tuple[PodContainer, ...] = ()
+    annotation: str = ""
+    noted: Devices | None = None
+    statuses: tuple[Document, ...] = ()
+    version: str = ""
+    load: Range | Problem | None = None
+
+    @property
+    def key(self) -> str:
+        """As the informer has it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset({self.node})
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -70,22 +90,30 @@ class Assignment:
     rejected: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_pod(document: Document) -> Pod | None:
-    """Read a Pod object; None if it has ended, or asks for no extended resource."""
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    if (document.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return None
-    containers = [_container(each, Role.INIT) for each in spec.get("initContainers") or ()]
-    containers += [_container(each, Role.MAIN) for each in spec.get("containers") or ()]
-    if not any(each.wants for each in containers):
-        return None
-    return Pod(
+def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | None:
+    """Read a Pod object; None if it asks for neither an extended resource nor a load."""
+    metadata, spec, status = document.get("metadata") or {}, document.get("spec") or {}, document.get("status") or {}
+    pod = Pod(
+        node=str(spec.get("nodeName") or ""),
         uid=str(metadata.get("uid") or ""),
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata.get("name") or ""),
         created=str(metadata.get("creationTimestamp") or ""),
+        load=load,
+    )
+    containers = [_container(each, Role.INIT) for each in spec.get("initContainers") or ()]
+    containers += [_container(each, Role.MAIN) for each in spec.get("containers") or ()]
+    if status.get("phase") in ("Succeeded", "Failed") or not any(each.wants for each in containers):
+        return pod if load else None
+    annotation = str((metadata.get("annotations") or {}).get(NOTE) or "")
+    statuses = tuple(status.get("containerStatuses") or ())
+    return replace(
+        pod,
         containers=tuple(containers),
-        noted=_noted((metadata.get("annotations") or {}).get(NOTE), containers),
+        annotation=annotation,
+        noted=_noted(annotation, containers),
+        statuses=statuses,
+        version=str(metadata.get("resourceVersion") or "") if statuses else "",
     )
 
 
@@ -150,14 +178,14 @@ def _is_extended(name: str) -> bool:
     return bool(slash) and not domain.endswith("kubernetes.io")
 
 
-def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
+def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
     """The devices in the annotation, as far as the containers ask for them in these amounts; None if it is invalid.
 
     Everybody who may create pods can write it, so nothing in it is trusted.
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        parsed = parse_json(str(text)) if text else {}
+        parsed = parse_json(text) if text else {}
         for container in containers:
             for name, number in container.wants.items():
                 ids = parsed.get(container.name, {}).get(name, ())

@@ -1,5 +1,6 @@
 """Which nodes of a cluster belong to a fleet: those that it creates, and those that a selector of its file chooses."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +37,8 @@ class MadeNode:
 
     def metadata(self) -> dict[str, Any]:
         labels = {HOSTNAME: self.name, MADE: self.fleet, **self._filled(self.of.labels)}
-        return {"labels": labels, "annotations": self._filled(self.of.noted)}
+        taints = json.dumps(self.taints(), separators=(",", ":"))
+        return {"labels": labels, "annotations": {**self._filled(self.of.noted), TAINTS: taints}}
 
     def taints(self) -> list[dict[str, str]]:
         return [

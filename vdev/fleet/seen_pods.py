@@ -4,19 +4,17 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from ..aio.clock import Clock
-from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, key_of, timestamp
-from ..model.problem import Problem
+from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, timestamp
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
-from ..telemetry.pod_loads import annotated_load
-from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
+from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
 from .scope import MAKER
 
 log = structlog.get_logger(__name__)
@@ -26,51 +24,17 @@ _REASON = "UnexpectedAdmissionError"
 _STATUSES = "allocatedResourcesStatus"
 
 
-@dataclass(frozen=True, slots=True)
-class AskingPod:
-    """A pod that asks for devices: its annotation, and the statuses of its containers at that version."""
-
-    pod: Pod
-    text: str
-    version: str
-    statuses: tuple[Document, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SeenPod:
-    """What is kept of a pod: the devices that it asks for, and the load that its annotation asks for."""
-
-    node: str
-    key: str
-    uid: str
-    asks: AskingPod | None
-    load: Range | Problem | None
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        return frozenset({self.node})
-
-
-def pod_of(document: Document) -> SeenPod | None:
-    """What is kept of a pod; None if it asks for neither devices nor a load."""
-    asks, load = _asking(document), annotated_load(document)
-    if asks is None and load is None:
-        return None
-    node, uid = document["spec"].get("nodeName"), document["metadata"].get("uid")
-    return SeenPod(str(node or ""), key_of(document), str(uid or ""), asks, load)
-
-
 class SeenPods:
     """The pods of one node."""
 
-    def __init__(self, informer: Informer[SeenPod], pods: Callable[[], Sequence[SeenPod]]) -> None:
+    def __init__(self, informer: Informer[Pod], pods: Callable[[], Sequence[Pod]]) -> None:
         self._informer = informer
         self._pods = pods
 
     @property
-    def by_uid(self) -> Mapping[str, AskingPod]:
+    def by_uid(self) -> Mapping[str, Pod]:
         """The pods that ask for extended resources."""
-        return {each.uid: each.asks for each in self._pods() if each.asks is not None}
+        return {each.uid: each for each in self._pods() if each.containers}
 
     @property
     def wishes(self) -> Mapping[str, Range]:
@@ -81,11 +45,11 @@ class SeenPods:
         self._informer.wrote(document)
 
     def removed(self, pod: Pod) -> None:
-        self._informer.removed(f"{pod.namespace}/{pod.name}")
+        self._informer.removed(pod.key)
 
 
 class PodNotes:
-    """Writes the devices of the pods of one node on these pods."""
+    """Writes the devices of the pods of one node on these pods. `work` is an operation that is repeated."""
 
     name = "writing the devices of pods"
 
@@ -98,6 +62,8 @@ class PodNotes:
         self._health: Mapping[tuple[str, str], bool] = {}
         self._rejects = False
         self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
+        self._news = asyncio.Event()  # something may have to be written
+        self._is_writing = False
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
@@ -107,23 +73,37 @@ class PodNotes:
             for name, resource in inventory.resources.items()
             for slot in resource.slots
         }
+        if any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
+            self._news.set()
 
     @property
     def has_news(self) -> bool:
-        """Whether something may have to be written."""
-        return any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected))
+        """Whether something may have to be written, or is being written."""
+        return self._news.is_set() or self._is_writing
 
-    async def catch_up(self) -> None:
-        """Write what differs. Raises ApiServerError."""
-        for seen, devices in list(self._due()):
+    async def work(self) -> None:
+        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
+        await self._news.wait()
+        self._news.clear()
+        self._is_writing = True
+        try:
+            await self._write_due()
+        except BaseException:
+            self._news.set()
+            raise
+        finally:
+            self._is_writing = False
+
+    async def _write_due(self) -> None:
+        for pod, devices in list(self._due()):
             try:
-                await self._write(seen, devices)
+                await self._write(pod, devices)
             except Missing:
-                self._pods.removed(seen.pod)  # the watch has not reported it yet
+                self._pods.removed(pod)  # the watch has not reported it yet
         for uid, why in self._assigned.rejected.items():
-            seen_pod = self._pods.by_uid.get(uid)
-            if self._is_unreported(uid) and seen_pod is not None:
-                await self._refuse(seen_pod.pod, why)
+            refused = self._pods.by_uid.get(uid)
+            if self._is_unreported(uid) and refused is not None:
+                await self._refuse(refused, why)
             self._reported[uid] = self._rejects
         self._reported = {uid: failed for uid, failed in self._reported.items() if uid in self._assigned.rejected}
 
@@ -131,21 +111,18 @@ class PodNotes:
         """Whether a refused pod still needs its Event, or must still fail."""
         return uid not in self._reported or (self._rejects and not self._reported[uid])
 
-    def _due(self) -> Iterator[tuple[AskingPod, Devices]]:
+    def _due(self) -> Iterator[tuple[Pod, Devices]]:
         pods = self._pods.by_uid
         for uid, devices in self._assigned.devices.items():
-            seen = pods.get(uid)
-            if (
-                seen is not None
-                and any(devices.values())
-                and (seen.text != note(devices) or self._new_statuses(seen, devices))
-            ):
-                yield seen, devices
+            pod = pods.get(uid)
+            if pod is None or not any(devices.values()):
+                continue
+            if pod.annotation != note(devices) or pod.statuses != self._statuses(pod, devices):
+                yield pod, devices
 
-    def _new_statuses(self, seen: AskingPod, devices: Devices) -> tuple[Document, ...] | None:
-        """The statuses that the containers need; None if they have them already, or have none."""
-        wanted = tuple(self._status(each, devices, seen.pod) for each in seen.statuses)
-        return None if wanted == seen.statuses else wanted
+    def _statuses(self, pod: Pod, devices: Devices) -> tuple[Document, ...]:
+        """The statuses that the containers need."""
+        return tuple(self._status(each, devices, pod) for each in pod.statuses)
 
     def _status(self, status: Document, devices: Devices, pod: Pod) -> Document:
         """Main containers have device health, init containers and sidecars do not (source: kubelet, status_manager)."""
@@ -169,16 +146,15 @@ class PodNotes:
         ]
         return {**status, _STATUSES: health}
 
-    async def _write(self, seen: AskingPod, devices: Devices) -> None:
-        pod = seen.pod
-        if seen.text != note(devices):
+    async def _write(self, pod: Pod, devices: Devices) -> None:
+        if pod.annotation != note(devices):
             noted = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
             self._pods.wrote(await self._api.patch(PODS, pod.name, noted, namespace=pod.namespace))
-            seen = self._pods.by_uid.get(pod.uid, seen)
-        statuses = self._new_statuses(seen, devices)
-        if statuses is not None:
+            pod = self._pods.by_uid.get(pod.uid, pod)
+        statuses = self._statuses(pod, devices)
+        if statuses != pod.statuses:
             change = {
-                "metadata": {"uid": pod.uid, "resourceVersion": seen.version},
+                "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
                 "status": {"containerStatuses": statuses},
             }
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
@@ -187,7 +163,7 @@ class PodNotes:
     async def _refuse(self, pod: Pod, why: str) -> None:
         """Write a kubelet's Event for a refused pod, and let the pod fail if that is wanted."""
         message = f"Allocate failed due to {why}, which is unexpected"
-        log.warning("a kubelet would refuse this pod", node=self._node, pod=f"{pod.namespace}/{pod.name}", reason=why)
+        log.warning("a kubelet would refuse this pod", node=self._node, pod=pod.key, reason=why)
         refusal = event(
             PODS,
             {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
@@ -209,13 +185,3 @@ class PodNotes:
             change = {"metadata": {"uid": pod.uid}, "status": status}
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
             self._pods.wrote(answer)
-
-
-def _asking(document: Document) -> AskingPod | None:
-    pod = read_pod(document)
-    if pod is None:
-        return None
-    metadata, status = document["metadata"], document.get("status") or {}
-    text = str((metadata.get("annotations") or {}).get(NOTE) or "")
-    statuses = tuple(status.get("containerStatuses") or ())
-    return AskingPod(pod, text, str(metadata.get("resourceVersion") or "") if statuses else "", statuses)

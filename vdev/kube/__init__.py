@@ -16,8 +16,9 @@ from .answers import (
     Throttled,
     Unconfigured,
     Unreachable,
+    injected_error,
 )
-from .api import MANAGER, Api, InjectedAnswer, whole
+from .api import MANAGER, Api, whole
 from .informer import Informer
 from .objects import (
     DEVICE_CLASSES,
@@ -48,7 +49,6 @@ __all__ = [
     "Conflict",
     "Denied",
     "Informer",
-    "InjectedAnswer",
     "Invalid",
     "Missing",
     "ObjectKind",
@@ -57,6 +57,7 @@ __all__ = [
     "Unreachable",
     "event",
     "find_server",
+    "injected_error",
     "key_of",
     "metadata_of",
     "timestamp",

@@ -66,8 +66,6 @@ class Unreachable(ApiServerError):
     def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
         super().__init__(f"the API server{at} does not answer: {reason}")
-        self.call = call
-        self.reason = reason
 
 
 class Throttled(ApiServerError):
@@ -76,7 +74,6 @@ class Throttled(ApiServerError):
     def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
         wait = "" if after is None else f" and asks to wait {after:g} s"
         super().__init__(f"the API server has too much to do{wait}: {message}")
-        self.call = call
         self.after = after
         self.wait = min(after or 0.0, _LONGEST_WAIT)
 
@@ -91,7 +88,6 @@ class Denied(ApiServerError):
         else:
             text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
         super().__init__(text)
-        self.call = call
         self.known = known
 
 
@@ -101,7 +97,6 @@ class Missing(ApiServerError):
     def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
         kind = f"{call.kind.plural} of {call.kind.api_version}"
         super().__init__(f"there is no {call.object}" if served else f"the API server has no {kind}: {message}")
-        self.call = call
         self.served = served
 
 
@@ -110,71 +105,46 @@ class Conflict(ApiServerError):
 
     def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
         super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
-        self.call = call
         self.exists = exists
 
 
 class Expired(ApiServerError):
     """The server has forgotten the version that a list or watch started from. The objects must be listed again."""
 
-    def __init__(self, call: ApiCall, message: str) -> None:
-        super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
-        self.call = call
-
 
 class Invalid(ApiServerError):
-    """The server refuses the request; `status` is the HTTP status."""
-
-    def __init__(self, call: ApiCall, message: str, *, status: int) -> None:
-        super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
-        self.call = call
-        self.status = status
+    """The server refuses the request."""
 
 
-def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
-    """Map an answer whose HTTP status is not one of success to an error."""
-    given = headers.get("retry-after", "").strip()
-    after = float(given) if given.isascii() and given.isdecimal() else None  # the API server sends no dates
-    return _error(call, status, after, _status(body))
+def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
+    """Map an HTTP status that is not one of success, and the Status in the answer, to an error.
 
-
-def error_in_watch(call: ApiCall, status: Mapping[str, Any]) -> ApiServerError:
-    """Map the Status in an event of type ERROR to an error."""
-    code = status.get("code")
-    return _error(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, None, status)
-
-
-def _error(call: ApiCall, code: int, after: float | None, status: Mapping[str, Any]) -> ApiServerError:
-    message = str(status.get("message") or (HTTPStatus(code).phrase if code in _CODES else "no reason given"))
-    given = status.get("details")
-    details = given if isinstance(given, Mapping) else {}
-    error: ApiServerError
+    `after` is the number of seconds that the server asks to wait.
+    """
+    message = str(status.get("message") or "no reason given")
+    details = found if isinstance(found := status.get("details"), Mapping) else {}
+    forgotten = f"the API server has forgotten the version of {call.object}: {message}"
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
-            error = Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
+            return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
         case HTTPStatus.NOT_FOUND:
-            error = Missing(call, message, served=bool(details.get("name")))
+            return Missing(call, message, served=bool(details.get("name")))
         case HTTPStatus.CONFLICT:
-            error = Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
-        case HTTPStatus.GONE:
-            error = Expired(call, message)
+            return Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
         case HTTPStatus.TOO_MANY_REQUESTS:
-            error = Throttled(call, message, after=after)
+            return Throttled(call, message, after=after)
         case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
-            error = Throttled(call, message, after=after)
+            return Throttled(call, message, after=after)
+        case HTTPStatus.GONE:
+            return Expired(forgotten)
         case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            error = Expired(call, message)  # the server's store was restored or replaced since
-        case _ if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code < HTTPStatus.BAD_REQUEST:
-            error = Unreachable(call, f"status {code}: {message}")
-        case _:
-            error = Invalid(call, message, status=code)
-    return error
+            return Expired(forgotten)  # the server's store was restored or replaced since
+        case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
+    return Unreachable(call, f"status {code}: {message}")
 
 
-_CODES = frozenset(map(int, HTTPStatus))
-
-
-def _status(body: bytes) -> Mapping[str, Any]:
+def status_in(body: bytes) -> Mapping[str, Any]:
     """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
     try:
         document = parse_json(body)
@@ -183,3 +153,10 @@ def _status(body: bytes) -> Mapping[str, Any]:
     if isinstance(document, dict):
         return document
     return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
+
+
+def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:
+    """The error as if the server had answered this HTTP status; 0: no answer."""
+    if not status:
+        return Unreachable(call, message)
+    return error_of(call, status, {"message": message, "details": {"name": call.name}}, after)

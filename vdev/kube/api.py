@@ -3,11 +3,12 @@
 The field manager of a write says who writes. An apply without `force` takes no field that somebody else owns.
 """
 
+import asyncio
 import contextlib
 import copy
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -15,8 +16,8 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from ..json_text import parse_json
-from .answers import ApiCall, Unreachable, error_in_watch, error_of
-from .calls import JSON, LIMIT, ApiCalls
+from .answers import ApiCall, Denied, Throttled, Unreachable, error_of
+from .calls import JSON, LIMIT, Session
 from .objects import Object, ObjectKind
 
 MANAGER = "vdev"
@@ -28,28 +29,13 @@ _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 _OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
+_ATTEMPTS = 4  # if the server asks to wait
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectedAnswer:
-    """An answer in place of the server's: its HTTP status (0: no answer), and `after` in seconds."""
-
-    status: int = 0
-    message: str = "injected by a fault rule"
-    after: int | None = None
-
-    def error(self, call: ApiCall) -> ApiServerError:
-        if not self.status:
-            return Unreachable(call, self.message)
-        status = {"message": self.message, "details": {"name": call.name}}
-        headers = {} if self.after is None else {"retry-after": str(self.after)}
-        return error_of(call, self.status, headers, json.dumps(status).encode())
-
-
-FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
-"""Asked before each request."""
+FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
+"""Asked before each request; returns the error to raise in place of it, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request, and may answer in the server's place. `limit` is the number of bytes that are
+    `fault` is asked before each request. `limit` is the number of bytes that are
     read of an answer, of all pages of a list, and of a line of a watch; a longer one is an error.
     All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
@@ -83,7 +69,8 @@ class Api:
         limit: int = LIMIT,
     ) -> None:
         self.timing = timing
-        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit)
+        self._session = Session(server, timing, limit)
+        self._slots = asyncio.Semaphore(at_once)
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
@@ -103,19 +90,19 @@ class Api:
     @property
     def writes(self) -> int:
         """How many requests were to change something."""
-        return self._calls.writes
+        return self._session.writes
 
     async def connect(self) -> None:
         """Read kubeconfig or service account. Raises Unconfigured. Nothing is sent yet."""
-        await self._calls.connect()
+        await self._session.connect()
 
     async def aclose(self) -> None:
         """Close the connection; another request makes a new one."""
-        await self._calls.aclose()
+        await self._session.aclose()
 
     def break_watches(self) -> None:
         """End the open watches, so that they begin again and the fault hook is asked about them."""
-        self._calls.break_watches()
+        self._session.break_watches()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -142,11 +129,11 @@ class Api:
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
         start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
-        more, left = "", self._calls.limit
+        more, left = "", self._session.limit
         while True:
             page = {"continue": more} if more else start
             params = _selectors(labels, fields) | {"limit": _PAGE} | page
-            found, size = await self._calls.ask(call, params, check=self._raise_fault, limit=left)
+            found, size = await self._ask(call, params, limit=left)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
@@ -179,11 +166,8 @@ class Api:
             "timeoutSeconds": str(max(1, round(seconds))),
         }
         self._raise_fault(call)
-        async with (
-            self._calls.watch(call, params, silence=seconds * _SILENCE) as lines,
-            contextlib.aclosing(_events(call, lines)) as events,
-        ):
-            yield events
+        async with self._session.watch(call, params, seconds * _SILENCE) as lines:
+            yield (_event(call, line) async for line in lines)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -255,17 +239,43 @@ class Api:
     async def _ask_object(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        return _checked(call, await self._ask(call, params, body, content_type))
+        document, _ = await self._ask(call, params, body, content_type)
+        return _checked(call, document)
 
     async def _ask(
-        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
-    ) -> dict[str, Any]:
-        document, _ = await self._calls.ask(call, params, body, content_type, check=self._raise_fault)
-        return document
+        self,
+        call: ApiCall,
+        params: Mapping[str, str],
+        body: object = None,
+        content_type: str = JSON,
+        *,
+        limit: int | None = None,
+    ) -> tuple[dict[str, Any], int]:
+        """Return the document that the server answers, and its size in bytes.
+
+        A request is repeated if the server asks to wait a short time, and once if it does not know the account, because
+        credentials may have been renewed. All other errors are left to the callers, which try again with growing
+        pauses.
+        """
+        most = self._session.limit if limit is None else limit
+        intervals, clock = self.timing
+        async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._raise_fault(call)
+                    return await self._session.ask(call, params, body, content_type, most)
+                except Throttled as busy:
+                    if attempt == _ATTEMPTS - 1 or busy.after is None or busy.after > intervals.api_patience:
+                        raise
+                    await clock.sleep(busy.after)
+                except Denied as denied:
+                    if denied.known or attempt:
+                        raise
+            raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:
-            raise fault.error(call)
+            raise fault
 
 
 def _checked(call: ApiCall, document: object) -> dict[str, Any]:
@@ -285,16 +295,17 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, Object, str], None]:
-    async for line in lines:
-        try:
-            event = parse_json(line)
-            kind, found = event["type"], dict(event["object"])
-        except (ValueError, LookupError, TypeError) as wrong:
-            raise Unreachable(call, "a line of the watch is not an event") from wrong
-        if kind == "ERROR":
-            raise error_in_watch(call, found)
-        if kind in ("ADDED", "MODIFIED", "DELETED"):
-            _checked(call, found)
-        metadata = found.get("metadata")
-        yield kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
+def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:
+    """The type of an event, its object and the version."""
+    try:
+        event = parse_json(line)
+        kind, found = event["type"], dict(event["object"])
+    except (ValueError, LookupError, TypeError) as wrong:
+        raise Unreachable(call, "a line of the watch is not an event") from wrong
+    if kind == "ERROR":
+        code = found.get("code")
+        raise error_of(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, found)
+    if kind in ("ADDED", "MODIFIED", "DELETED"):
+        _checked(call, found)
+    metadata = found.get("metadata")
+    return kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""

@@ -3,20 +3,16 @@
 This is the one module that imports the client library, and it is imported by the first request.
 """
 
+import asyncio
 import contextlib
 import ipaddress
-import os
 import ssl
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import lightkube
-import msgspec
-import yaml
 from lightkube.config import client_adapter
 from lightkube.config.models import Cluster, User
 
@@ -33,67 +29,51 @@ _UNREACHABLE = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
 _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, ValueError)
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A client of one server as one user. `token` is the file of the user's token, if there is one."""
+class _TokenFile(httpx.Auth):
+    """Sends the token that a file has now: a kubelet replaces a service account's token before it expires."""
 
-    http: httpx.AsyncClient
-    where: str
-    token: Path | None
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
-    def read_token(self) -> None:
-        """Read the token, which the next requests send; blocks. Raises Unconfigured."""
-        if self.token is None:
-            return
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        request.headers["Authorization"] = f"Bearer {await asyncio.to_thread(self._token)}"
+        yield request
+
+    def _token(self) -> str:
         try:
-            text = self.token.read_text(encoding="ascii").strip()
+            return self._file.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as failed:
             reason = reason_of(failed) if isinstance(failed, OSError) else "it is not ASCII"
-            raise Unconfigured(f"the token {self.token} cannot be read: {reason}") from failed
-        self.http.headers["Authorization"] = f"Bearer {text}"
+            raise Unconfigured(f"the token {self._file} cannot be read: {reason}") from failed
 
 
-def connect(server: ApiServerAddress) -> Connection:
+def connect(server: ApiServerAddress) -> httpx.AsyncClient:
     """Read the kubeconfig or the service account; nothing is sent yet. Blocks. Raises Unconfigured."""
-    source = server.kubeconfig or server.token
     try:
         config = _config(server)
-        user = config.user or User()
-        token = Path(config.abs_file(user.token_file)) if user.token_file else None
-        if token:  # the library would read it in the event loop
-            user = msgspec.structs.replace(user, token=None, token_file=None)
-        cluster = config.cluster
-        if urlsplit(cluster.server).scheme == "http":  # it needs no certificates, and to load the system's takes 2 MiB
-            cluster = msgspec.structs.replace(cluster, insecure=True)
-        settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(cluster.server))
-        http = client_adapter.AsyncClient(config._replace(user=user, cluster=cluster), settings)
-    except (lightkube.ConfigError, msgspec.ValidationError, yaml.YAMLError, httpx.InvalidURL, ImportError) as wrong:
-        raise Unconfigured(f"{source} cannot be used: {wrong}") from wrong
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as wrong:
+        settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(config.cluster.server))
+        http = client_adapter.AsyncClient(config, settings)
+        if config.user and config.user.token_file:
+            http.auth = _TokenFile(Path(config.abs_file(config.user.token_file)))
+    except Exception as wrong:  # the library reports a wrong file by errors of many types
         why = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
-        raise Unconfigured(f"{source} cannot be used: {why}") from wrong
+        raise Unconfigured(f"{server.kubeconfig or server.token} cannot be used: {why}") from wrong
     http.headers["User-Agent"] = _AGENT
-    connection = Connection(http, cluster.server, token)
-    connection.read_token()
-    return connection
+    return http
 
 
 def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     if server.kubeconfig is None:
         cluster = Cluster(server=server.address, certificate_auth=str(server.ca) if server.ca else None)
-        account: Any = lightkube.KubeConfig.from_one(cluster=cluster, user=User(token_file=str(server.token))).get()
-        assert isinstance(account, lightkube.SingleConfig)
-        return account
-    if os.pathsep in str(server.kubeconfig):
-        raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")
-    try:
-        kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
-    except AttributeError as wrong:  # the document is not a mapping
-        raise lightkube.ConfigError("it is no kubeconfig file") from wrong
+        kubeconfig = lightkube.KubeConfig.from_one(cluster=cluster, user=User(token_file=str(server.token)))
+    else:
+        try:
+            kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
+        except AttributeError as wrong:  # the document is not a mapping
+            raise lightkube.ConfigError("it is no kubeconfig file") from wrong
     config = kubeconfig.get(server.context or None)
-    if config is None:
-        raise lightkube.ConfigError("it has no current context; choose one with --context NAME")
-    return config
+    assert config is not None  # it is only None with a default of None, and then `get` raises ConfigError
+    return config if config.user else config._replace(user=User())
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ _APPLY = "Apply"
 
 def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
     """The keys below a path that the manager's applies own; for a list, the keys of its items."""
-    fields = _fields(document, manager, subresource, only=_APPLY)
-    return frozenset(key for each in fields for key in _keys(each, path))
+    mine = manager, _APPLY, subresource
+    return frozenset(key for who, key, _ in _owners(document, path) if who == mine)
 
 
 def written(document: Mapping[str, Any], *path: str, manager: str, subresource: str = "") -> frozenset[str]:
     """The keys below a path that the manager owns, by an apply or by another write."""
-    return frozenset(key for each in _fields(document, manager, subresource) for key in _keys(each, path))
+    return frozenset(key for who, key, _ in _owners(document, path) if (who[0], who[2]) == (manager, subresource))
 
 
 def owned_by_others(
@@ -32,40 +32,29 @@ def owned_by_others(
     A manager that owns only fields of an item in a list, as a kubelet does in its conditions, does not own the item.
     """
     mine = manager, _APPLY, subresource
-    return {
-        key: str(each.get("manager"))
-        for each in (document.get("metadata") or {}).get("managedFields") or ()
-        if (each.get("manager"), each.get("operation"), each.get("subresource", "")) != mine
-        for key in _keys(each.get("fieldsV1") or {}, path, whole=True)
-    }
+    return {key: who[0] for who, key, is_whole in _owners(document, path) if is_whole and who != mine}
 
 
-def _fields(
-    document: Mapping[str, Any], manager: str, subresource: str, *, only: str = ""
-) -> Iterator[Mapping[str, Any]]:
+def _owners(document: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, str, str], str, bool]]:
+    """Each owner of something below the path: manager, operation and subresource; the key; whether all of it."""
     for entry in (document.get("metadata") or {}).get("managedFields") or ():
-        mine = entry.get("manager") == manager and only in ("", entry.get("operation"))
-        if mine and entry.get("subresource", "") == subresource:
-            yield entry.get("fieldsV1") or {}
+        who = str(entry.get("manager")), str(entry.get("operation")), str(entry.get("subresource") or "")
+        fields = entry.get("fieldsV1") or {}
+        for step in path:
+            found = fields.get(f"f:{step}")
+            fields = found if isinstance(found, Mapping) else {}
+        for field, below in fields.items():
+            kind, _, key = field.partition(":")
+            if kind == "f":
+                yield who, key, True
+            elif kind == "k":
+                for value in _key_values(key):
+                    yield who, value, isinstance(below, Mapping) and "." in below
 
 
-def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = False) -> Iterator[str]:
-    """The keys below a path; with `whole`, without items of lists of which only fields are owned."""
-    for step in path:
-        found = fields.get(f"f:{step}")
-        fields = found if isinstance(found, Mapping) else {}
-    for field, below in fields.items():
-        kind, _, key = field.partition(":")
-        if kind == "f":
-            yield key
-        elif kind == "k" and (not whole or (isinstance(below, Mapping) and "." in below)):
-            yield from _key_values(key)
-
-
-def _key_values(key: str) -> Iterator[str]:
+def _key_values(key: str) -> list[str]:
+    """The values of the key fields of an item."""
     try:
-        found = json.loads(key)
-    except ValueError:
-        return
-    if isinstance(found, dict):
-        yield from map(str, found.values())
+        return [str(value) for value in json.loads(key).values()]
+    except (ValueError, AttributeError):
+        return []

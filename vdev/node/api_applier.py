@@ -23,7 +23,7 @@ from ..aio.clock import Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
-from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
+from ..kube import NO_SERVER, NODES, Api, ApiCall, Unconfigured, injected_error
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
 
@@ -53,7 +53,6 @@ class NodeAccess:
     api: Api | None  # None: there is no API server
     view: TargetNode
     timing: Timing
-    on_news: Callable[[], None] = lambda: None  # called when an applier has something to write
     events: TokenBucket | None = None  # the rate of Events, if several nodes share it
     level: int = logging.INFO  # of log lines about writes
     takes_back: bool = False  # remove labels of an earlier process even if the file asks for none now
@@ -64,15 +63,13 @@ FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
 """Returns the fault rule for a request, by verb and resource as in RBAC, and how the request fails."""
 
 
-def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
-    """The answer of a fault rule in the server's place."""
+def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
+    """The error that a fault rule wants in place of a request."""
     found = rules(call.verb, call.resource)
     if found is None:
         return None
     rule, failure = found
-    return InjectedAnswer(
-        status=failure.status or 0, message=f"injected by the fault rule {rule!r}", after=failure.after
-    )
+    return injected_error(call, f"injected by the fault rule {rule!r}", failure.status or 0, failure.after)
 
 
 class ApiApplier(Applier):
@@ -82,12 +79,12 @@ class ApiApplier(Applier):
         self._node = access.node
         self._given = access.api
         self._view = access.view
-        self._tell = access.on_news
         self._level = access.level
         self._takes_back = access.takes_back
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
         self._news = asyncio.Event()  # something may have to be written
+        self._is_writing = False
         self._is_replanned = asyncio.Event()  # the plan wants something else than when a pause began
         self._follows = False
         self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
@@ -116,27 +113,22 @@ class ApiApplier(Applier):
 
     def _stir(self) -> None:
         """Wake the task that writes; if it is awake, it looks again anyway."""
-        if not self._news.is_set():
-            self._news.set()
-            self._tell()
+        self._news.set()
 
     @property
     def has_news(self) -> bool:
-        """Whether something may have to be written."""
-        return self._news.is_set()
+        """Whether something may have to be written, or is being written."""
+        return self._news.is_set() or self._is_writing
 
     async def work(self) -> None:
         """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
         await self._news.wait()
-        await self.catch_up()
-
-    async def catch_up(self) -> None:
-        """Write what differs. Raises ApiServerError, and then there is still news."""
         if self._given is None and not self._wants_anything:
             self._news.clear()  # nothing was ever written that has to be removed now
             return
         document = await self._view.seen()
         self._news.clear()
+        self._is_writing = True
         try:
             if self._is_undone(document):
                 await self._pause_before_repair()
@@ -148,6 +140,8 @@ class ApiApplier(Applier):
         except BaseException:
             self._news.set()
             raise
+        finally:
+            self._is_writing = False
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid guards against another Node that has the name by now."""

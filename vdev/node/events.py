@@ -52,8 +52,6 @@ class EventText:
 
 def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventText, ...]:
     """Devices that were lost, and devices that are back. Devices that left the configuration are neither."""
-    if before is now:
-        return ()
     back: dict[str, list[str]] = {}
     for name, device in before.keys() - now.keys():
         resource = devices.everything.get(name)
@@ -91,8 +89,6 @@ Xids = Mapping[Key, tuple[XidError, ...]]
 
 def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
     """Devices that have a new Xid."""
-    if before is now:
-        return ()
     groups = grouped(
         ((name, each), device)
         for (name, device), errors in now.items()
@@ -110,8 +106,6 @@ def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
 
 
 def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
-    if before is now:
-        return ()
     old, new = _partitions(before), _partitions(now)
     changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
     return tuple(
@@ -137,8 +131,6 @@ def _layout_of(profiles: Counter[str]) -> str:
 
 def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
     """Partition layouts that a label of the node chose and that were refused, and why."""
-    if before is now:
-        return ()
     failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
     return tuple(
         _event("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)

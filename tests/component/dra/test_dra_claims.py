@@ -210,7 +210,7 @@ SPOILT = [
 
 
 @pytest.mark.parametrize(
-    "loss", ["removed", "emptied", "damaged", "replaced by an older one", "replaced by a newer one"]
+    "loss", ["removed", "emptied", "damaged", "replaced by an older one", "replaced by an empty one"]
 )
 async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(driver, allocate, kubelet, cdi_dir, loss):
     """The driver knows what it prepared: the device goes to no other claim, and the first claim keeps its CDI file."""
@@ -230,7 +230,7 @@ async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(dri
         case "replaced by an older one":
             record.write_bytes(older)
         case _:
-            body = json.dumps({"version": 2, "serial": 2**62, "claims": []}).encode()
+            body = json.dumps({"version": 2, "claims": []}).encode()
             record.write_bytes(body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n")
     running.driver.recheck()
     await running.until(lambda: uid(claim) in recorded(kubelet))

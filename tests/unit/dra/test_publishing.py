@@ -17,11 +17,6 @@ def spec(*names, taints=()):
     return {"driver": DRIVER, "pool": {"name": NODE}, "nodeName": NODE, "devices": devices}
 
 
-def made(document, number):
-    """A new object."""
-    return {"metadata": {"generateName": f"{number:05x}-"}, "spec": document}
-
-
 class Server:
     """What becomes of slices that are written."""
 
@@ -32,7 +27,7 @@ class Server:
 
     def settle(self, wanted, fault=None):
         """Write what the changes say, in their order; whether there were any."""
-        found = spoilt(fault, wanted, self.slices, made) if fault else changes(wanted, self.slices, made)
+        found = spoilt(fault, wanted, self.slices) if fault else changes(wanted, self.slices)
         self.writes += len(found.delete) + len(found.update) + len(found.create)
         gone = {each["metadata"]["name"] for each in found.delete}
         other = {each["metadata"]["name"]: each for each in found.update}
@@ -40,8 +35,7 @@ class Server:
             other.get(each["metadata"]["name"], each) for each in self.slices if each["metadata"]["name"] not in gone
         ]
         self.slices += [
-            {**each, "metadata": {"name": f"{each['metadata']['generateName']}{next(self.number)}"}}
-            for each in found.create
+            {"metadata": {"name": f"{number:05x}-{next(self.number)}"}, "spec": spec} for number, spec in found.create
         ]
         return bool(found)
 
@@ -164,9 +158,10 @@ def test_a_generation_never_mixes_old_and_new(before, after):
     """While the writes go on, the slices of the highest generation are never a complete pool of anything else."""
     server = Server()
     server.settle(before)
-    found = changes(after, server.slices, made)
+    found = changes(after, server.slices)
     if len(found.update) + len(found.create) > 1:
-        generations = {each["spec"]["pool"]["generation"] for each in (*found.update, *found.create)}
+        specs = [*(each["spec"] for each in found.update), *(spec for _, spec in found.create)]
+        generations = {each["pool"]["generation"] for each in specs}
         assert {2} == generations
         assert len(after) == len(found.update) + len(found.create)
 
