@@ -112,6 +112,11 @@ def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, 
     return run
 
 
+def restarts(old: FaultRule, new: FaultRule) -> bool:
+    """Whether the times of a rule begin again when it is replaced."""
+    return old != new or (old.seed != new.seed and needs_seed(new))
+
+
 def needs_seed(rule: FaultRule) -> bool:
     """Whether another seed changes what the rule does."""
     return bool(
