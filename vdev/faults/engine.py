@@ -98,10 +98,6 @@ class Engine:
         if before or self.runs:
             self._on_change()
 
-    @property
-    def minds_labels(self) -> bool:
-        return any(run.rule.nodes.labels for run in self.runs.values())
-
     def relabel(self, labels: Mapping[str, str]) -> None:
         """Set the node's labels, which rules may select nodes by."""
         if labels == self._labels:

@@ -167,8 +167,7 @@ class Member:
             ),
             self._intervals,
         )
-        if self.engine.minds_labels:
-            self.relabel()
+        self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
         for rule in self.engine.take_strikes():
