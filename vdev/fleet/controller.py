@@ -291,7 +291,7 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, pods.wishes)
+            self.telemetry.note(name, member.plan, pods.pod_loads)
         self._wake(name, member)
         return again is not None
 

@@ -73,7 +73,7 @@ class SeenPods:
         return {each.uid: each.asks for each in self._pods() if each.asks is not None}
 
     @property
-    def wishes(self) -> Mapping[str, Range]:
+    def pod_loads(self) -> Mapping[str, Range]:
         """The loads that pods ask for, by `namespace/name`."""
         return {each.key: each.load for each in self._pods() if isinstance(each.load, Range)}
 
