@@ -111,9 +111,6 @@ def _sensors(shown: ToolDevice) -> Mapping[str, object]:
         "process_memory": shown.process_mib,
         "temp": temperature,
         "temp_margin": hottest - temperature if relative else _NONE,
-        "temp_shutdown": round(physics.shutdown_temperature),
-        "temp_slowdown": round(physics.slowdown_temperature),
-        "temp_max": hottest,
         "mem_temp": _NONE if memory_temperature is None else round(memory_temperature),
         "power": f"{now.power_w:.2f}",
         "power_limit": f"{physics.peak_power:.2f}",
@@ -147,8 +144,6 @@ def _bar1(shown: ToolDevice) -> int:
 def _errors(shown: ToolDevice) -> Mapping[str, object]:
     now = shown.whole
     return {
-        "dram_corrected": now.ecc_corrected,
-        "dram_uncorrected": now.ecc_uncorrected,
         "corrected": now.ecc_corrected,
         "uncorrected": now.ecc_uncorrected,
         "remapped_uncorrected": now.remapped_rows,
