@@ -10,7 +10,7 @@ from bench.table import Table
 
 GROUPS: dict[str, Callable[[Table], Awaitable[None]]] = {
     "allocate": device_plugin.allocate,
-    "meanwhile": device_plugin.meanwhile,
+    "reload": device_plugin.allocate_during_reload,
     "edit": device_plugin.edit,
     "hotplug": device_plugin.hotplug,
     "preferred": device_plugin.preferred,

@@ -31,7 +31,7 @@ async def allocate(table: Table) -> None:
     table.add("Allocate, over an empty server", ratio(ours, empty), "x", 1.5, beside, most="p50")
 
 
-async def meanwhile(table: Table) -> None:
+async def allocate_during_reload(table: Table) -> None:
     """Allocate while 10,000 devices are reloaded, each of which changes."""
     texts = configs.turned(10_000)
     busy, quiet = [], []

@@ -31,13 +31,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is stale")
     check = parser.parse_args(arguments).check
-    stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
-    for path in stale:
+    stale = {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
+    for path, text in stale.items():
         if check:
             sys.stderr.write(f"{path.relative_to(DOCS.parent)} is stale: run make docs\n")
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(pages()[path])
+            path.write_text(text)
     return int(check and bool(stale))
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The action's second half: brings the image into a kind cluster that is there, installs the chart, waits for devices.
+# The action's second half: loads the image into an existing kind cluster, installs the chart, waits for devices.
 # Environment: CLUSTER; CONFIG, IMAGE, VALUES (may be empty); WAIT in seconds. Its outputs go to the file $GITHUB_OUTPUT.
 set -eu
 
@@ -31,7 +31,7 @@ else
     say "building $image"
     docker build --quiet --tag "$image" --build-arg "VERSION=$version" "$root"
 fi
-loaded=vdev:of-this-cluster # a name without a digest, which would be lost on the way into the nodes
+loaded=vdev:of-this-cluster # a name without a digest, because loading into the nodes loses digests
 docker tag "$image" "$loaded"
 say "loading it into the nodes"
 kind load docker-image "$loaded" --name "$CLUSTER"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Create a kind cluster, build and load the image, deploy the agent, wait until the nodes show their devices.
-# Environment: CLUSTER (vdev), IMAGE (vdev:dev), OVERLAY (deploy/overlays/kind). Safe to run again: it then updates.
+# Environment: CLUSTER (vdev), IMAGE (vdev:dev), OVERLAY (deploy/overlays/kind). A second run updates the cluster.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -36,7 +36,7 @@ kind load docker-image "$image" --name "$cluster"
 
 say "deploying $overlay"
 kube apply --kustomize "$overlay"
-kube --namespace vdev-system rollout restart daemonset/vdev >/dev/null # the image's name stays, its content may not
+kube --namespace vdev-system rollout restart daemonset/vdev >/dev/null # the image's content may have changed under the same name
 kube --namespace vdev-system rollout status daemonset/vdev --timeout "${patience}s"
 
 # Each worker must show at least one extended resource: a name with a slash that is not Kubernetes' own.

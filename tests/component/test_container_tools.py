@@ -1,5 +1,6 @@
 """The makers' tools in containers: the mounts of an Allocate, and the tools' output in a shell."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -192,13 +193,13 @@ def static_busybox() -> str:
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="bind mounts and chroot need root")
 async def test_in_a_real_root(kubelet, start_agent, tmp_path):
-    """The tool works with read-only bind mounts in an image with only a shell, and shows a fault."""
+    """The tool works with read-only bind mounts in an image with only a shell."""
     root = tmp_path / "image"
     for directory in ("bin", "dev", "usr/bin"):
         (root / directory).mkdir(parents=True)
     shutil.copy(static_busybox(), root / "bin/sh")
     (root / "dev/null").touch()
-    agent = await start_agent(config(count=1))
+    await start_agent(config(count=1))
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
     steps = []
     for mount in pod.container().edits.mounts:
@@ -209,18 +210,12 @@ async def test_in_a_real_root(kubelet, start_agent, tmp_path):
             target.touch()
         steps += [f"mount --bind '{mount.host_path}' '{target}'", f"mount -o remount,bind,ro '{target}'"]
     enter = " && ".join((*steps, f"exec chroot '{root}' /usr/bin/nvidia-smi"))
-
-    def run() -> subprocess.CompletedProcess[str]:
-        command = ["unshare", "--mount", "sh", "-c", enter]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    first = run()
-    if "unshare failed" in first.stderr or "permission denied" in first.stderr:
-        pytest.skip(f"no mounts here: {first.stderr.strip()}")
-    assert (0, "") == (first.returncode, first.stderr)
-    assert "NVIDIA A100-SXM4-40GB" in first.stdout
-    agent.edit(config(more=f"{TELEMETRY}\n{FALLEN}", count=1))
-    await kubelet.wait_until(lambda: run().returncode == 15, what="the loss")
+    command = ["unshare", "--mount", "sh", "-c", enter]
+    shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    if "unshare failed" in shown.stderr or "permission denied" in shown.stderr:
+        pytest.skip(f"no mounts here: {shown.stderr.strip()}")
+    assert (0, "") == (shown.returncode, shown.stderr)
+    assert "NVIDIA A100-SXM4-40GB" in shown.stdout
 
 
 async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):

@@ -166,7 +166,7 @@ async def test_a_device_fails_once_a_claim_has_it(kubelet, start, clear):
     agent.clock.advance(20.0)
     await kubelet.wait_until(lambda: ["Unhealthy"] == health(kubelet), what="the failure")
     assert ["Healthy"] == health(kubelet, "two")
-    assert 1 == agent.agent.faults.engine.runs["x"].injected
+    assert 1 == agent.agent.faults.engine.runs["x"].injections.total()
     await clear(agent)
     await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="the end of it")
     assert [] == kubelet.errors

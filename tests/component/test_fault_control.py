@@ -128,7 +128,6 @@ async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, v
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
     _, shown = await vdev("status")
     assert "unknown key 'cuont'; did you mean 'count'? allowed: " in shown
-    assert "did you mean 'count'?" in shown
 
 
 async def test_trigger(agent, vdev, shows, clock):

@@ -100,7 +100,7 @@ async def test_slow_driver(tell, clock, kubelet):
     """An allocation is delayed, then granted."""
     agent = await tell("slow-driver.yaml")
     starting = asyncio.create_task(kubelet.run_pod(manifest("p", {GPU: 1})))
-    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["slow"].injected)
+    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["slow"].injections)
     assert not starting.done()
     clock.advance(8)
     assert Phase.RUNNING is (await starting).phase
@@ -134,7 +134,8 @@ async def test_crash_loop(tell, clock, shows, kubelet):
 async def test_late_registration(tell, clock, shows, kubelet):
     """The resource registers after 45 seconds."""
     agent = await tell("late-registration.yaml", wait=False)
-    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs and agent.agent.faults.engine.runs["late"].injected)
+    engine = agent.agent.faults.engine
+    await kubelet.wait_until(lambda: engine.runs and engine.runs["late"].injections)
     clock.advance(44.9)
     assert GPU not in kubelet.node().capacity
     clock.advance(0.1)
@@ -149,7 +150,7 @@ async def test_restart_storm(tell, clock, shows, kubelet):
     engine = agent.agent.faults.engine
     run = engine.runs["sockets-gone"]
     for number in range(1, 6):
-        while run.injected < number:
+        while run.injections.total() < number:
             moment = engine.next_change
             clock.advance(moment - clock.now())
             await kubelet.wait_until(lambda past=moment: engine.next_change != past)
@@ -278,7 +279,7 @@ async def test_dra_bad_day(tell, clock, kubelet, node, account, api_server):
     await api_server.until(lambda: [(3, 1)] == pools())
     clock.advance(60)
     clock.advance(30)
-    await api_server.until(lambda: agent.agent.faults.engine.runs["slow-news"].injected)
+    await api_server.until(lambda: agent.agent.faults.engine.runs["slow-news"].injections)
     assert {"gpu-3"} == tainted()
     clock.advance(30)
     await api_server.until(lambda: {"gpu-0", "gpu-3"} == tainted())

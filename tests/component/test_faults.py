@@ -41,7 +41,7 @@ async def start(start_agent, clock):
 
 
 def injected(agent, name):
-    return agent.agent.faults.engine.runs[name].injected
+    return agent.agent.faults.engine.runs[name].injections.total()
 
 
 async def allocate(kubelet, agent, ids, *, deadline=20):

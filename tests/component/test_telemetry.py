@@ -55,6 +55,16 @@ def up(running, times=1):
     return len(told) >= times
 
 
+async def problem(running, kubelet, word):
+    """Wait for a problem with this word, and return it."""
+
+    def found():
+        return [str(each) for each in running.agent.reconciler.problems if word in str(each)]
+
+    await kubelet.wait_until(found, what=f"a problem with {word}")
+    return found()[0]
+
+
 @pytest.fixture
 async def agent(start_agent, kubelet):
     """A plugin with two GPUs, one of them shared, that serves metrics."""
@@ -106,12 +116,7 @@ async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, ku
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         running = await start_agent(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
-
-        def problem():
-            return [str(each) for each in running.agent.reconciler.problems if "telemetry.address" in str(each)]
-
-        await kubelet.wait_until(problem, what="the problem")
-        (sentence,) = problem()
+        sentence = await problem(running, kubelet, "telemetry.address")
         assert f"metrics of devices cannot be served at 127.0.0.1:{port}: Address already in use" in sentence
         assert "choose another address" in sentence
         assert kubelet.node().allocatable[GPU] == 1
@@ -165,26 +170,19 @@ async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_serv
     nonsense = {"metadata": {"annotations": {"vdev.dev/load": None, "run.ai/simulated-gpu-utilization": "lots"}}}
     await api_server.edit("pods", "one", nonsense, namespace="default")
     await eventually(running, kubelet, lambda text: (util(text) or 0) >= 80, "the pattern")
-
-    def problem():
-        return [str(each) for each in running.agent.reconciler.problems if "pod default/one" in str(each)]
-
-    await kubelet.wait_until(problem, what="the problem")
-    assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent, got" in problem()[0]
+    found = await problem(running, kubelet, "pod default/one")
+    assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent, got" in found
     await api_server.remove("pods", "one", namespace="default")
-    await kubelet.wait_until(lambda: not problem(), what="the end of the problem")
+    problems = running.agent.reconciler
+    await kubelet.wait_until(lambda: "pod default/one" not in str(problems.problems), what="the end of the problem")
 
 
 async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_server, account):
     api_server.permissions = set()
     running = await start_agent(ANNOTATED, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
-
-    def problem():
-        return [str(each) for each in running.agent.reconciler.problems if "podAnnotations" in str(each)]
-
-    await kubelet.wait_until(problem, what="the problem")
-    assert "let vdev list and watch pods, or set telemetry.podAnnotations to false" in problem()[0]
+    found = await problem(running, kubelet, "podAnnotations")
+    assert "let vdev list and watch pods, or set telemetry.podAnnotations to false" in found
     assert "DCGM_FI_DEV_GPU_UTIL" in await page(running)
 
 

@@ -17,15 +17,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.manifests import rendered
+from tests.kit.manifests import composed, pod_of
 from tests.kit.process import send_signal
 from vdev.agent import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-# Those with a pod of their own: `host-devices` adds mounts to that of `base`, which is also the pod of `schedulers`,
-# and `kind` has the mounts of `cdi`.
-OVERLAYS = [f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "dra")]
+COMPONENTS = ("host-devices", "cdi", "dra")  # those with directories of the host
+CONFIG = """
+version: v1
+devices:
+  - {name: sink, resource: acme.dev/sink, glob: /dev/null}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}}
+  - {name: claimed, resource: acme.dev/claimed, advertise: [dra], virtual: {count: 1}}
+"""
 TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 
@@ -61,12 +66,10 @@ def place():
 
 
 class Pod:
-    """The DaemonSet's pod of an overlay. `host` is where the host's paths are, apart from /dev and /sys."""
+    """The DaemonSet's pod with all components. `host` is where the host's paths are, apart from /dev and /sys."""
 
-    def __init__(self, overlay, place):
-        self.objects = rendered(ROOT / "deploy" / overlay)
-        (daemonset,) = [each for each in self.objects if each["kind"] == "DaemonSet"]
-        self.spec = daemonset["spec"]["template"]["spec"]
+    def __init__(self, place):
+        self.spec = pod_of(composed(COMPONENTS))
         (self.container,) = self.spec["containers"]
         self.place = place
         self.host = place / "host"
@@ -80,7 +83,7 @@ class Pod:
             case {"hostPath": {"path": path}}:
                 return self._made(self.host / path.lstrip("/"))
             case {"configMap": {"name": name}}:
-                return self._configmap(self._made(self.place / "volumes" / name), name)
+                return self._configmap(self._made(self.place / "volumes" / name))
             case {"emptyDir": _, "name": name}:
                 return self._made(self.place / "volumes" / name)
         raise AssertionError(volume)
@@ -89,12 +92,10 @@ class Pod:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def _configmap(self, directory, name):
+    def _configmap(self, directory):
         """As the kubelet lays a ConfigMap out: links through `..data`."""
-        (data,) = [e["data"] for e in self.objects if e["kind"] == "ConfigMap" and e["metadata"]["name"] == name]
-        publish(directory, "..1", data)
-        for key in data:
-            (directory / key).symlink_to(f"..data/{key}")
+        publish(directory, "..1", CONFIG)
+        (directory / "default.yaml").symlink_to("..data/default.yaml")
         return directory
 
     def script(self):
@@ -136,11 +137,10 @@ def _inside(root, path):
     return f"{root}{os.path.realpath(path)}"
 
 
-def publish(directory, name, data):
-    """Put files into a ConfigMap's directory and swap `..data` to them, as the kubelet does."""
+def publish(directory, name, config):
+    """Put a configuration into a ConfigMap's directory and swap `..data` to it, as the kubelet does."""
     (directory / name).mkdir()
-    for key, text in data.items():
-        (directory / name / key).write_text(text)
+    (directory / name / "default.yaml").write_text(config)
     (directory / "..new").symlink_to(name)
     (directory / "..new").rename(directory / "..data")
 
@@ -168,10 +168,9 @@ def _serves(status):
 
 @pytest.mark.root
 @pytest.mark.long
-@pytest.mark.parametrize("overlay", OVERLAYS)
-async def test_the_pod_has_what_it_needs(able, place, overlay):
+async def test_the_pod_has_what_it_needs(able, place):
     """Under the pod's restrictions the agent registers, follows an edit, writes what it must, and ends with 0."""
-    pod = Pod(overlay, place)
+    pod = Pod(place)
     async with Kubelet(place / "host/var/lib/kubelet", node_name="worker-1") as kubelet:
         log = place / "log"
         with log.open("wb") as out:
@@ -192,19 +191,11 @@ async def test_the_pod_has_what_it_needs(able, place, overlay):
             fields = dict(line.split(":\t", 1) for line in state.splitlines() if ":\t" in line)
             assert {"0000000000000000"} == {fields[name] for name in ("CapEff", "CapPrm", "CapBnd")}
             assert "1" == fields["NoNewPrivs"]
-            if "dra" in overlay:
-                registry = pod.volumes["plugins-registry"]
-
-                def drivers():
-                    return {each.name.partition("-")[0] for each in registry.glob("*-12345678-uid-reg.sock")}
-
-                await kubelet.wait_until(lambda: {"acme.dev", "gpu.nvidia.com"} == drivers(), what="the sockets")
-            elif "cdi" in pod.volumes:
-                assert [] != list(pod.volumes["cdi"].glob("vdev-*.json"))
-            edited = "version: v1\ndevices: [{name: e, resource: acme.dev/edited, virtual: {count: 3}}]\n"
-            files = {path.name: path.read_text() for path in pod.volumes["config"].glob("*.yaml")}
-            publish(pod.volumes["config"], "..2", files | {"default.yaml": edited})
-            await kubelet.wait_until(lambda: kubelet.node().allocatable.get("acme.dev/edited") == 3, what="the edit")
+            assert [] != list(pod.volumes["cdi"].glob("vdev-*.json"))
+            socket = pod.volumes["plugins-registry"] / "acme.dev-12345678-uid-reg.sock"
+            await kubelet.wait_until(socket.exists, what="the driver's socket")
+            publish(pod.volumes["config"], "..2", CONFIG.replace("count: 1", "count: 2", 1))
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get("acme.dev/npu") == 2, what="the edit")
         except BaseException:
             sys.stderr.write(log.read_text())
             raise

@@ -39,7 +39,7 @@ class FaultControl:
         self.spec = Spec()
         self._node = options.node
         directory = options.fault_dir if options.fault_injection else None
-        self.store = RuleStore(self.engine, self._parse, directory)
+        self.store = RuleStore(lambda: (self.engine,), options.clock, self._parse, directory)
         self._allowed = options.fault_injection
         self._exit = options.exit
         self._wake = wake
@@ -51,7 +51,7 @@ class FaultControl:
         self.spec = spec
         if spec.faults.rules or self.engine.runs:
             self.store.configure(spec.faults.rules)
-            self.engine.load(self.store.sources)
+            self.store.load_into(self.engine)
             self.engine.meet(base)
 
     @property

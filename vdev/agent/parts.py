@@ -13,7 +13,6 @@ from ..model.spec import Spec
 from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..planning.allocation import any_cdi
-from ..planning.plan import DesiredState
 from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
 from .applier import Applier
@@ -106,7 +105,9 @@ class AgentParts:
         )
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add, on_plan=self._show_in_tools)
+        self.telemetry = Telemetry(
+            options, self.node_api.api, on_change=self.pending.add, on_plan=lambda plan: self.tools.show(plan)
+        )
         self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
         self.dra = Dra(
             options,
@@ -190,10 +191,6 @@ class AgentParts:
             drills=self.faults.drills,
             announced=dict(self.faults.engine.announced),
         )
-
-    def _show_in_tools(self, plan: DesiredState) -> None:
-        if not self.tools.is_done:
-            self.tools.show(plan)
 
     def _on_granted(self, keys: Collection[Key]) -> None:
         self.holders.note_allocated(keys)

@@ -65,7 +65,7 @@ class FaultCommands:
 
     def _trigger(self, request: Request) -> dict[str, Any]:
         name = text_of(request, "name")
-        self._store.rules.trigger(name)
+        self._store.trigger(name)
         return {"triggered": name}
 
     def _set_device(self, request: Request) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class FaultCommands:
     def _clear_device(self, request: Request) -> dict[str, Any]:
         node, device = self._device(request)
         name = name_of(device, node)
-        if name not in self._store.rules.runs:
+        if name not in self._store.runs:
             where = f"device {device}" + (f" of node {node}" if node else "")
             raise UsageError(f"nothing is set on {where}; vdev fault list shows all rules")
         self._store.clear(name)

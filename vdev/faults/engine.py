@@ -13,13 +13,12 @@ from typing import TypeVar
 import structlog
 
 from ..aio.clock import Clock
-from ..errors import UsageError
 from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, EventFault, RegisterFaults, Rpc, StreamFaults
-from .rule_run import RuleRun, active_faults, begin, needs_seed
+from .rule_run import RuleRun, active_faults, begin, restarts
 from .rules import DEVICE, KINDS, CallFault, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import ActiveFaults
@@ -83,11 +82,12 @@ class Engine:
             for rule in rules:
                 if rule.name in self.runs:
                     continue
-                old, dice = before.get(rule.name), Dice(rule.seed, self._node)
-                if old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule)):
+                old = before.get(rule.name)
+                if old is not None and not restarts(old.rule, rule):
                     old.rule, old.source = rule, source  # equal, but its place in the file may have changed
                     self.runs[rule.name] = old
                     continue
+                dice = Dice(rule.seed, self._node)
                 run = begin(rule, source, dice, since.get(rule.name, now), self._started, self._labels)
                 run.looked_at = max(run.looked_at, self._came)
                 run.select(self._inventory)
@@ -97,10 +97,6 @@ class Engine:
                 self._end(run)
         if before or self.runs:
             self._on_change()
-
-    @property
-    def minds_labels(self) -> bool:
-        return any(run.rule.nodes.labels for run in self.runs.values())
 
     def relabel(self, labels: Mapping[str, str]) -> None:
         """Set the node's labels, which rules may select nodes by."""
@@ -116,27 +112,18 @@ class Engine:
                 self._on_change()
 
     def clear(self, name: str) -> None:
-        """End a rule. A rule of the configuration returns when it is triggered or changed. Raises UsageError."""
-        run = self._run(name)
+        """End a rule. A rule of the configuration returns when it is triggered or changed."""
+        run = self.runs[name]
         self._end(run)
         run.cleared, run.firings = True, ()
         self._on_change()
 
     def trigger(self, name: str) -> None:
-        """Start a rule's fault now. Raises UsageError."""
-        run = self._run(name)
-        if not run.here:
-            raise UsageError(f"the rule {name!r} is not for this node, {self._node}")
+        """Start a rule's fault now. The rule must be for this node."""
+        run = self.runs[name]
         run.cleared, now = False, self.clock.now()
         run.fire(Firing(now, once=not run.rule.triggered), now)
         self._on_change()
-
-    def _run(self, name: str) -> RuleRun:
-        run = self.runs.get(name)
-        if run is None:
-            known = ", ".join(sorted(self.runs)) or "none"
-            raise UsageError(f"there is no fault rule {name!r}; the rules are: {known}")
-        return run
 
     def _end(self, run: RuleRun) -> None:
         if run.active:

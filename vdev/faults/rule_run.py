@@ -35,7 +35,7 @@ class RuleRun:
     active: bool = False
     changes_at: float | None = None
     looked_at: float = -math.inf
-    injections: Counter[str] = field(default_factory=Counter)  # by resource
+    injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
     calls: Counter[object] = field(default_factory=Counter)
     targets: frozenset[Key] = frozenset()
 
@@ -43,11 +43,6 @@ class RuleRun:
     def live(self) -> bool:
         """Whether the rule can do anything on this node."""
         return self.here and not self.cleared
-
-    @property
-    def injected(self) -> int:
-        """How often the rule did something, counted for each resource."""
-        return self.injections.total()
 
     def select(self, inventory: Inventory) -> None:
         """Find the devices of this inventory that the rule selects."""
@@ -110,6 +105,11 @@ def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, 
     elif rule.start is Start.START:
         run.firings, run.looked_at = (Firing(started),), now  # events before now are not made up for
     return run
+
+
+def restarts(old: FaultRule, new: FaultRule) -> bool:
+    """Whether the times of a rule begin again when it is replaced."""
+    return old != new or (old.seed != new.seed and needs_seed(new))
 
 
 def needs_seed(rule: FaultRule) -> bool:

@@ -1,20 +1,24 @@
 """All fault rules: of the configuration, of files in the fault directory, and of `vdev fault` (`live`).
 
+They are for the engine of one node, or for those of all nodes of a fleet. The times of a rule count from the same
+moment on all nodes, no matter when a node appeared.
+
 Each file is a source. The rules of a file end when it is removed. A file with errors, or a directory that cannot be
 listed, is reported and changes nothing. A missing directory counts as empty.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from ..aio.clock import Clock
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
 from ..model.names import digest
 from ..model.problem import Problem, error
-from .rule_run import RuleRun
+from .engine import Engine
+from .rule_run import RuleRun, restarts
 from .rules import FaultRule
 
 CONFIGURATION = "configuration"
@@ -31,33 +35,34 @@ Sources = Mapping[str, Sequence[FaultRule]]
 """Rules by source. Of two rules with one name, the first counts."""
 
 
-class Rules(Protocol):
-    """The rules of a node, or of many."""
-
-    @property
-    def runs(self) -> Mapping[str, RuleRun]: ...
-
-    def load(self, sources: Sources, /) -> None:
-        """Replace all rules."""
-
-    def clear(self, name: str) -> None:
-        """End a rule. Raises UsageError."""
-
-    def trigger(self, name: str) -> None:
-        """Make a rule's fault happen now. Raises UsageError."""
-
-
 class RuleStore:
-    """The rules of all sources. `directory` is the fault directory; `parse` checks rules against the configuration."""
+    """The rules of all sources, for these engines.
 
-    def __init__(self, rules: Rules, parse: Parse, directory: Path | None = None) -> None:
+    `directory` is the fault directory; `parse` checks rules against the configuration.
+    """
+
+    def __init__(
+        self, engines: Callable[[], Collection[Engine]], clock: Clock, parse: Parse, directory: Path | None = None
+    ) -> None:
         self.directory = directory
-        self.rules = rules
+        self._engines = engines
+        self._clock = clock
         self._parse = parse
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
         self._problems: tuple[Problem, ...] = ()  # of the files' texts
+        self._rules: dict[str, FaultRule] = {}  # by name, from all sources
+        self._since: dict[str, float] = {}  # when the times of each rule began
+        self._cleared: set[str] = set()
+
+    @property
+    def runs(self) -> Mapping[str, RuleRun]:
+        """Each rule with its state on one node, if possible one that the rule is for."""
+        found: dict[str, RuleRun] = {}
+        for engine in self._engines():
+            found |= {name: run for name, run in engine.runs.items() if run.live or name not in found}
+        return found
 
     @property
     def sources(self) -> Sources:
@@ -74,9 +79,34 @@ class RuleStore:
         return (*self._problems, *taken)
 
     def configure(self, rules: Iterable[FaultRule]) -> None:
-        """Set the rules of the configuration, which replace live ones of the same names. The caller loads them."""
+        """Set the rules of the configuration, which replace live ones of the same names. Then call `load_into`."""
         self._configured = tuple(rules)
+        self._note()
+
+    def load_into(self, engine: Engine) -> None:
+        """Put all rules in force on a node. A rule that was cleared on the others stays cleared."""
+        engine.load(self.sources, since=self._since)
+        for name, run in engine.runs.items():
+            if name in self._cleared and not run.cleared:
+                engine.clear(name)
+
+    def _load(self) -> None:
+        self._note()
+        for engine in self._engines():
+            engine.load(self.sources, since=self._since)
+
+    def _note(self) -> None:
+        """Note which rules there are now. New and changed ones begin; the others go on."""
         self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
+        before, self._rules = self._rules, {}
+        for rules in self.sources.values():
+            for rule in rules:
+                self._rules.setdefault(rule.name, rule)
+        for name, rule in self._rules.items():
+            if name not in before or restarts(before[name], rule):
+                self._since[name] = self._clock.now()
+                self._cleared.discard(name)
+        self._since = {name: self._since[name] for name in self._rules}
 
     def _owner(self, name: str) -> str:
         """The first source with a rule of that name, or the empty string."""
@@ -107,13 +137,31 @@ class RuleStore:
     def clear(self, name: str) -> None:
         """End a rule. A live rule is deleted; others return when they are triggered or changed. Raises UsageError."""
         if self._live.pop(name, None) is not None:
-            self.rules.load(self.sources)
-        else:
-            self.rules.clear(name)
+            self._load()
+            return
+        for engine in self._with(name):
+            engine.clear(name)
+        self._cleared.add(name)
+
+    def trigger(self, name: str) -> None:
+        """Start a rule's fault now, on every node that the rule is for. Raises UsageError."""
+        concerned = [engine for engine in self._with(name) if engine.runs[name].here]
+        if not concerned:
+            raise UsageError(f"the rule {name!r} is for no node here")
+        for engine in concerned:
+            engine.trigger(name)
+        self._cleared.discard(name)
+
+    def _with(self, name: str) -> list[Engine]:
+        found = [engine for engine in self._engines() if name in engine.runs]
+        if not found:
+            known = ", ".join(sorted(self.runs)) or "none"
+            raise UsageError(f"there is no fault rule {name!r}; the rules are: {known}")
+        return found
 
     def clear_all(self) -> list[str]:
         """End all rules that are not cleared yet. Returns their names."""
-        names = [name for name, run in self.rules.runs.items() if run.live]
+        names = [name for name, run in self.runs.items() if run.live]
         for name in names:
             self.clear(name)
         return names
@@ -126,7 +174,7 @@ class RuleStore:
             if (owner := self._owner(name)) not in ("", LIVE):
                 raise UsageError(_taken(name, owner))
         self._live |= {rule.name: rule for rule in new}
-        self.rules.load(self.sources)
+        self._load()
         return names
 
     # --- files --------------------------------------------------------------------------------------------------------
@@ -154,8 +202,7 @@ class RuleStore:
             except ConfigError as bad:
                 problems += [each for each in bad.problems if isinstance(each, Problem)]
         self._files, self._problems = files, tuple(problems)
-        self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
-        self.rules.load(self.sources)
+        self._load()
 
 
 def _taken(name: str, owner: str) -> str:

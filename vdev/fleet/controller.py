@@ -107,7 +107,7 @@ class Fleet:
         virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
         self._spec = spec.model_copy(update={"entries": virtual})
         self._warn(loaded.problems, tuple(scope.warnings(spec)))
-        self.faults.adopt(self._spec, now)
+        self.faults.adopt(self._spec)
         self.scope = self.scope.after(spec.fleet)
         for name in self.made:
             self._came.setdefault(name, now)
@@ -263,7 +263,7 @@ class Fleet:
             self.maker.refused.pop(name, None)
 
     async def _plan(self, name: str) -> None:
-        seen, rules = self.cluster.node(name), self.faults.rules
+        seen = self.cluster.node(name)
         delays = None if seen.has_kubelet else self._delays(name)
         member = self.members.get(name)
         if delays is None or seen.document is None:
@@ -275,12 +275,9 @@ class Fleet:
                 self.cluster.forget(name)
                 self._came.pop(name, None)
             return
-        is_new = member is None
         if member is None:
             member = self._member(name)
-        member.adopt(self._spec, delays, rules.sources, rules.since)
-        if is_new:
-            rules.meet(member.engine)
+        member.adopt(self._spec, delays, self.faults.store.load_into)
         await self._apply(name, member)
 
     async def _apply(self, name: str, member: Member) -> bool:
@@ -290,7 +287,7 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, pods.wishes)
+            self.telemetry.note(name, member.plan, pods.pod_loads)
         return again is not None
 
     def _member(self, name: str) -> Member:

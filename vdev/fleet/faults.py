@@ -1,8 +1,4 @@
-"""Fault rules in a fleet: those of its file, and those that commands inject.
-
-Each node has an engine of its own. A rule of a command reaches all of them, also those of later nodes. The time of a
-rule counts from the same moment on all nodes, no matter when the API server listed them.
-"""
+"""Fault rules in a fleet: those of its file, and those that commands inject. Each node has an engine of its own."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,8 +9,7 @@ from ..aio.clock import Clock
 from ..errors import UsageError
 from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
 from ..faults.engine import Engine
-from ..faults.rule_run import RuleRun, needs_seed
-from ..faults.rule_store import RuleStore, Sources
+from ..faults.rule_store import RuleStore
 from ..faults.rules import FaultRule
 from ..model.device import Slot
 from ..model.spec import Spec
@@ -24,98 +19,31 @@ from .scope import without_effect
 _SHOWN = 8  # devices of a rule in the status
 
 
-class FleetRules:
-    """The rules of all nodes, for `RuleStore` as if there were one node."""
-
-    def __init__(self, members: Mapping[str, Member], clock: Clock) -> None:
-        self.clock = clock
-        self.sources: Sources = {}
-        self.since: dict[str, float] = {}  # when the time of each rule began
-        self._members = members
-        self._rules: dict[str, FaultRule] = {}
-        self._cleared: set[str] = set()
-
-    def note(self, sources: Sources, now: float) -> None:
-        """Take other rules. New and changed ones begin now; the others go on.
-
-        Nodes load them in their turns.
-        """
-        before, self.sources = self._rules, sources
-        self._rules = {rule.name: rule for rules in sources.values() for rule in rules}
-        for name, rule in self._rules.items():
-            old = before.get(name)
-            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
-                self.since[name] = now
-                self._cleared.discard(name)
-        self.since = {name: self.since[name] for name in self._rules}
-
-    def meet(self, engine: Engine) -> None:
-        """Clear rules on a new node that were cleared on the others before."""
-        for name in self._cleared & engine.runs.keys():
-            engine.clear(name)
-
-    @property
-    def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule with its state on one node, if possible one that the rule concerns."""
-        found: dict[str, RuleRun] = {}
-        for each in self.engines:
-            found |= {name: run for name, run in each.runs.items() if run.live or name not in found}
-        return found
-
-    def load(self, sources: Sources) -> None:
-        """Replace all rules on all nodes."""
-        self.note(sources, self.clock.now())
-        minds_labels = any(rule.nodes.labels for rule in self._rules.values())
-        for member in self._members.values():
-            if minds_labels:
-                member.relabel()
-            member.engine.load(sources, since=self.since)
-
-    def clear(self, name: str) -> None:
-        for engine in self._with(name):
-            engine.clear(name)
-        self._cleared.add(name)
-
-    def trigger(self, name: str) -> None:
-        """Start a rule's fault now on every node that it concerns. Raises UsageError."""
-        concerned = [engine for engine in self._with(name) if engine.runs[name].here]
-        if not concerned:
-            raise UsageError(f"no node of the fleet is concerned by the rule {name!r}")
-        for engine in concerned:
-            engine.trigger(name)
-        self._cleared.discard(name)
-
-    @property
-    def engines(self) -> list[Engine]:
-        return [member.engine for member in self._members.values()]
-
-    def _with(self, name: str) -> list[Engine]:
-        found = [engine for engine in self.engines if name in engine.runs]
-        if not found:
-            known = sorted(self.runs)
-            raise UsageError(f"there is no fault rule {name!r}; the rules are: {', '.join(known) or 'none'}")
-        return found
-
-
 class FleetFaults:
     """The rules of a fleet, and the answers to `vdev fault` and `vdev device`."""
 
     def __init__(self, members: Mapping[str, Member], clock: Clock, *, allowed: bool) -> None:
         self._allowed = allowed
         self.spec = Spec()
-        self.rules = FleetRules(members, clock)
+        self.store = RuleStore(self._engines, clock, self._parse)
+        self._clock = clock
         self._members = members
-        self._store = RuleStore(self.rules, self._parse)
 
-    def adopt(self, spec: Spec, now: float) -> None:
+    def adopt(self, spec: Spec) -> None:
+        """Take the rules of a configuration. Each node loads them in its turn."""
         self.spec = spec
-        self._store.configure(spec.faults.rules)
-        self.rules.note(self._store.sources, now)
+        self.store.configure(spec.faults.rules)
+
+    def _engines(self) -> list[Engine]:
+        """The engines of all nodes, with the labels that the Nodes have now."""
+        for member in self._members.values():
+            member.relabel()
+        return [member.engine for member in self._members.values()]
 
     @property
     def commands(self) -> Mapping[str, Command]:
         refusal = "" if self._allowed else not_allowed("this controller")
-        own = FaultCommands(self._store, nodes=self._slots, is_fleet=True, status=self.status, refusal=refusal)
+        own = FaultCommands(self.store, nodes=self._slots, is_fleet=True, status=self.status, refusal=refusal)
         return {**own.by_name, "status": _elsewhere, "top": _elsewhere}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
@@ -137,7 +65,7 @@ class FleetFaults:
 
     def status(self) -> dict[str, Any]:
         """The rules and their state on all nodes; the keys are those of an agent, and more."""
-        rules = {name: run.rule for engine in self.rules.engines for name, run in engine.runs.items()}
+        rules = {name: run.rule for member in self._members.values() for name, run in member.engine.runs.items()}
         documents = [self._document(name, rule) for name, rule in rules.items()]
         return {
             "enabled": self._allowed,
@@ -156,7 +84,7 @@ class FleetFaults:
         state = "does nothing in a fleet" if without_effect(rule) else state
         source = next(iter(runs.values())).source
         return {
-            **rule_document(rule, source, state, min(changes, default=None), self.rules.clock.now(), injected),
+            **rule_document(rule, source, state, min(changes, default=None), self._clock.now(), injected),
             "devices": devices[:_SHOWN],
             "nodes": len(active),
         }

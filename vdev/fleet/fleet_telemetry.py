@@ -14,9 +14,6 @@ from ..telemetry.applier import load_of
 from ..telemetry.page import page
 from ..telemetry.sensors import MeasuredDevice, Sensors
 
-Wishes = Mapping[str, Range]
-"""The load that annotations of pods ask for, by `namespace/name`."""
-
 
 class FleetTelemetry:
     """The sensors of the nodes that have any."""
@@ -27,15 +24,15 @@ class FleetTelemetry:
         self._reading = threading.Lock()  # sensors are read in a thread
         self._hostname_label = ""
 
-    def note(self, node: str, plan: DesiredState, wishes: Wishes) -> None:
-        """Take the plan of a node; `wishes` are the loads that its pods ask for."""
+    def note(self, node: str, plan: DesiredState, pod_loads: Mapping[str, Range]) -> None:
+        """Take the plan of a node, and the loads that annotations of pods ask for, by `namespace/name`."""
         if plan.observed.spec.telemetry is None:
             self.forget(node)
             return
         self._hostname_label = plan.observed.spec.telemetry.hostname_label
-        wishes = wishes if plan.observed.spec.telemetry.pod_annotations else {}
+        pod_loads = pod_loads if plan.observed.spec.telemetry.pod_annotations else {}
         with self._reading:
-            self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, wishes), self._clock.now())
+            self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, pod_loads), self._clock.now())
 
     def forget(self, node: str) -> None:
         """Drop a node that is gone or has no sensors."""

@@ -1,7 +1,7 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from .. import discovery
 from ..dra.pools import Claimed
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine
-from ..faults.rule_store import Sources
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
@@ -84,8 +83,8 @@ class Member:
         """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
-    def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:
-        """Put a configuration in force, with these fault rules; `since` is when the time of each rule began."""
+    def adopt(self, spec: Spec, delays: Delays, load_rules: Callable[[Engine], None]) -> None:
+        """Put a configuration in force; `load_rules` loads its fault rules."""
         self.delays = delays
         if spec is self._spec:
             return
@@ -94,7 +93,7 @@ class Member:
         self._spec = spec
         if any(rule.nodes.labels for rule in spec.faults.rules):
             self.engine.relabel({**self.node.labels, **first_plan(spec, name, self.node.labels).labels})
-        self.engine.load(rules, since=since)
+        load_rules(self.engine)
 
     @property
     def claimed(self) -> Claimed:
@@ -115,7 +114,7 @@ class Member:
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
-        self.adopt(NOTHING, Delays(), {}, {})
+        self.adopt(NOTHING, Delays(), lambda engine: None)
 
     @property
     def has_anything(self) -> bool:
@@ -170,8 +169,7 @@ class Member:
             ),
             self._intervals,
         )
-        if self.engine.minds_labels:
-            self.relabel()
+        self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
         for rule in self.engine.take_strikes():

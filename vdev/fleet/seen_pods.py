@@ -37,7 +37,7 @@ class SeenPods:
         return {each.uid: each for each in self._pods() if each.containers}
 
     @property
-    def wishes(self) -> Mapping[str, Range]:
+    def pod_loads(self) -> Mapping[str, Range]:
         """The loads that pods ask for, by `namespace/name`."""
         return {each.key: each.load for each in self._pods() if isinstance(each.load, Range)}
 

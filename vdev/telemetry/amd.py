@@ -8,7 +8,7 @@ they lack are left out.
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..dra.amd_devices import DRIVER_VERSION
 from ..model.geometry import PIN
@@ -25,7 +25,6 @@ _BLOCKS = (
 )
 _MEMORY_BLOCK = "umc"
 GTT = 128 * 1024  # MB of host memory that the GPU can use
-_NOBODY = User("", "", "")
 _LINKS = 8
 
 METRICS: Sequence[Metric] = (
@@ -104,15 +103,7 @@ def _values(it: MeasuredDevice) -> Values:
     }
 
 
-def _labels(info: DeviceInfo, node: str, _hostname_label: str) -> Iterator[Labels]:
-    """The labels for each container that has the device; with empty names if none has it."""
-    fixed = dict(_device_labels(info, node))
-    for user in info.users or (_NOBODY,):
-        pod = {"container": user.container, "namespace": user.namespace, "pod": user.pod}
-        yield tuple({**fixed, **pod}.items())
-
-
-def _device_labels(info: DeviceInfo, node: str) -> Labels:
+def _labels(info: DeviceInfo, user: User | None, node: str, _hostname_label: str) -> Labels:
     device, raw = info.device, info.device.raw
     known = raw.attributes
     compute, _, memory = device.profile.partition(PIN)[0].partition("_")
@@ -122,6 +113,7 @@ def _device_labels(info: DeviceInfo, node: str) -> Labels:
         ("card_series", known.get("cardSeries", f"{known.get('model', raw.entry)} OAM")),
         ("card_vendor", "AMD"),
         ("cluster_name", ""),
+        ("container", user.container if user else ""),
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER_VERSION)),
         ("gpu_compute_partition_type", compute or "spx"),
@@ -134,6 +126,8 @@ def _device_labels(info: DeviceInfo, node: str) -> Labels:
         ("job_partition", ""),
         ("job_user", ""),
         ("kfd_process_id", ""),
+        ("namespace", user.namespace if user else ""),
+        ("pod", user.pod if user else ""),
         ("serial_number", known.get("serialNumber", serial_number(raw.id))),
         ("vbios_version", known.get("vbiosVersion", "N/A")),
     )

@@ -49,7 +49,6 @@ def amd_data(shown: ToolDevice) -> str:
     texts["version_text"] = Template(texts["version_text"]).substitute(values)
     return assignments(
         {
-            "written": shown.written.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "lost": "GPU is lost" if shown.lost else "",
             **{key: values[key] for key in _IDENTITY},
             "list_csv": ",".join(str(values[key]) for key in _IDENTITY),

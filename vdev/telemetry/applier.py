@@ -132,7 +132,7 @@ class Telemetry(Applier):
         api: Api | None,
         *,
         on_change: Callable[[], None],
-        on_plan: Callable[[DesiredState], None] = lambda _plan: None,
+        on_plan: Callable[[DesiredState], None],
     ) -> None:
         self._options = options
         self._clock: Clock = options.clock

@@ -6,8 +6,6 @@ has none of its own. DCGM has no utilization of an instance in percent. A lost d
 device that several containers have has a line for each of them.
 """
 
-from collections.abc import Iterator
-
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import Exporter, Labels, Values, table
@@ -58,14 +56,7 @@ def _values(it: MeasuredDevice) -> Values:
     return values
 
 
-def _labels(info: DeviceInfo, node: str, hostname_label: str) -> Iterator[Labels]:
-    """The labels for each container that has the device."""
-    fixed = _device_labels(info, node, hostname_label)
-    for user in info.users or (None,):
-        yield (*fixed, *_user_labels(user, info)) if user else fixed
-
-
-def _device_labels(info: DeviceInfo, node: str, hostname_label: str) -> Labels:
+def _labels(info: DeviceInfo, user: User | None, node: str, hostname_label: str) -> Labels:
     device, raw = info.device, info.device.raw
     instance: Labels = ()
     if device.is_partition:
@@ -80,6 +71,7 @@ def _device_labels(info: DeviceInfo, node: str, hostname_label: str) -> Labels:
         *instance,
         (hostname_label, node),
         ("DCGM_FI_DRIVER_VERSION", raw.attributes.get("driverVersion", DRIVER)),
+        *(_user_labels(user, info) if user else ()),
     )
 
 

@@ -5,11 +5,11 @@ in addition to those of the device. `EXPORTER` is the one for devices of other m
 """
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from .sensors import DeviceInfo, MeasuredDevice
+from .sensors import DeviceInfo, MeasuredDevice, User
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]
@@ -33,9 +33,9 @@ class Exporter:
     metrics: Sequence[Metric]
     values: Callable[[MeasuredDevice], Values]
     """The values of a device by the names in the table. A metric without a value, or with None, is left out."""
-    labels: Callable[[DeviceInfo, str, str], Iterator[Labels]]
-    """The labels of a device, once for each container that has it. Arguments: the device, the node's name, and the
-    label that has this name."""
+    labels: Callable[[DeviceInfo, User | None, str, str], Labels]
+    """The labels of a device for one container that has it, or None if none has it. The last arguments are the node's
+    name and the label that has this name."""
     sorts_labels: bool = False
 
 
@@ -73,20 +73,19 @@ def _values(it: MeasuredDevice) -> Values:
     }
 
 
-def _labels(info: DeviceInfo, node: str, _hostname_label: str) -> Iterator[Labels]:
-    """The labels for each container that has the device; with empty names if none has it."""
+def _labels(info: DeviceInfo, user: User | None, node: str, _hostname_label: str) -> Labels:
     device = info.device
-    fixed = (
+    return (
         ("device", device.id),
         ("entry", device.raw.entry),
         ("index", device.ordinal),
         ("profile", device.profile),
         ("resource", info.resource),
         ("node", node),
+        ("container", user.container if user else ""),
+        ("namespace", user.namespace if user else ""),
+        ("pod", user.pod if user else ""),
     )
-    for user in info.users or (None,):
-        names = (user.container, user.namespace, user.pod) if user else ("", "", "")
-        yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True))
 
 
 EXPORTER = Exporter(METRICS, _values, _labels)

@@ -111,9 +111,6 @@ def _sensors(shown: ToolDevice) -> Mapping[str, object]:
         "process_memory": shown.process_mib,
         "temp": temperature,
         "temp_margin": hottest - temperature if relative else _NONE,
-        "temp_shutdown": round(physics.shutdown_temperature),
-        "temp_slowdown": round(physics.slowdown_temperature),
-        "temp_max": hottest,
         "mem_temp": _NONE if memory_temperature is None else round(memory_temperature),
         "power": f"{now.power_w:.2f}",
         "power_limit": f"{physics.peak_power:.2f}",
@@ -147,8 +144,6 @@ def _bar1(shown: ToolDevice) -> int:
 def _errors(shown: ToolDevice) -> Mapping[str, object]:
     now = shown.whole
     return {
-        "dram_corrected": now.ecc_corrected,
-        "dram_uncorrected": now.ecc_uncorrected,
         "corrected": now.ecc_corrected,
         "uncorrected": now.ecc_uncorrected,
         "remapped_uncorrected": now.remapped_rows,
@@ -182,11 +177,10 @@ def _partition(shown: ToolDevice) -> Mapping[str, object]:
     }
 
 
-_OLD_RULE = "|-----------------------------------------+------------------------+----------------------|"
-_NEW_RULE = "+-----------------------------------------+------------------------+----------------------+"
+_RULE = "+-----------------------------------------+------------------------+----------------------+\n"
 _TABLE_HEAD = """\
 | NVIDIA-SMI {driver:<23}Driver Version: {driver:<15}CUDA Version: {cuda:<9}|
-{rule}
+{rule}\
 | GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
 | Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
 |                                         |                        |               MIG M. |
@@ -202,25 +196,11 @@ _MIG_HEAD = (
 |==================+==================================+===========+=======================|
 """
 )
-_OLD_MIG_HEAD = (
-    _MIG_RULE
-    + """\
-| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|      Shared           |
-|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
-|                  |                                  |        ECC|                       |
-|==================+==================================+===========+=======================|
-"""
-)
-_NEW_TABLE, _NEW_LIMITS = (
-    580,
-    560,
-)  # the first drivers with the new form of the table, and of the temperature limits in XML
 _LONGEST_NAME = 27
 
 
 def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
     """The heads of the table, and the device's lines in it."""
-    new = _major(values) >= _NEW_TABLE
     name = str(values["name"])
     if len(name) > _LONGEST_NAME:
         name = f"{name[:24]}..."
@@ -230,13 +210,13 @@ def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]
     power = f"{int(shown.whole.power_w)}W / {limit:>5}"
     memory = f"{values['used']}MiB / {total:>9}"
     texts = {
-        "table_head": _TABLE_HEAD.format(**values, rule=_NEW_RULE if new else _OLD_RULE),
-        "mig_head": _MIG_HEAD if new else _OLD_MIG_HEAD,
+        "table_head": _TABLE_HEAD.format(**values, rule=_RULE),
+        "mig_head": _MIG_HEAD,
         "table_rows": (
             f"| @index:3@  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
             f"| N/A{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
             f" {busy:>7}{'Default':>13} |\n"
-            f"|{'':41}|{'':24}| {values['mig']:>20} |\n{_NEW_RULE}\n"
+            f"|{'':41}|{'':24}| {values['mig']:>20} |\n{_RULE}"
         ),
         "table_program": "",
     }
@@ -274,7 +254,6 @@ def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
         "bar1_free": _bar1(shown) - 1,
         "pci_number": str(values["pci_id"]).removeprefix("0x"),
         "pci_sub_number": str(values["pci_sub_id"]).removeprefix("0x"),
-        "dtd": 13 if _major(values) >= _NEW_LIMITS else 12,
     }
     plain = {key: escape(str(value)) for key, value in shown_values.items()}
     head, driver, gpu, part, rest = (Template(text) for text in smi.nvidia_log())
@@ -292,12 +271,6 @@ def _nvlinks(shown: ToolDevice, values: Mapping[str, object]) -> str:
         return "Nvlink queries are not supported for Devices in MIG mode\n"
     speed = f"{shown.physics.link_speed / 2:.3f}"
     return "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(shown.physics.links))
-
-
-def _major(values: Mapping[str, object]) -> int:
-    """The release of the driver, such as 580."""
-    major = str(values["driver"]).partition(".")[0]
-    return int(major) if major.isdecimal() else _NEW_TABLE
 
 
 def _with(unit: str, value: object, between: str) -> str:

@@ -45,11 +45,12 @@ def _page(
         amd_devices: set[str] = set()
         for each in measured:
             maker = each.info.maker
-            values = _EXPORTERS[maker].values(each)
+            exporter, users = _EXPORTERS[maker], each.info.users or (None,)
+            values = exporter.values(each)
             # A container may have several claims on the device. If the labels do not name claims, it gets one line.
-            for labels in dict.fromkeys(_EXPORTERS[maker].labels(each.info, node, hostname_label)):
+            for labels in dict.fromkeys(exporter.labels(each.info, user, node, hostname_label) for user in users):
                 whole = labels if maker is None else (*labels, *more)
-                rows[maker].append(_Row(values, whole, _text(_EXPORTERS[maker], whole)))
+                rows[maker].append(_Row(values, whole, _text(exporter, whole)))
             if maker is SmiTool.AMD:
                 amd_devices.add(each.info.device.raw.id)
         if amd_devices:

@@ -139,8 +139,16 @@ def test_every_field_of_the_help(box: Container) -> None:
     assert all(value and "$" not in value for value in values.values())
 
 
-def test_what_it_does_not_know(subtests, box):
+LEFT_OUT = (
+    "This nvidia-smi shows simulated GPUs and has no {}. Available are: the table (no arguments), -L, -q -x, topo -m, "
+    "and --query-gpu=... and --query-compute-apps=... with --format=csv."
+)
+DENIED = "Unable to do {} for GPU 00000000:11:00.0: Insufficient Permissions"
+
+
+def test_what_it_does_not_do(subtests, box):
     """A wrong argument has the message of the real tool on stdout, and its exit code."""
+    box.give(h100(0), h100(1))
     cases = [
         (("--query-gpu=name,cuda_version", "--format=csv"), 'Field "cuda_version" is not a valid field to query.', 2),
         (("--query-gpu=name",), "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.", 2),
@@ -153,21 +161,18 @@ def test_what_it_does_not_know(subtests, box):
         (("topo", "-p"), "ERROR: Option -p is not recognized. Please run 'nvidia-smi -h'.", 2),
         (("-i", "2"), "No devices were found", 6),
         (("--query-gpu=name", "--format=csv", "-i", "GPU-1"), "No devices were found", 6),
+        (("-q",), LEFT_OUT.format("-q as text"), 2),
+        (("-q", "-d", "MEMORY"), LEFT_OUT.format("-q as text"), 2),
+        (("dmon", "-c", "1"), LEFT_OUT.format("dmon"), 2),
+        (("pmon",), LEFT_OUT.format("pmon"), 2),
+        (("mig", "-lgi"), DENIED.format("mig -lgi"), 4),
+        (("mig", "-cgi", "19", "-C"), DENIED.format("mig -cgi 19 -C"), 4),
+        (("-pm", "1"), DENIED.format("-pm"), 4),
     ]
     for asked, said, code in cases:
         with subtests.test(asked=asked):
-            box.give(h100(0), h100(1))
             shown = box.run("nvidia-smi", *asked)
             assert (said, code) == (shown.stdout.strip(), shown.returncode)
-
-
-@pytest.mark.parametrize("asked", [("-lgi",), ("-i", "0", "-lci"), ("-cgi", "19", "-C")])
-def test_partitions_are_not_listed_in_a_container(box: Container, asked: tuple[str, ...]) -> None:
-    """Scripts look for this message of the real tool."""
-    give_mig(box)
-    shown = box.run("nvidia-smi", "mig", *asked)
-    assert shown.stdout.strip().endswith(": Insufficient Permissions")
-    assert 4 == shown.returncode
 
 
 def test_no_device(box: Container) -> None:
@@ -340,25 +345,6 @@ def test_the_topology(box: Container) -> None:
         ["GPU2", "SYS", "SYS", " X "],
     ]
     assert [row[5:] for row in cells] == [["0", "", "N/A"], ["0", "", "N/A"], ["1", "", "N/A"]]
-
-
-@pytest.mark.parametrize(
-    ("asked", "what"),
-    [
-        (("-q",), "-q as text"),
-        (("-q", "-d", "MEMORY"), "-q as text"),
-        (("dmon", "-c", "1"), "dmon"),
-        (("pmon",), "pmon"),
-    ],
-)
-def test_what_is_left_out(box: Container, asked: tuple[str, ...], what: str) -> None:
-    box.give(h100(0))
-    shown = box.run("nvidia-smi", *asked)
-    assert shown.returncode == 2
-    assert shown.stdout == (
-        f"This nvidia-smi shows simulated GPUs and has no {what}. Available are: the table (no arguments), -L, -q -x, "
-        "topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv.\n"
-    )
 
 
 def test_the_version_and_the_help(box: Container) -> None:

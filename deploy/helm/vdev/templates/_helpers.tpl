@@ -1,4 +1,4 @@
-{{/* The name of every object: the release's, with the chart's unless it says so already. */}}
+{{/* The name of every object: the release's name, and the chart's unless the release's contains it. */}}
 {{- define "vdev.name" -}}
 {{- $name := .Values.nameOverride | default .Chart.Name }}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -9,12 +9,12 @@
 {{/* The service account: the chart's own, or one that exists. */}}
 {{- define "vdev.serviceAccount" -}}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
-{{- fail "serviceAccount.create is false; say in serviceAccount.name which one the pods shall have" }}
+{{- fail "serviceAccount.create is false; set serviceAccount.name to an existing account" }}
 {{- end }}
 {{- .Values.serviceAccount.name | default (include "vdev.name" .) }}
 {{- end }}
 
-{{/* The container's security context. The API refuses privileged with what it would make void, so that goes. */}}
+{{/* The container's security context. The API refuses `privileged` together with these options, so they are removed. */}}
 {{- define "vdev.securityContext" -}}
 {{- $context := deepCopy .Values.securityContext }}
 {{- if $context.privileged }}
@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* The rules of the cluster role of each feature that is on: feature -> rules. Nothing, where none needs the API. */}}
+{{/* The rules of the cluster role of each feature that is on: feature -> rules. Empty if no feature needs the API. */}}
 {{- define "vdev.clusterRoles" -}}
 {{- if .Values.nodeLabel.enabled }}
 node-label:

@@ -1,0 +1,32 @@
+"""The rules of all sources, for several nodes."""
+
+import pytest
+
+from tests.kit.rules import rule
+from vdev.aio.clock import ManualClock
+from vdev.errors import UsageError
+from vdev.faults.engine import Engine
+from vdev.faults.rule_store import RuleStore
+from vdev.observe.metrics import Metrics
+
+
+def test_nodes_that_load_the_rules_later():
+    """The times of a rule count from the same moment on all nodes, and a cleared rule stays cleared on each."""
+    clock = ManualClock(100.0)
+    first, second = (Engine(name, clock, Metrics(), on_change=lambda: None) for name in ("a", "b"))
+    store = RuleStore(lambda: (first, second), clock, lambda text, name: ())
+    store.configure([rule(name="late", at=60.0), rule(name="cleared")])
+    store.load_into(first)
+    store.clear("cleared")
+    clock.advance(50)
+    store.load_into(second)
+    for _ in range(2):  # a node that left and came back loads again
+        assert [160.0] == [firing.at + 60.0 for firing in second.runs["late"].firings]
+        assert second.runs["cleared"].cleared
+        second.load({})
+        store.load_into(second)
+    store.trigger("cleared")
+    assert not first.runs["cleared"].cleared
+    assert not second.runs["cleared"].cleared
+    with pytest.raises(UsageError, match="there is no fault rule 'nope'; the rules are: cleared, late"):
+        store.clear("nope")
