@@ -47,7 +47,6 @@ __all__ = [
     "trees",
 ]
 
-_RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
 NO_OVERRIDES: Mapping[str, Override] = {}
 
 
@@ -103,7 +102,7 @@ def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
 
     The default seed is that of the configuration. Raises ConfigError.
     """
-    return built_rules(read_text(text, name, form=_RULES), spec)
+    return built_rules(read_text(text, name, has_rules=True), spec)
 
 
 def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:

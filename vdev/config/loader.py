@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -147,14 +148,16 @@ def decoded(data: bytes, name: str) -> str:
         ) from error
 
 
-def read_text(
-    text: str,
-    name: str,
-    *,
-    may_be_empty: bool = False,
-    form: str = "a mapping that starts with 'version: v1'",
-) -> Document:
-    """Read a file's text. `form` says what was expected instead of a text without a mapping. Raises ConfigError."""
+_FORM = "a mapping that starts with 'version: v1'"
+_RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
+
+
+def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bool = False) -> Document:
+    """Read a file's text. With `has_rules` it may also be the section `faults` alone, or a single rule of it.
+
+    Raises ConfigError.
+    """
+    form = _RULES if has_rules else _FORM
     with _syntax_errors(text, name):
         composer = Composer(as_yaml(text), name)
         node = composer.document()
@@ -171,7 +174,12 @@ def read_text(
         raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
     is_go = for_nvidia or keys <= MIG_PARTED
     expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
-    root = expand.mapping(node.content, ())
+    at: KeyPath = ()
+    if has_rules and "faults" not in keys:
+        at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
+    root: Any = expand.value(node, at)
+    for step in reversed(at):
+        root = {step: root} if isinstance(step, str) else [root]
     _refuse_config_map(root, node.place)
     if composer.second:
         message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
@@ -179,7 +187,7 @@ def read_text(
     sharing = root.get("sharing")
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
         root["sharing"] = {key: value for key, value in sharing.items() if key != "mps"}  # as if it were not there
-    values = {(): node.place} | expand.values
+    values = {at[:end]: node.place for end in range(len(at))} | expand.values
     texts, problems = (Text(name, text),), tuple(expand.problems)
     return Document(root, expand.keys, values, (name,), problems, texts, frozenset([name] if for_nvidia else []))
 

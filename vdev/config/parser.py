@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import yaml
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Place, Problem, Severity, show
-from ..model.section import Plain
+from ..model.problem import KeyPath, Place, Problem, Severity, Where, show
+from ..model.section import FileMapping, Plain
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 
@@ -274,7 +274,8 @@ class Expansion:
             case list(nodes):
                 return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
-                return self.mapping(node.content, path)
+                where = Where.of(node.place, path)
+                return FileMapping(self.mapping(node.content, path), where, for_nvidia=self._spell is not None)
             case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
                 return Plain(resolved)
             case scalar:

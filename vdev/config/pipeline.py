@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -21,7 +21,7 @@ from .layouts import LayoutFiles
 from .loader import Document, Texts, overlaid
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
-from .parser import Tree, in_order
+from .parser import in_order
 from .presets import PresetTexts
 from .resolution import resolved
 from .validation import validate
@@ -124,7 +124,6 @@ def _telemetry(spec: Spec) -> Telemetry | None:
 
 def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     """Build the fault rules of a document for the configuration `spec`. Raises ConfigError."""
-    document = _as_section(document)
     report = ProblemReport(document)
     section = validate(document, report).faults
     seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
@@ -134,21 +133,6 @@ def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     if report.broken():
         raise ConfigError(in_order(report.problems, document.files))
     return rules
-
-
-def _as_section(document: Document) -> Document:
-    """Turn a document of rules, or of a single rule, into one with a section `faults`."""
-    if "faults" in document.root:
-        return document
-    lead: KeyPath = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
-    root: dict[str, Tree] = {"faults": document.root if lead == ("faults",) else {"rules": [document.root]}}
-    top = document.value_place(())
-    values = {lead[:end]: top for end in range(len(lead))} | {
-        (*lead, *at): place for at, place in document.values.items()
-    }
-    keys = {(*lead, *at): place for at, place in document.keys.items()}
-    problems = tuple(replace(each, path=(*lead, *each.path)) for each in document.problems)
-    return replace(document, root=root, values=values, keys=keys, problems=problems)
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
