@@ -15,17 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.problem import Override
 from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
-from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
+from . import presets
+from .loader import Text, Texts, UserFiles, read_text, text_of, trees
 from .origins import render
-from .parser import quoted
 from .pipeline import Loaded, built, built_rules
-from .presets import PresetTexts, load_preset
 
 __all__ = [
     "Loaded",
@@ -41,13 +39,11 @@ __all__ = [
     "load_text",
     "preset",
     "preset_names",
-    "quoted",
     "render",
     "text_of",
     "trees",
 ]
 
-_RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
 NO_OVERRIDES: Mapping[str, Override] = {}
 
 
@@ -64,26 +60,12 @@ def load(
     items of `devices`, `sharing.*.resources` and `resources.*` with errors are left out and reported, and the others
     are served. Raises ConfigError with every problem found.
     """
-    several = len(paths) > 1
-    documents: list[Document] = []
-    problems: list[object] = []
-    for path in paths:
-        try:
-            documents.append(read_file(Path(path), may_be_empty=several))
-        except ConfigError as bad:
-            problems += bad.problems
-    if problems:
-        raise ConfigError(tuple(problems))
-    if not any(document.root for document in documents):
-        read_file(Path(paths[0]))  # raises the error for an empty file
-    return built(join(documents), overrides, preset_dirs, partial=partial)
+    return built([Path(each) for each in paths], overrides, UserFiles(preset_dirs), partial=partial)
 
 
 def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
     """Like `load`, from the texts of an earlier reading and without files. Raises ConfigError."""
-    several = len(texts.files) > 1
-    documents = [read_text(each.text, each.file, may_be_empty=several) for each in texts.files]
-    return built(join(documents), overrides, (), partial=False, known=texts)
+    return built(texts.files, overrides, UserFiles(known=texts))
 
 
 def load_text(
@@ -95,7 +77,7 @@ def load_text(
     partial: bool = False,
 ) -> Loaded:
     """Like `load`, for the text of one file. Raises ConfigError."""
-    return built(read_text(text, name), overrides, preset_dirs, partial=partial)
+    return built([Text(name, text)], overrides, UserFiles(preset_dirs), partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
@@ -103,17 +85,17 @@ def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
 
     The default seed is that of the configuration. Raises ConfigError.
     """
-    return built_rules(read_text(text, name, form=_RULES), spec)
+    return built_rules(read_text(text, name, has_rules=True), spec)
 
 
 def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
     """Return the names of all presets, sorted, including those of the user's directories. Raises ConfigError."""
-    return PresetTexts(dirs).names()
+    return presets.preset_names(UserFiles(dirs))
 
 
 def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
     """Return the preset of that name, from the user's directories or from vdev. Raises ConfigError."""
-    return load_preset(name, PresetTexts(dirs))
+    return presets.load_preset(name, UserFiles(dirs))
 
 
 # --- its JSON Schema, for editors -------------------------------------------------------------------------------------

@@ -1,109 +1,197 @@
-"""Checks of the sections other than `devices`, `sharing` and `faults`, and of these sections against the entries."""
+"""Checks of the file as a whole: entries against each other, flags, labels and conditions, sizes, and `fleet`."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
 from ..model.entry import DeviceListStrategy, Entry, MigStrategy, TrueWhen
 from ..model.fleet import Fleet, FleetNodes
 from ..model.geometry import protocol_of
-from ..model.names import NameRange, NameRangeError, filled, node_name_problem, value_problem, visible_devices_env
+from ..model.names import NameRangeError, filled, node_name_problem, value_problem, visible_devices_env
 from ..model.problem import KeyPath, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
-from ..model.spec import ANNOTATION_PREFIX, Node, SharedItem, Spec, TimeSlicing
+from ..model.spec import ANNOTATION_PREFIX, Flags, Node, Spec
 from ..planning.naming import name_of_partition, name_of_whole
-from .entry_checks import may_meet
 from .loader import Document
 from .messages import ProblemReport
 from .parser import problem_at
+from .sharing_checks import check_sharing
 
 
-def check_node(model: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
-    """Check labels and conditions: those that nothing writes, that contradict each other, or that vdev needs itself."""
-    known = ("node",) not in report.broken()
+def check_file(spec: Spec, report: ProblemReport) -> None:
+    check_names(spec.entries, "entry", report, "device ids begin with it, so each entry needs its own")
+    _flags(spec.flags, spec.entries, report)
+    if spec.sharing:
+        check_sharing(spec, report)
+    _sizes(spec, report)
+    _node(spec.node, spec.entries, report)
+    _conditions(spec.entries, report)
+    _fleet(spec.fleet, report)
+    if not spec.entries and not report.broken():
+        report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
+    _unused_keys(spec, report)
+    if not report.broken():
+        _capacity(spec, report)
+
+
+def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemReport, hint: str = "") -> None:
+    """Check that no name is given twice; `what` is what the items are."""
+    first: dict[str, Entry | FaultRule] = {}
+    for item in items:
+        if first.setdefault(item.name, item) is not item:
+            other = report.document.value_place((*first[item.name].where.path, "name"))
+            report.error((*item.where.path, "name"), f"the name {item.name!r} is taken by the {what} at {other}", hint)
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> None:
+    """Check the flags against each other, and against the entries."""
+    if flags.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken():
+        for entry in entries:
+            if entry.wanted_partitions and entry.listed:
+                message = f"the partitions of {entry.name} are not advertised under migStrategy none"
+                report.warning((*entry.where.path, "partitions"), message, "set flags.migStrategy to single or mixed")
+    for key, value in (("mpsRoot", flags.mps_root), ("nvidiaDevRoot", flags.nvidia_dev_root)):
+        if value and not value.startswith("/"):
+            report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
+    at = ("flags", "plugin")
+    plugin = flags.plugin
+    chosen = set(plugin.device_list_strategy)
+    if not chosen:
+        hint, instead = "name at least one, or leave the key out", "containers get no list, as from NVIDIA's plugin"
+        report.unless_for_nvidia((*at, "deviceListStrategy"), "the list is empty", hint, instead)
+    if not re.fullmatch(ANNOTATION_PREFIX, plugin.cdi_annotation_prefix):
+        message = f"{plugin.cdi_annotation_prefix!r} is not the beginning of an annotation's key"
+        hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
+        report.unless_for_nvidia((*at, "cdiAnnotationPrefix"), message, hint, instead)
+    has_only_cdi = all(each.is_cdi for each in chosen)
+    if chosen and plugin.pass_device_specs and has_only_cdi:
+        message = "passDeviceSpecs has no effect if only CDI strategies are on"
+        report.warning((*at, "passDeviceSpecs"), message, "the nodes are in the CDI specification")
+    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
+        message = "cdi-annotations and cdi-cri together inject every device twice"
+        report.warning((*at, "deviceListStrategy"), message, "one of them is enough")
+    if not has_only_cdi:
+        _variables(entries, report)
+
+
+def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
+    """Warn about resources whose device lists have the same variable: a container with both sees one list."""
+    first: dict[str, Entry] = {}
     for entry in entries:
-        path = entry.where.path
-        if known and entry.labels and model.labels is False:
-            report.warning((*path, "labels"), f"the labels of {entry.name} are not written", "set node.labels to true")
-        if known and entry.conditions and not model.conditions:
-            message = f"the conditions of {entry.name} are not written"
-            report.warning((*path, "conditions"), message, "set node.conditions to true")
-    _conditions(entries, report)
-    _labels(entries, report)
+        if entry.visible_devices_env or entry.is_templated or not entry.listed:
+            continue
+        variable = visible_devices_env(entry.resource)
+        other = first.setdefault(variable, entry)
+        if other.resource != entry.resource:
+            message = (
+                f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
+            )
+            report.warning((*entry.where.path, "resource"), message, "set visibleDevicesEnv on one of the entries")
 
 
-def _labels(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Check that no entry writes a label that selects a layout, or that reports its state."""
+_UNUSED: Mapping[tuple[str, ...], str] = {
+    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
+    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
+    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
+    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
+    ("flags", "gfd"): "these are options of GPU feature discovery",
+    ("imex",): "virtual devices have no IMEX channels",
+}
+_DEFAULTS: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
+
+
+def _unused_keys(spec: Spec, report: ProblemReport) -> None:
+    """Warn about each NVIDIA key that asks for something and is not used."""
+    used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
+    for path, reason in _UNUSED.items():
+        value: object = report.document.root
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
+        for each, item in given.items():
+            if item not in _DEFAULTS and each not in used:
+                report.warning(each, f"{each[-1]} is accepted and not used: {reason}")
+
+
+def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
+    """Return a notice for each key of an NVIDIA file that NVIDIA's plugin ignores and vdev follows."""
+    found: dict[KeyPath, str] = {}
+    for _, block in spec.sharing_blocks.blocks:
+        for item in block.resources:
+            default = block.default_name(item)
+            if item.for_nvidia and item.rename and item.rename != default:
+                found[*item.where.path, "rename"] = f"rename: its replicas are {default}"
+            if item.for_nvidia and item.devices is not None:
+                found[*item.where.path, "devices"] = f"devices: it shares every device of {item.name}"
+    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
+        if any(each.for_nvidia for each in patterns):
+            found["resources", kind] = f"resources.{kind} and keeps its names"
+    return tuple(
+        problem_at(document.key_place(at), at, f"NVIDIA's own plugin ignores {what}", severity=Severity.NOTICE)
+        for at, what in found.items()
+    )
+
+
+# --- the node ---------------------------------------------------------------------------------------------------------
+
+
+def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
+    """Check labels and conditions that nothing writes, and labels that select a layout or report its state."""
+    known = ("node",) not in report.broken()
     taken: dict[str, tuple[str, str]] = {}
     for entry in entries:
         if entry.choice:
             label, name = entry.choice.label, entry.name
-            taken[protocol_of(label).label] = (
-                f"reports the state of {label}, which selects the partitions of {name}",
-                "leave it out",
-            )
+            state = f"reports the state of {label}, which selects the partitions of {name}"
+            taken[protocol_of(label).label] = (state, "leave it out")
             taken[label] = (
                 f"selects the partitions of {name}",
                 "set it by other means than vdev, and see partitions.default",
             )
     for entry in entries:
+        path = entry.where.path
+        if known and entry.labels and node.labels is False:
+            report.warning((*path, "labels"), f"the labels of {entry.name} are not written", "set node.labels to true")
+        if known and entry.conditions and not node.conditions:
+            message = f"the conditions of {entry.name} are not written"
+            report.warning((*path, "conditions"), message, "set node.conditions to true")
         for label in entry.labels.keys() & taken.keys():
             what, hint = taken[label]
-            report.error((*entry.where.path, "labels", label), f"the label {label} {what}", hint)
+            report.error((*path, "labels", label), f"the label {label} {what}", hint)
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
     """Check that an entry gives each type once, and that entries of one node mean the same by a type."""
-    said: dict[str, list[tuple[KeyPath, int, TrueWhen]]] = {}
-    for number, entry in enumerate(entries):
+    said: dict[str, list[tuple[KeyPath, Entry, TrueWhen]]] = {}
+    for entry in entries:
         for place, each in enumerate(entry.conditions):
             at = (*entry.where.path, "conditions", place)
             for other, owner, true_when in said.setdefault(each.type, []):
                 first = report.document.value_place(other)
-                if owner == number:
+                if owner is entry:
                     report.error((*at, "type"), f"the condition {each.type} is given twice", f"it is at {first} too")
                     break
-                if true_when is not each.true_when and may_meet(entries[owner], entry):
+                # Different patterns count as different nodes.
+                may_meet = not (owner.on_nodes and entry.on_nodes) or {*owner.on_nodes} & {*entry.on_nodes}
+                if true_when is not each.true_when and may_meet:
                     message = f"the condition {each.type} is True while devices are {true_when} at {first}"
                     report.error((*at, "trueWhen"), message, "let both mean the same, or give it another type")
                     break
-            said[each.type].append((at, number, each.true_when))
+            said[each.type].append((at, entry, each.true_when))
 
 
-_IGNORES = "NVIDIA's own plugin ignores"
-
-
-def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
-    """Return a notice for each key of an NVIDIA file that NVIDIA's plugin ignores and vdev follows."""
-
-    def at(path: KeyPath, message: str) -> Problem:
-        return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
-
-    found: list[Problem] = []
-    for _, block in spec.sharing_blocks.blocks:
-        for item in block.resources:
-            if item.is_nvidias:
-                found += (at((*item.where.path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
-    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
-        if patterns:
-            found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
-    return tuple(each for each in found if document.is_for_nvidia(each.path))
-
-
-def _of_item(item: SharedItem, block: TimeSlicing) -> Iterator[tuple[str, str]]:
-    default = f"{item.name}.shared" if block.rename_by_default else item.name
-    if item.rename and item.rename != default:
-        yield "rename", f"rename: its replicas are {default}"
-    if item.devices is not None:
-        yield "devices", f"devices: it shares every device of {item.name}"
-
+# --- sizes ------------------------------------------------------------------------------------------------------------
 
 MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
 _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
-def check_sizes(spec: Spec, report: ProblemReport) -> None:
+def _sizes(spec: Spec, report: ProblemReport) -> None:
     """Refuse numbers of devices that no list can hold, before anything creates them.
 
     `planning.inventory` checks the exact limit, which is in bytes. Entries with `onNodes` are not counted, because
@@ -129,81 +217,6 @@ def check_sizes(spec: Spec, report: ProblemReport) -> None:
                 report.error((*item.where.path, "replicas"), message, _LIMIT)
 
 
-def check_flags(spec: Spec, report: ProblemReport) -> None:
-    """Check the flags against each other, and against the entries."""
-    model = spec.flags
-    is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
-    for entry in spec.entries:
-        if is_none and entry.wanted_partitions and entry.listed:
-            message = f"the partitions of {entry.name} are not advertised under migStrategy none"
-            report.warning((*entry.where.path, "partitions"), message, "set flags.migStrategy to single or mixed")
-    for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
-        if value and not value.startswith("/"):
-            report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
-    chosen = set(model.plugin.device_list_strategy)
-    if not chosen:
-        hint, instead = "name at least one, or leave the key out", "containers get no list, as from NVIDIA's plugin"
-        report.unless_for_nvidia(("flags", "plugin", "deviceListStrategy"), "the list is empty", hint, instead)
-    prefix = model.plugin.cdi_annotation_prefix
-    if not re.fullmatch(ANNOTATION_PREFIX, prefix):
-        message = f"{prefix!r} is not the beginning of an annotation's key"
-        hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
-        report.unless_for_nvidia(("flags", "plugin", "cdiAnnotationPrefix"), message, hint, instead)
-    if chosen and model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
-        message = "passDeviceSpecs has no effect if only CDI strategies are on"
-        report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
-    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
-        message = "cdi-annotations and cdi-cri together inject every device twice"
-        report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
-    if not all(each.is_cdi for each in chosen):
-        _variables(spec.entries, report)
-
-
-def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
-    """Warn about resources whose device lists have the same variable: a container with both sees one list."""
-    first: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.visible_devices_env or entry.is_templated or not entry.listed:
-            continue
-        variable = visible_devices_env(entry.resource)
-        other = first.setdefault(variable, entry)
-        if other.resource != entry.resource:
-            message = (
-                f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
-            )
-            report.warning((*entry.where.path, "resource"), message, "set visibleDevicesEnv on one of the entries")
-
-
-def check_emptiness(spec: Spec, report: ProblemReport) -> None:
-    """Warn about a file without devices."""
-    if not spec.entries and not report.broken():
-        report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
-
-
-_UNUSED: Mapping[tuple[str, ...], str] = {
-    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
-    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
-    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
-    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
-    ("flags", "gfd"): "these are options of GPU feature discovery",
-    ("imex",): "virtual devices have no IMEX channels",
-}
-_DEFAULTS: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
-
-
-def unused_keys(spec: Spec, report: ProblemReport) -> None:
-    """Warn about each NVIDIA key that asks for something and is not used."""
-    used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
-    for path, reason in _UNUSED.items():
-        value: object = report.document.root
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
-        for each, item in given.items():
-            if item not in _DEFAULTS and each not in used:
-                report.warning(each, f"{each[-1]} is accepted and not used: {reason}")
-
-
 # --- fleet ------------------------------------------------------------------------------------------------------------
 
 MAX_NODES = 20_000
@@ -213,72 +226,70 @@ _OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # in which a fleet re
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
-def check_fleet(model: Fleet, report: ProblemReport) -> None:
-    made: dict[KeyPath, FleetNodes] = {}
-    for place, each in enumerate(model.nodes):
-        path: KeyPath = ("fleet", "nodes", place)
-        given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "no nodes are given")
-        if given == "name":
-            made[path] = each
-        elif given:
-            _check_chosen(each, path, report)
-    _check_names({path: nodes.names for path, nodes in made.items()}, report)
-    for path, nodes in made.items():
-        _check_values(nodes, path, report)
-        _check_objects(nodes, path, report)
-
-
-def _check_chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
-    for key in _OF_MADE:
-        if key in model.model_fields_set:
-            report.key_error((*path, key), f"{key} is for nodes that vdev makes", "give name instead of selector")
-
-
-def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> None:
-    """Check that Kubernetes accepts every name, that each is given once, and that there are not too many."""
+def _fleet(fleet: Fleet, report: ProblemReport) -> None:
+    """Check that Kubernetes accepts the nodes, that each is made once, and that there are not too many."""
     total, owners = 0, dict[str, KeyPath]()
-    for path, names in ranges.items():
-        total += len(names)
-        if total > MAX_NODES:
-            message = f"{names.source} makes {len(names)} nodes; a file makes {MAX_NODES} at most"
+    for place, nodes in enumerate(fleet.nodes):
+        path: KeyPath = ("fleet", "nodes", place)
+        given = report.exactly_one(path, {"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
+        if given == "selector":
+            for key in _OF_MADE:
+                if key in nodes.model_fields_set:
+                    message = f"{key} is for nodes that vdev makes"
+                    report.key_error((*path, key), message, "give name instead of selector")
+        if given != "name":
+            continue
+        before, total = total, total + len(nodes.names)
+        if total <= MAX_NODES:
+            _node_names(nodes, path, owners, report)
+        elif before <= MAX_NODES:
+            message = f"{nodes.names.source} makes {len(nodes.names)} nodes; a file makes {MAX_NODES} at most"
             report.error((*path, "name"), message, "is the range mistyped?")
-            return
-        for name, _ in names:
-            if wrong := node_name_problem(name):
-                report.error((*path, "name"), wrong)
-                break
-            if name in owners:
-                first = report.document.value_place((*owners[name], "name"))
-                report.error((*path, "name"), f"the node {name} is made twice", f"it is among those at {first} too")
-                break
-            owners[name] = path
+        _values_of_nodes(nodes, path, report)
+        _taints_and_capacity(nodes, path, report)
 
 
-def _check_values(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
+def _node_names(nodes: FleetNodes, path: KeyPath, owners: dict[str, KeyPath], report: ProblemReport) -> None:
+    """Check the names; `owners` are the places of nodes that are made already."""
+    at = (*path, "name")
+    for name, _ in nodes.names:
+        if wrong := node_name_problem(name):
+            report.error(at, wrong)
+            break
+        if name in owners:
+            first = report.document.value_place(owners[name])
+            report.error(at, f"the node {name} is made twice", f"it is among those at {first} too")
+            break
+        owners[name] = at
+
+
+def _values_of_nodes(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
     """Check that placeholders in values exist, and that Kubernetes accepts the labels of every node."""
+    names = list(nodes.names) if len(nodes.names) <= MAX_NODES else []
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.noted)):
         for key, text in values.items():
+            at = (*path, kind, key)
             if key in _OWN[kind]:
-                report.key_error((*path, kind, key), f"{key} is reserved: vdev marks its nodes with it")
+                report.key_error(at, f"{key} is reserved: vdev marks its nodes with it")
                 continue
             try:
-                found = {filled(text, *each) for each in nodes.names} if len(nodes.names) <= MAX_NODES else ()
+                found = {filled(text, *each) for each in names}
             except NameRangeError as wrong:
-                report.error((*path, kind, key), str(wrong))
+                report.error(at, str(wrong))
                 continue
-            problem = next(filter(None, map(value_problem, sorted(found, key=len, reverse=True))), "")
-            if problem and kind == "labels":
-                report.error((*path, kind, key), problem)
+            if kind == "labels" and (problem := _first(value_problem, sorted(found, key=len, reverse=True))):
+                report.error(at, problem)
+    if HOSTNAME not in nodes.labels and (problem := _first(value_problem, [name for name, _ in names])):
+        name = next(name for name, _ in names if value_problem(name))
+        hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
+        report.error((*path, "name"), f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
 
 
-def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
-    """Check that Kubernetes accepts hostnames, taints and amounts."""
-    if HOSTNAME not in nodes.labels and len(nodes.names) <= MAX_NODES:
-        for name, _ in nodes.names:
-            if problem := value_problem(name):
-                hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
-                report.error((*path, "name"), f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
-                break
+def _first(problem_of: Callable[[str], str], texts: Iterable[str]) -> str:
+    return next(filter(None, map(problem_of, texts)), "")
+
+
+def _taints_and_capacity(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
     seen: set[tuple[str, str]] = set()
     for place, taint in enumerate(nodes.taints):
         if (taint.key, taint.effect) in seen:
@@ -293,7 +304,7 @@ def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> N
             report.error((*path, "capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
 
 
-def check_capacity(spec: Spec, report: ProblemReport) -> None:
+def _capacity(spec: Spec, report: ProblemReport) -> None:
     """Check that no resource is both the nodes' own capacity and counted by devices: one would overwrite the other."""
     for place, each in enumerate(spec.fleet.nodes):
         names = each.names if each.name and each.capacity else ()

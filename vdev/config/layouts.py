@@ -1,24 +1,20 @@
-"""Files of named layouts in the form of mig-parted or device-config-manager, applied to an entry's devices.
-
-A file is read once for all entries of one reading, and its text remembered, like the texts of presets.
-"""
+"""Files of named layouts in the form of mig-parted or device-config-manager, applied to an entry's devices."""
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import STRING, Flag, Index, Text, Whole, not_empty, one_or_many
+from ..model.scalars import STRING, Flag, Index, Whole, not_empty, one_or_many
+from ..model.scalars import Text as String
 from ..model.section import Flaw, Section, described, refuse, refuse_all
 from ..planning.partitions import place
-from .loader import Text as FileText
-from .loader import read_text, text_of
+from .loader import Text, read_text
 from .messages import checked
 
 
@@ -47,9 +43,9 @@ KEY = "gpu-config-profiles"
 class Mode(Section):
     """A mode, and how many GPUs have it."""
 
-    compute_partition: Text = ""
+    compute_partition: String = ""
     """Compute partitioning: SPX, DPX, QPX or CPX."""
-    memory_partition: Text = ""
+    memory_partition: String = ""
     """Memory partitioning: NPS1, NPS2 or NPS4, the same for the whole profile."""
     num_gpus_assigned: Annotated[Index, Field(alias="numGPUsAssigned")] = 0
     """How many GPUs get it."""
@@ -100,7 +96,7 @@ class Profile(Section):
 class Services(Section):
     """Services of the host."""
 
-    names: list[Text] = []
+    names: list[String] = []
     """Their names."""
 
 
@@ -164,7 +160,7 @@ class GpuConfig(Section):
     """Whether MIG is on."""
     mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
     """Profiles, and how many of each."""
-    device_filter: Annotated[list[Text], one_or_many(STRING)] = []
+    device_filter: Annotated[list[String], one_or_many(STRING)] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""
 
     @model_validator(mode="after")
@@ -239,25 +235,15 @@ def _number(text: str) -> int | None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 Form = MigPartedFile | DeviceConfigFile
-_NONE: Mapping[str, FileText] = {}
 
 
-class LayoutFiles:
-    """The files of layouts of one reading of the configuration, by path. `known` are texts to use instead of files."""
-
-    def __init__(self, *, known: Mapping[str, FileText] = _NONE) -> None:
-        self.texts = dict(known)  # of the files that were asked for
-
-    def layouts(self, path: Path, subject: Subject) -> dict[str, NamedLayout]:
-        """Apply the file's layouts to these devices. Raises ConfigError with all of its problems, and HostError."""
-        name = str(path)
-        if name not in self.texts:
-            self.texts[name] = FileText(name, text_of(path))
-        return _form(self.texts[name]).layouts(subject)
+def layouts_in(text: Text, subject: Subject) -> dict[str, NamedLayout]:
+    """Apply the file's layouts to these devices. Raises ConfigError with all of its problems."""
+    return _form(text).layouts(subject)
 
 
 @functools.lru_cache(maxsize=8)  # several entries have the same file
-def _form(text: FileText) -> Form:
+def _form(text: Text) -> Form:
     """Validate a file. Raises ConfigError with every problem of the file."""
     document = read_text(text.text, text.file)
     model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -58,6 +59,27 @@ class Texts:
         return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))
 
 
+class UserFiles:
+    """The user's presets and layouts that one reading of the configuration needs.
+
+    Each file is read once and its text remembered. So all entries see the same, and it can be read again when the file
+    no longer exists: `known` are the texts of an earlier reading, which are used instead of files.
+    """
+
+    def __init__(self, preset_dirs: Sequence[Path] = (), known: Texts | None = None) -> None:
+        self.is_known = known is not None
+        self.preset_dirs = tuple(preset_dirs)
+        self.presets = dict(known.presets) if known else {}  # by name
+        self.layouts = dict(known.layouts) if known else {}  # by path
+
+    def layout(self, path: Path) -> Text:
+        """Return the text of a file of layouts. Raises ConfigError and HostError."""
+        name = str(path)
+        if name not in self.layouts:
+            self.layouts[name] = Text(name, text_of(path))
+        return self.layouts[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """The joined content of the files, with the places of its keys and values.
@@ -100,30 +122,39 @@ class Document:
         return self.keys.get(path) or self.value_place(path)
 
 
-def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
-    """Read one file. With `may_be_empty` it may be empty, have comments only, or be /dev/null. Raises ConfigError."""
-    return read_text(text_of(path, may_be_null=may_be_empty), str(path), may_be_empty=may_be_empty)
+def read(sources: Sequence[Text | Path]) -> Document:
+    """Read files or texts and join them to one document. Of several, some may be empty. Raises ConfigError."""
+    several = len(sources) > 1
+    documents: list[Document] = []
+    problems: list[object] = []
+    for each in sources:
+        try:
+            text = each if isinstance(each, Text) else Text(str(each), text_of(each, may_be_null=several))
+            documents.append(read_text(text.text, text.file, may_be_empty=several))
+        except ConfigError as bad:
+            problems += bad.problems
+    if problems:
+        raise ConfigError(tuple(problems))
+    if several and not any(each.root for each in documents):
+        raise refusal(Place(documents[0].files[0]), "is empty", f"expected {_FORM}")
+    return _joined(documents) if several else documents[0]
 
 
 def text_of(path: Path, *, may_be_null: bool = False) -> str:
     """Return the text of one file; with `may_be_null` it may be /dev/null. Raises ConfigError."""
-    return decoded(_content(path, may_be_null=may_be_null), str(path))
-
-
-def _content(path: Path, *, may_be_null: bool) -> bytes:
     name = str(path)
     try:
         state = path.stat()
         mode = state.st_mode
         piped = name.startswith(_PIPED)
         if may_be_null and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
-            return b""
+            return ""
         if not stat.S_ISREG(mode) and not piped:
             raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
         # Do not block if a pipe has replaced the file since the check above.
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return decoded(file.read(MAX_BYTES + 1), name)
     except OSError as error:
         if error.errno in _TEMPORARY:
             raise HostError(f"{name} cannot be read now: {error.strerror}") from error
@@ -147,21 +178,24 @@ def decoded(data: bytes, name: str) -> str:
         ) from error
 
 
-def read_text(
-    text: str,
-    name: str,
-    *,
-    may_be_empty: bool = False,
-    form: str = "a mapping that starts with 'version: v1'",
-) -> Document:
-    """Read a file's text. `form` says what was expected instead of a text without a mapping. Raises ConfigError."""
+_FORM = "a mapping that starts with 'version: v1'"
+_RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
+
+
+def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bool = False) -> Document:
+    """Read a file's text. With `has_rules` it may also be the section `faults` alone, or a single rule of it.
+
+    Raises ConfigError.
+    """
+    form = _RULES if has_rules else _FORM
     with _syntax_errors(text, name):
         composer = Composer(as_yaml(text), name)
-        node = composer.document()
+        node = composer.document() if composer.start() else None
+        second = composer.start()  # its content is not read
     keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
     for_nvidia = bool(keys) and is_for_nvidia(keys)
-    if composer.second and not for_nvidia:
-        raise refusal(composer.second, "a second document starts here", "a configuration file holds one document")
+    if second and not for_nvidia:
+        raise refusal(second, "a second document starts here", "a configuration file holds one document")
     if node is None or node.content is None:
         if may_be_empty:
             return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
@@ -171,15 +205,21 @@ def read_text(
         raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
     is_go = for_nvidia or keys <= MIG_PARTED
     expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
-    root = expand.mapping(node.content, ())
-    _refuse_config_map(root, node.place)
-    if composer.second:
+    at: KeyPath = ()
+    if has_rules and "faults" not in keys:
+        at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
+    root: Any = expand.value(node, at)
+    if {"kind", "apiVersion"} <= keys:
+        raise _object_of_kubernetes(root, node.place)
+    for step in reversed(at):
+        root = {step: root} if isinstance(step, str) else [root]
+    if second:
         message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
-        expand.problems.append(problem_at(composer.second, (), message, severity=Severity.WARNING))
+        expand.problems.append(problem_at(second, (), message, severity=Severity.WARNING))
     sharing = root.get("sharing")
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
-        root["sharing"] = {key: value for key, value in sharing.items() if key != "mps"}  # as if it were not there
-    values = {(): node.place} | expand.values
+        del sharing["mps"]  # as if it were not there
+    values = {at[:end]: node.place for end in range(len(at))} | expand.values
     texts, problems = (Text(name, text),), tuple(expand.problems)
     return Document(root, expand.keys, values, (name,), problems, texts, frozenset([name] if for_nvidia else []))
 
@@ -190,7 +230,10 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     Raises ConfigError if it is not YAML, or too long.
     """
     with _syntax_errors(text, name):
-        return tuple(Expansion().value(node, ()) for node in Composer(as_yaml(str(text)), name).documents())
+        composer, found = Composer(as_yaml(str(text)), name), []
+        while composer.start():
+            found.append(Expansion().value(composer.document(), ()))
+    return tuple(found)
 
 
 @contextlib.contextmanager
@@ -208,10 +251,8 @@ def _syntax_errors(text: str, name: str) -> Iterator[None]:
         raise refusal(Place(name), f"is not YAML: {error}") from error
 
 
-def join(documents: Sequence[Document]) -> Document:
+def _joined(documents: Sequence[Document]) -> Document:
     """Join several files. Each top-level section may be in only one of them; `version` must be the same in all."""
-    if len(documents) == 1:
-        return documents[0]
     root: dict[str, Tree] = {}
     keys: dict[KeyPath, Place] = {}
     values: dict[KeyPath, Place] = {}
@@ -321,13 +362,11 @@ def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Ma
     return noticed, ""
 
 
-def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:
-    if "kind" not in root or "apiVersion" not in root:
-        return
+def _object_of_kubernetes(root: dict[str, Tree], place: Place) -> ConfigError:
     kind, data = root["kind"], root.get("data")
     message = f"this is a Kubernetes object of kind {kind}; the configuration is the text inside it"
     hint = ""
     if isinstance(data, dict) and data:
         keys = " or ".join(show(("data", key)) for key in data)
         hint = f"extract the value of {keys} into a file of its own, or mount the ConfigMap and give that file"
-    raise refusal(place, message, hint)
+    return refusal(place, message, hint)

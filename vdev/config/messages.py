@@ -9,11 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
-from ..faults.rules import FaultRule
-from ..model.entry import Entry
-from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
-from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described
-from ..model.spec import PatternItem, SharedItem
+from ..model.problem import KeyPath, Problem, Severity, listed, show
+from ..model.section import NO_VALUE, PROBLEM, Section, described
 from .loader import Document
 from .parser import problem_at
 
@@ -23,14 +20,13 @@ MAX_PROBLEMS = 1000
 _ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 is equal
 
 
-def explained(error: ValidationError, document: Document, root: type[Section], path: KeyPath = ()) -> Iterator[Problem]:
-    """Return a problem for each error of the value at `path`. `root` is the model of the whole document."""
-    for detail in error.errors(include_url=False):
-        yield _explained(detail, (*path, *detail["loc"]), document, root)
+def explained(error: ValidationError, document: Document, root: type[Section]) -> Iterator[Problem]:
+    """Return a problem for each error in the document. `root` is the model of the whole document."""
+    return (_explained(detail, document, root) for detail in error.errors(include_url=False))
 
 
-def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: type[Section]) -> Problem:
-    path, is_key = document.located(loc)
+def _explained(detail: ErrorDetails, document: Document, root: type[Section]) -> Problem:
+    path, is_key = document.located(detail["loc"])
     known = document.known(path)
     got = f"got {described(detail['input'])}"
     match detail["type"]:
@@ -146,15 +142,15 @@ def _homes(root: type[Section]) -> dict[str, list[str]]:
     return homes
 
 
-ITEM_LISTS: Mapping[KeyPath, type[Placed]] = {
-    ("devices",): Entry,
-    ("sharing", "timeSlicing", "resources"): SharedItem,
-    ("sharing", "mps", "resources"): SharedItem,
-    ("resources", "gpus"): PatternItem,
-    ("resources", "mig"): PatternItem,
-    ("faults", "rules"): FaultRule,
-}
-"""Lists whose items are validated one by one, with the model of an item."""
+ITEM_LISTS: Sequence[KeyPath] = (
+    ("devices",),
+    ("sharing", "timeSlicing", "resources"),
+    ("sharing", "mps", "resources"),
+    ("resources", "gpus"),
+    ("resources", "mig"),
+    ("faults", "rules"),
+)
+"""Lists of which an item with an error is left out, and the others are checked."""
 
 
 @dataclass(slots=True)
@@ -215,10 +211,6 @@ class ProblemReport:
         """Add an error at the second of the given keys, which exclude each other."""
         if len(given) > 1:
             self.key_error((*path, given[1]), f"{given[0]} and {given[1]} exclude each other", hint)
-
-    def where(self, path: KeyPath) -> Where:
-        """Return the place of a value, for problems that are found later."""
-        return Where.of(self.document.value_place(path), path)
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import yaml
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Place, Problem, Severity, show
-from ..model.section import Plain
+from ..model.problem import KeyPath, Place, Problem, Severity, Where, show
+from ..model.section import FileMapping, Plain
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 
@@ -82,6 +82,11 @@ class YamlNode:
     plain: bool = False
     open: bool = False
 
+    @property
+    def is_merge(self) -> bool:
+        """Whether it is the key `<<`."""
+        return self.plain and self.content == "<<"
+
 
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -96,28 +101,19 @@ class Composer:
     """Builds the nodes of documents, and checks depth, anchors and tags."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.second: Place | None = None
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
         self._count = 0
         self._anchors: dict[str, YamlNode] = {}
 
-    def document(self) -> YamlNode | None:
-        """Return the first document, or None. `second` is the place of another one, which is not read."""
-        node: YamlNode | None = None
-        for event in self._events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                if node is not None:
-                    self.second = self._place(event)
-                    break
-                node = self._node(next(self._events), 1)
-        return node
+    def start(self) -> Place | None:
+        """Go to the start of the next document, and return its place; None if there is none."""
+        self._anchors.clear()
+        return next((self._place(each) for each in self._events if isinstance(each, yaml.DocumentStartEvent)), None)
 
-    def documents(self) -> Iterator[YamlNode]:
-        for event in self._events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._anchors.clear()
-                yield self._node(next(self._events), 1)
+    def document(self) -> YamlNode:
+        """Return the document that starts here."""
+        return self._node(next(self._events), 1)
 
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
@@ -213,7 +209,7 @@ class Expansion:
         own: dict[str, tuple[YamlNode, YamlNode]] = {}
         merged: list[tuple[YamlNode, Pairs]] = []
         for key, value in pairs.nodes:
-            if _is_merge(key):
+            if key.is_merge:
                 for source in _sources(value):
                     self._count_one(value.place)
                     merged.append((value, source))
@@ -227,7 +223,7 @@ class Expansion:
             result[name] = self.value(value, (*path, name))
         for node, source in merged:
             for key, value in source.nodes:
-                if _is_merge(key):
+                if key.is_merge:
                     hint = "merge both where they are needed: '<<: [*a, *b]'"
                     raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
                 name = self._name(key, path)
@@ -240,7 +236,11 @@ class Expansion:
 
     def _name(self, key: YamlNode, path: KeyPath) -> str:
         """Return the key of the mapping at that path. In a file for NVIDIA's plugin its case does not matter."""
-        written = _key(key)
+        if isinstance(key.content, list | Pairs):
+            raise refusal(key.place, "a key must be a string, not a list or a mapping")
+        if key.content is None:
+            raise refusal(key.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+        written = str(key.content)  # even if YAML would read a number or a boolean
         name = self._spell(path, written) if self._spell else written
         if name != written:
             message = f"key {written!r} counts as {name!r}, as for NVIDIA's plugin"
@@ -254,7 +254,7 @@ class Expansion:
         if self._spell is None:
             self.problems.append(problem_at(key.place, path, message, hint="remove one of them"))
             return False
-        is_last = _key(key) >= _key(first)  # in JSON that Go wrote, keys are in the order of their bytes
+        is_last = str(key.content) >= str(first.content)  # in JSON that Go wrote, keys are in the order of their bytes
         hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
         self.problems.append(problem_at(key.place, path, message, hint=hint, severity=Severity.WARNING))
         return is_last
@@ -274,26 +274,12 @@ class Expansion:
             case list(nodes):
                 return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
-                return self.mapping(node.content, path)
+                where = Where.of(node.place, path)
+                return FileMapping(self.mapping(node.content, path), where, for_nvidia=self._spell is not None)
             case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
                 return Plain(resolved)
             case scalar:
                 return scalar
-
-
-def _is_merge(key: YamlNode) -> bool:
-    return key.plain and key.content == "<<"
-
-
-def _key(node: YamlNode) -> str:
-    """Return a key's text as written, even if YAML would read a number or a boolean."""
-    match node.content:
-        case list() | Pairs():
-            raise refusal(node.place, "a key must be a string, not a list or a mapping")
-        case None:
-            raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
-        case text:
-            return str(text)
 
 
 def _sources(node: YamlNode) -> list[Pairs]:

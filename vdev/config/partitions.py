@@ -25,7 +25,8 @@ from ..model.scalars import index_range
 from ..model.section import Flaw
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
-from .layouts import LayoutFiles, Subject
+from .layouts import Subject, layouts_in
+from .loader import UserFiles
 from .messages import ProblemReport
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
@@ -165,7 +166,7 @@ def _profiles(
 
 
 def chosen_layouts(
-    choice: PartitionChoice, source: VirtualDevices | None, path: KeyPath, files: LayoutFiles, report: ProblemReport
+    choice: PartitionChoice, source: VirtualDevices | None, path: KeyPath, files: UserFiles, report: ProblemReport
 ) -> PartitionChoice:
     """Return the choice with the layouts that the label can select for the devices of `source`.
 
@@ -181,7 +182,7 @@ def chosen_layouts(
         at = (*path, "file")
         file = Path(report.document.value_place(at).file).parent / choice.file
         try:
-            layouts = files.layouts(file, subject)
+            layouts = layouts_in(files.layout(file), subject)
         except ConfigError as bad:
             report.errors_elsewhere(at, bad)
             return choice

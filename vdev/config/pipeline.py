@@ -4,8 +4,8 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -13,16 +13,13 @@ from ..faults.rules import FaultRule, Faults
 from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.spec import Spec
 from ..model.telemetry import Telemetry
-from . import fault_checks, file_checks
-from .entry_checks import check_entry, check_names, check_sharing
-from .fault_checks import check_rule
-from .file_checks import check_node
-from .layouts import LayoutFiles
-from .loader import Document, Texts, overlaid
+from .entry_checks import check_entry
+from .fault_checks import check_rule, check_rules
+from .file_checks import check_file, notices
+from .loader import Document, Text, Texts, UserFiles, overlaid, read
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
-from .parser import Tree, in_order
-from .presets import PresetTexts
+from .parser import in_order
 from .resolution import resolved
 from .validation import validate
 
@@ -36,17 +33,12 @@ class Loaded:
     fingerprint: str = ""  # equal for files of equal content with equal overrides
     texts: Texts = field(default_factory=Texts)  # the files that it was read from
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
-    find_notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
+    notices: tuple[Problem, ...] = ()  # facts that are worth knowing about the file, although nothing is wrong
 
     @property
     def origins(self) -> tuple[Origin, ...]:
         """Every value with its source; computed on demand, because the running plugin never needs it."""
         return self.find_origins()
-
-    @property
-    def notices(self) -> tuple[Problem, ...]:
-        """Facts that are worth knowing about the file, although nothing is wrong; computed on demand."""
-        return self.find_notices()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -60,71 +52,46 @@ class Loaded:
 
 
 def built(
-    document: Document,
-    overrides: Mapping[str, Override],
-    preset_dirs: Sequence[Path],
-    *,
-    partial: bool,
-    known: Texts | None = None,
+    sources: Sequence[Text | Path], overrides: Mapping[str, Override], files: UserFiles, *, partial: bool = False
 ) -> Loaded:
-    """Build the configuration of a document. Raises ConfigError with every problem found.
-
-    `known` are the texts of the user's presets and layouts from an earlier reading, to use instead of files.
-    """
+    """Build the configuration of these files or texts. Raises ConfigError with every problem found."""
+    document = read(sources)
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
-    document = overlaid(document, over)
+    if over:
+        document = overlaid(document, over)
     report = ProblemReport(document)
     written = validate(document, report)
-    if known is None:
-        presets = PresetTexts([*preset_dirs, *_presets_dir(written.presets_dir, report)])
-        layouts = LayoutFiles()
-    else:
-        presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    telemetry = _telemetry(written)
+    if written.presets_dir is not None and not files.is_known:
+        files.preset_dirs += _presets_dir(written.presets_dir, report)
+    # Sensors are on by default if an entry asks for them.
+    asked = any(entry.telemetry is not None or entry.smi for entry in written.entries)
+    telemetry = written.telemetry or (Telemetry() if asked else None)
     for entry in written.entries:
         check_entry(entry, report)
-    entries = (
-        resolved(entry, presets, layouts, report, is_measured=telemetry is not None) for entry in written.entries
-    )
-    spec = written.model_copy(update={"entries": tuple(entries), "telemetry": telemetry})
-    check_names(spec.entries, "entry", report, "device ids begin with it, so each entry needs its own")
-    file_checks.check_flags(spec, report)
-    check_sharing(spec, report)
-    file_checks.check_sizes(spec, report)
-    check_node(spec.node, spec.entries, report)
-    file_checks.check_fleet(spec.fleet, report)
-    file_checks.check_emptiness(spec, report)
-    file_checks.unused_keys(spec, report)
-    if not report.broken():
-        file_checks.check_capacity(spec, report)
+    entries = tuple(resolved(entry, files, report, is_measured=telemetry is not None) for entry in written.entries)
+    spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
+    check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
-    problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))
+    problems = in_order((*report.problems, *report.elsewhere), (*document.files, *files.layouts))
     if len(problems) > MAX_PROBLEMS:
         more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
         problems = (*problems[:MAX_PROBLEMS], more)
     broken = report.broken()
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)
-    served = spec.only(lambda item: item.where.path not in broken)
+    served = spec.only(lambda item: item.where.path not in broken) if broken else spec
     return Loaded(
         served.model_copy(update={"faults": spec.faults.model_copy(update={"rules": rules})}),
         problems,
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
-        Texts(document.texts, presets.own, layouts.texts),
+        Texts(document.texts, files.presets, files.layouts),
         find_origins=functools.partial(origins, written, document, over),
-        find_notices=functools.partial(file_checks.notices, spec, document),
+        notices=notices(spec, document),
     )
-
-
-def _telemetry(spec: Spec) -> Telemetry | None:
-    """The section, which is on by default if an entry asks for sensors."""
-    asked = any(entry.telemetry is not None or entry.smi for entry in spec.entries)
-    return spec.telemetry or (Telemetry() if asked else None)
 
 
 def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     """Build the fault rules of a document for the configuration `spec`. Raises ConfigError."""
-    document = _as_section(document)
     report = ProblemReport(document)
     section = validate(document, report).faults
     seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
@@ -136,37 +103,21 @@ def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     return rules
 
 
-def _as_section(document: Document) -> Document:
-    """Turn a document of rules, or of a single rule, into one with a section `faults`."""
-    if "faults" in document.root:
-        return document
-    lead: KeyPath = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
-    root: dict[str, Tree] = {"faults": document.root if lead == ("faults",) else {"rules": [document.root]}}
-    top = document.value_place(())
-    values = {lead[:end]: top for end in range(len(lead))} | {
-        (*lead, *at): place for at, place in document.values.items()
-    }
-    keys = {(*lead, *at): place for at, place in document.keys.items()}
-    problems = tuple(replace(each, path=(*lead, *each.path)) for each in document.problems)
-    return replace(document, root=root, values=values, keys=keys, problems=problems)
-
-
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
     """Return the checked fault rules for the devices of `spec`. With errors in the report, they are of no use."""
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report)
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
-        fault_checks.check_rules(rules, spec, report)
+        check_rules(rules, spec, report)
     return rules
 
 
-def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:
-    """Yield the directory that the file names, relative to the file."""
-    if name is not None:
-        path = ("presetsDir",)
-        directory = Path(report.document.value_place(path).file).parent / name
-        if os.path.isdir(directory):  # Path.is_dir raises for a name that is not allowed
-            yield directory
-        else:
-            report.error(path, f"{directory} is not a directory")
+def _presets_dir(name: str, report: ProblemReport) -> tuple[Path, ...]:
+    """Return the directory that the file names, relative to the file; nothing if it does not exist."""
+    path = ("presetsDir",)
+    directory = Path(report.document.value_place(path).file).parent / name
+    if os.path.isdir(directory):  # Path.is_dir raises for a name that is not allowed
+        return (directory,)
+    report.error(path, f"{directory} is not a directory")
+    return ()

@@ -19,11 +19,11 @@ from ..model.telemetry import EntryTelemetry
 from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
-from .layouts import LayoutFiles
 from .links import check_links, check_numa
+from .loader import UserFiles
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
-from .presets import PresetTexts, UnknownPresetError, load_preset
+from .presets import UnknownPresetError, load_preset
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
 _MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
@@ -31,10 +31,8 @@ _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
 
-def resolved(
-    entry: Entry, presets: PresetTexts, layouts: LayoutFiles, report: ProblemReport, *, is_measured: bool
-) -> Entry:
-    """Return the entry with the values of its preset, one of `presets`, and of its file of layouts, one of `layouts`.
+def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measured: bool) -> Entry:
+    """Return the entry with the values of its preset and of its file of layouts, one of `files`.
 
     `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
     report, the result is of no use.
@@ -50,7 +48,7 @@ def resolved(
         }
     )
     if entry.virtual is not None:
-        virtual = _virtual(entry.virtual, (*path, "virtual"), presets, report)
+        virtual = _virtual(entry.virtual, (*path, "virtual"), files, report)
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
         environment = entry.visible_devices_env or virtual.visible_devices_env
@@ -69,7 +67,7 @@ def resolved(
     )
     at = (*path, "partitions")
     if isinstance(entry.wanted_partitions, PartitionChoice):
-        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, at, layouts, report)
+        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, at, files, report)
         return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
     count = entry.virtual.count if entry.virtual else 0
     return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at, report))
@@ -78,11 +76,9 @@ def resolved(
 # --- virtual devices --------------------------------------------------------------------------------------------------
 
 
-def _virtual(
-    given: VirtualDevices, path: KeyPath, presets: PresetTexts, report: ProblemReport
-) -> VirtualDevices | None:
+def _virtual(given: VirtualDevices, path: KeyPath, files: UserFiles, report: ProblemReport) -> VirtualDevices | None:
     """Return the block `virtual` at `path` with the values of its preset, or None if these are not known."""
-    preset = _preset(given.preset, (*path, "preset"), presets, report) if given.preset else NO_PRESET
+    preset = _preset(given.preset, (*path, "preset"), files, report) if given.preset else NO_PRESET
     if not check_partitioning(given.partitioning, (*path, "partitioning"), report) or preset is None:
         return None
     count = given.count if "count" in given.model_fields_set else len(given.ids) or preset.count or 1
@@ -99,9 +95,9 @@ def _virtual(
     return given.resolved(preset, count=count)
 
 
-def _preset(name: str, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset | None:
+def _preset(name: str, path: KeyPath, files: UserFiles, report: ProblemReport) -> Preset | None:
     try:
-        return load_preset(name, presets)
+        return load_preset(name, files)
     except UnknownPresetError as unknown:
         report.error(path, unknown.message, unknown.hint)
     except ConfigError as bad:

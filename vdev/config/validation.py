@@ -1,98 +1,64 @@
 """`validate` turns a document into the model. What is invalid is reported and left out, and the rest is checked too."""
 
-from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from ..model.problem import KeyPath
-from ..model.section import NO_VALUE, Section
+from ..model.section import NO_VALUE, FileMapping
 from ..model.spec import Spec
 from .loader import Document
-from .messages import ITEM_LISTS, ProblemReport, explained
-from .parser import Tree
-
-Model = TypeVar("Model", bound=Section)
+from .messages import ITEM_LISTS, ProblemReport, explained, unit_of
 
 _STRICT = frozenset({"devices", "faults", "node"})
 """Sections in which each key needs a value. NVIDIA's sections are read as NVIDIA's plugin reads them."""
 
 
 def validate(document: Document, report: ProblemReport) -> Spec:
-    """The configuration of a document; every error goes to the report.
-
-    Items of lists are validated one by one, then each section. So an error in one of them hides no error in another.
-    """
+    """The configuration of a document; every error goes to the report."""
     report.problems += document.problems
-    root: Any = {key: _marked(value) if key in _STRICT and value else value for key, value in document.root.items()}
+    root = {key: _copied(value, strict=key in _STRICT and bool(value)) for key, value in document.root.items()}
     shortened: set[KeyPath] = set()
-    for path, model in ITEM_LISTS.items():
-        items = _value(root, path)
-        if not isinstance(items, list):
-            continue  # validating the section reports it
-        kept = []
-        for index, item in enumerate(items):
-            at = (*path, index)
-            if (found := _validated(model, item, at, report)) is not None:
-                kept.append(found.placed(report.where(at), for_nvidia=document.is_for_nvidia(at)))
-        if len(kept) < len(items):
-            shortened.add(path)  # that nothing is left of it is no error of its own
-        root = _replaced(root, path, kept)
-    sections: dict[str, object] = {}
-    for key, value in root.items():
-        section = _validated(Spec, {key: value}, (), report, known=shortened)
-        if section is not None:
-            sections |= {name: getattr(section, name) for name in section.model_fields_set}
-    return Spec().model_copy(update=sections)
-
-
-def _validated(
-    model: type[Model], tree: Tree, path: KeyPath, report: ProblemReport, *, known: Collection[KeyPath] = ()
-) -> Model | None:
-    """The value at `path` as a model; None if it has errors, which are reported unless they are at a known place."""
     while True:
         try:
-            return model.model_validate(tree)
-        except ValidationError as error:
-            problems = list(explained(error, report.document, Spec, path))
-            unknown = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "extra_forbidden"]
-            ignored = [loc for loc in unknown if report.document.is_for_nvidia((*path, *loc))]
-            if not ignored:
-                report.problems += (each for each in problems if each.path not in known)
-                return None
-            # These are warnings. What else is wrong is found without them.
-            report.problems += (each for each in problems if not each.is_error)
-            for loc in ignored:
-                tree = _without_key(tree, loc)
+            return Spec.model_validate(root)
+        except ValidationError as invalid:
+            found = list(explained(invalid, document, Spec))
+        # In a file for NVIDIA's plugin, unknown keys are ignored, and what else is wrong is found without them.
+        gone = {each.path for each in found if not each.is_error}
+        if gone:
+            found = [each for each in found if not each.is_error]
+        else:
+            gone = {unit_of(each.path) for each in found}
+        report.problems += (each for each in found if each.path not in shortened)
+        shortened |= {path[:-1] for path in gone} & {*ITEM_LISTS}  # if nothing is left of a list, that is no error
+        for path in sorted(gone, key=_last_index, reverse=True):
+            _remove(root, path)
 
 
-def _marked(tree: Any) -> Any:
-    """The tree with NO_VALUE for each key of a mapping without a value."""
+def _copied(tree: Any, *, strict: bool) -> Any:
+    """A copy of mappings and lists; if `strict`, with NO_VALUE for each key of a mapping without a value."""
     match tree:
         case dict():
-            return {key: NO_VALUE if value is None else _marked(value) for key, value in tree.items()}
+            values = {key: _copied(value, strict=strict) for key, value in tree.items()}
+            if isinstance(tree, FileMapping):
+                return FileMapping(values, tree.where, for_nvidia=tree.for_nvidia)
+            return values  # of an override
         case list():
-            return [_marked(item) for item in tree]
+            return [None if item is None else _copied(item, strict=strict) for item in tree]
+        case None if strict:
+            return NO_VALUE
         case _:
             return tree
 
 
-def _value(tree: Any, path: KeyPath) -> Any:
-    """The value at a path of keys, or None."""
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree
+def _last_index(path: KeyPath) -> int:
+    """Sorts items of a list by their place."""
+    return path[-1] if isinstance(path[-1], int) else -1
 
 
-def _without_key(tree: Any, path: KeyPath) -> Any:
-    if len(path) == 1:
-        return {key: value for key, value in tree.items() if key != path[0]}
-    return _replaced(tree, path[:1], _without_key(tree[path[0]], path[1:]))
-
-
-def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:
-    if not path:
-        return value
-    copy = tree.copy()
-    copy[path[0]] = _replaced(tree[path[0]], path[1:], value)
-    return copy
+def _remove(tree: Any, path: KeyPath) -> None:
+    *way, last = path
+    for step in way:
+        tree = tree[step]
+    del tree[last]

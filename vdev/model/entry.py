@@ -279,13 +279,13 @@ EntryName = Annotated[
         "1 to 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
     ),
 ]
-_SOURCES = ("virtual", "glob", "sysfs", "usb")
+SOURCES = ("virtual", "glob", "sysfs", "usb")
 
 
 class Entry(Placed):
     """A group of devices of one kind. Exactly one of virtual, glob, sysfs and usb is their source."""
 
-    model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in _SOURCES]}}
+    model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in SOURCES]}}
 
     name: EntryName
     """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""

@@ -4,11 +4,18 @@ YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that t
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -98,11 +105,26 @@ class Section(BaseModel):
         return self
 
 
+class FileMapping(dict[str, Any]):
+    """A mapping of a file, with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
+
+    def __init__(self, values: Mapping[str, Any], where: Where, *, for_nvidia: bool) -> None:
+        super().__init__(values)
+        self.where = where
+        self.for_nvidia = for_nvidia
+
+
 class Placed(Section):
     """An item of a list in the file that knows its place, for problems that are found later."""
 
     _where: Where = PrivateAttr(Where())
     _for_nvidia: bool = PrivateAttr(default=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_place(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(data)
+        return made.placed(data.where, for_nvidia=data.for_nvidia) if isinstance(data, FileMapping) else made
 
     def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
         """Return the item with its place. `for_nvidia`: the file is for NVIDIA's plugin."""

@@ -172,6 +172,10 @@ class TimeSlicing(Section):
     resources: Annotated[tuple[SharedItem, ...], not_empty("no resources specified", _HOW_TO_SHARE)]
     """What is shared."""
 
+    def default_name(self, item: SharedItem) -> str:
+        """The resource of an item's replicas without `rename`."""
+        return f"{item.name}.shared" if self.rename_by_default else item.name
+
     @property
     def kind(self) -> SharingKind:
         return SharingKind.MPS if isinstance(self, Mps) else SharingKind.TIME_SLICING

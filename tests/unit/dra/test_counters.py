@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.geometry import made_geometry, made_profile
-from vdev.config.presets import PresetTexts, load_preset
+from vdev.config.presets import load_preset, preset_names
 from vdev.dra import nvidia_devices
 from vdev.model.geometry import LayoutError
 from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
 
 CUT = [
     name
-    for name in PresetTexts().names()
+    for name in preset_names()
     if (preset := load_preset(name)).partitioning and not preset.partitioning.whole_device
 ]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.kit.slice_rules import check_pool, fits
 from vdev import config
-from vdev.config.presets import PresetTexts
+from vdev.config.presets import preset_names
 from vdev.dra import slices as cutting
 from vdev.dra.published_devices import record
 from vdev.errors import ConfigError
@@ -554,8 +554,6 @@ def test_the_scheduler_gives_out_what_can_be_cut(data, preset):
 
 
 def test_every_preset_can_be_published():
-    spec = file(
-        *({"virtual": {"preset": name}, "resource": f"e{n}.dev/x"} for n, name in enumerate(PresetTexts().names()))
-    )
+    spec = file(*({"virtual": {"preset": name}, "resource": f"e{n}.dev/x"} for n, name in enumerate(preset_names())))
     for each in pools(spec).values():
         check_pool(cutting.objects(each, NODE))

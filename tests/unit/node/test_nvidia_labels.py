@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.config.presets import PresetTexts
+from vdev.config.presets import preset_names
 from vdev.node.label_values import Machine
 
 NODE = {
@@ -190,7 +190,7 @@ devices:
 
 def test_no_label_of_gke_unless_it_is_asked_for(subtests, labels):
     """A node outside Google's cloud has none, and an autoscaler would take the node for one of that cloud."""
-    for preset in [name for name in PresetTexts().names() if not name.startswith("tpu")]:
+    for preset in [name for name in preset_names() if not name.startswith("tpu")]:
         with subtests.test(preset=preset):
             entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
             found = labels(f"node: {{labels: true}}\ndevices: [{entry}]").values
