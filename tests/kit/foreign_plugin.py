@@ -22,20 +22,12 @@ from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 DEFECTS = {
     "early": "registers before it serves",
     "never-serves": "registers and does not serve",
-    "no-options": "does not implement GetDevicePluginOptions",
     "deaf": "never registers again after a restart of the kubelet",
     "stale": "registers again with a socket that the kubelet has deleted",
     "leftover": "does not start where its own socket is left",
     "drops": "takes a broken device from its list",
-    "never-heals": "a broken device stays broken",
     "duplicate": "lists an id twice",
-    "no-container": "answers Allocate with no container",
-    "two-containers": "answers Allocate with two containers",
-    "twice": "registers again beside an open stream",
-    "ends": "ends the stream at once",
     "hangs": "hangs in Allocate",
-    "bad-name": "registers a name that is no extended resource",
-    "outside": "puts its socket outside the directory",
     "dies": "ends by itself at an Allocate",
     "forgets": "starts again with other ids",
     "child": "starts a program, and leaves it behind",
@@ -61,14 +53,13 @@ class Plugin(api_grpc.DevicePluginServicer):
         self._ids = ["widget-0", "widget-1"]
         if defect == "forgets":
             self._ids = [f"widget-{os.getpid()}-{number}" for number in range(2)]
-        self._broken = set()
         self._server = None
         self.over = threading.Event()
 
     @property
     def socket(self):
         """Where it listens."""
-        return self._directory / ("../widget.sock" if self._defect == "outside" else "widget.sock")
+        return self._directory / "widget.sock"
 
     def serve(self):
         """Listen anew."""
@@ -86,9 +77,7 @@ class Plugin(api_grpc.DevicePluginServicer):
     def register(self):
         """Register, once a kubelet answers."""
         kubelet = f"unix:{self._directory / 'kubelet.sock'}"
-        name = "widget" if self._defect == "bad-name" else "acme.dev/widget"
-        endpoint = "../widget.sock" if self._defect == "outside" else "widget.sock"
-        request = api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
+        request = api.RegisterRequest(version="v1beta1", endpoint="widget.sock", resource_name="acme.dev/widget")
         while True:
             try:
                 with grpc.insecure_channel(kubelet, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
@@ -99,7 +88,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 if self._server and self._defect != "stale" and not self.socket.exists():
                     self._serve_anew()  # a kubelet that starts clears its directory
             else:
-                say(f"registered {name}")
+                say("registered acme.dev/widget")
                 return
 
     def run(self):
@@ -109,9 +98,6 @@ class Plugin(api_grpc.DevicePluginServicer):
         elif self._defect != "never-serves":
             self.serve()
         self.register()
-        if self._defect == "twice":
-            time.sleep(0.5)
-            self.register()
         known = self._kubelet()
         while True:
             time.sleep(_LOOK_SECONDS)
@@ -134,16 +120,13 @@ class Plugin(api_grpc.DevicePluginServicer):
     def _devices(self):
         """The list as it is now."""
         broken = {id_ for number, id_ in enumerate(self._ids) if (self._state / f"{number}.broken").exists()}
-        self._broken = self._broken | broken if self._defect == "never-heals" else broken
         ids = self._ids * 2 if self._defect == "duplicate" else self._ids
         if self._defect == "drops":
             ids = [id_ for id_ in ids if id_ not in broken]
-        return [api.Device(ID=id_, health="Unhealthy" if id_ in self._broken else "Healthy") for id_ in ids]
+        return [api.Device(ID=id_, health="Unhealthy" if id_ in broken else "Healthy") for id_ in ids]
 
     def GetDevicePluginOptions(self, request, context):
         """Nothing special."""
-        if self._defect == "no-options":
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not implemented!")
         return api.DevicePluginOptions()
 
     def ListAndWatch(self, request, context):
@@ -153,8 +136,6 @@ class Plugin(api_grpc.DevicePluginServicer):
             if (devices := self._devices()) != sent:
                 sent = devices
                 yield api.ListAndWatchResponse(devices=devices)
-            if self._defect == "ends":
-                return
             time.sleep(_LOOK_SECONDS)
 
     def Allocate(self, request, context):
@@ -168,8 +149,7 @@ class Plugin(api_grpc.DevicePluginServicer):
             api.ContainerAllocateResponse(envs={"WIDGETS": ",".join(each.devices_ids)})
             for each in request.container_requests
         ]
-        wrong = {"no-container": [], "two-containers": responses * 2}
-        return api.AllocateResponse(container_responses=wrong.get(self._defect, responses))
+        return api.AllocateResponse(container_responses=responses)
 
 
 def main():
