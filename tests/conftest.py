@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.kit import browser, mortal, once, play, prepared, prepared_plugin, prepared_pytest
+from tests.kit import mortal, once, play, prepared, prepared_plugin, prepared_pytest
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
@@ -50,7 +50,6 @@ def pytest_configure(config):
         mortal.share()
         once.share()
         prepared_plugin.share()
-        browser.share()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the workers begin, which are told the place

@@ -9,8 +9,8 @@ import structlog
 
 from tests.kit.agent_here import AgentHere
 from tests.kit.api_server import ApiServer
-from tests.kit.dra_scenarios import dra_scenarios
 from tests.kit.manifests import permissions_of
+from tests.kit.scenarios import dra_scenarios
 from vdev.sim import Timings
 from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.scenarios.embedded_driver import SimDriver

@@ -68,41 +68,6 @@ async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, d
     assert reason == second_line.strip()
 
 
-async def test_it_follows_the_files_however_long_it_waits(kubelet, start_agent, stand_by, shows):
-    """Its first list is an edit of the last one of the agent before, and it registers once."""
-    first = await start_agent(config())
-    await kubelet.run_pod(manifest("holder", {NPU: 1}))
-    (held,) = kubelet.pod("holder").container().devices[NPU]
-    second = await stand_by()
-    for number, (count, resource) in enumerate(((3, NPU), (4, NPU), (4, OTHER)), start=2):
-        first.edit(config(count, resource))
-        await kubelet.wait_until(lambda n=number: first.agent.config.status.applied == n, what="the edit")
-        await kubelet.wait_until(lambda n=number: second.agent.config.status.applied == n, what="it in the stand-by")
-        second.clock.advance(600)
-    await shows(OTHER, 3, 3)
-    assert stands_by(second)
-    assert {} == registrations(second)
-    assert 0 == await first.stop()
-    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1, OTHER: 1}, what="the take-over")
-    await shows(OTHER, 3, 3)
-    await kubelet.wait_until(lambda: held in kubelet.listed().get(NPU, ()), what="what the pod holds")
-    assert [] == kubelet.errors
-    await kubelet.delete_pod("holder")
-    await shows(OTHER, 4, 4)
-
-
-async def test_a_bad_edit_keeps_what_it_knows(kubelet, start_agent, stand_by, shows):
-    """As in the agent that serves: both stay ready, and the take-over changes nothing."""
-    first = await start_agent(config())
-    second = await stand_by()
-    first.edit(BAD)
-    await kubelet.wait_until(lambda: second.agent.config.status.failed, what="the refusal")
-    assert stands_by(second)
-    await first.stop()
-    await shows(NPU, 2, 2)
-    assert [] == kubelet.errors
-
-
 async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_agent, stand_by, shows):
     """Where nothing is kept: its pod never gets ready, so that an update stops there."""
     first = await start_agent(config(), state_dir=None)
@@ -145,35 +110,6 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         await kubelet.wait_until(lambda: status.ready(second.agent), what="the answer to the registration")
         assert [] == kubelet.errors
         process.end = second.stop  # what the context manager would end is gone
-
-
-async def test_a_kubelet_restart_meanwhile(kubelet, start_agent, stand_by, shows):
-    """It is served by the agent that served before, and the stand-by serves the new one in its turn."""
-    first = await start_agent(config())
-    second = await stand_by()
-    await kubelet.restart()
-    await kubelet.wait_until(lambda: registrations(first) == {NPU: 2}, what="the registration")
-    await shows(NPU, 2, 2)
-    assert stands_by(second)
-    await first.stop()
-    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
-    await shows(NPU, 2, 2)
-    assert [] == kubelet.errors
-
-
-async def test_two_of_them(kubelet, start_agent, stand_by, shows):
-    """One takes over, the other stands by for that one; none takes the place of one that still serves."""
-    first = await start_agent(config())
-    rest = [await stand_by(), await stand_by()]
-    await first.stop()
-    await kubelet.wait_until(lambda: any(registrations(each) for each in rest), what="the take-over")
-    await shows(NPU, 2, 2)
-    rest.sort(key=stands_by)
-    assert [False, True] == [stands_by(each) for each in rest]
-    await rest[0].stop()
-    await kubelet.wait_until(lambda: registrations(rest[1]) == {NPU: 1}, what="the second take-over")
-    await shows(NPU, 2, 2)
-    assert [] == kubelet.errors
 
 
 async def test_a_directory_that_is_made_again_is_left_to_the_agent_that_serves(kubelet, start_agent, stand_by, shows):

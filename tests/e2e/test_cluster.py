@@ -5,8 +5,7 @@ import re
 import pytest
 
 from tests.e2e.cluster import KubectlError
-from tests.kit.dra_scenarios import dra_scenarios
-from tests.kit.scenarios import scenarios
+from tests.kit.scenarios import dra_scenarios, scenarios
 from vdev.sim import manifest
 from vdev.sim.scenarios.driver import Action, Capability
 from vdev.sim.scenarios.play import play

@@ -1,27 +1,24 @@
-"""One headless Chromium for all workers of a run: it takes longer to start than the tests of a page take.
+"""A page in a headless Chromium, spoken to over the DevTools protocol.
 
-`begin` starts a process that starts it for the first who connects, and hands messages of the DevTools protocol to and
-fro: each ends in a zero byte, as on the browser's own pipe, which has room for one who speaks. It ends, and the browser
-with it, when who began it is gone.
+Each message is JSON and ends in a zero byte, on the two pipes that the browser has as its descriptors 3 and 4.
 """
 
 import asyncio
-import atexit
 import contextlib
-import functools
 import itertools
 import json
 import os
 import shutil
-import socket
+import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
+
+import pytest
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
+PATIENCE = 60
 _FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
@@ -29,113 +26,105 @@ _FLAGS = [
     "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess",  # processes whose pages nobody looks at
 ]  # fmt: skip
 _PLUMBING = "import os, sys; [os.dup2(int(sys.argv[n]), n + 2) for n in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
-_SHARED = "VDEV_TESTS_BROWSER"
 _LONGEST = 2**26  # bytes of a message
+# The page waits less between its looks, and notes what throws and what offends its own security policy.
+_SCRIPT = """
+const later = setTimeout;
+window.setTimeout = (action, pause) => later(action, pause / 8);
+window.seen = [];
+addEventListener("error", (event) => seen.push(String(event.message)));
+addEventListener("securitypolicyviolation", (event) => seen.push(event.violatedDirective));
+"""
 
 
-@functools.cache
-def address():
-    """Where to speak to it: a socket. In a run of several workers it is the same for all, which `share` made."""
-    return os.environ.get(_SHARED) or begin()
+class Page:
+    """One page of the browser."""
 
-
-def share():
-    """Make it now, for all processes that this one starts."""
-    if CHROMIUM is not None:
-        os.environ[_SHARED] = address()
-
-
-def begin():
-    """Start one, which lives as long as this process; gives its address."""
-    place = Path(tempfile.mkdtemp(prefix="vd-"))
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place / "socket"))
-        server.listen(128)
-        process = subprocess.Popen(
-            (sys.executable, "-m", "tests.kit.browser", str(server.fileno()), str(place / "profile")),
-            stdin=subprocess.PIPE,
-            pass_fds=[server.fileno()],
-            cwd=Path(__file__).parents[2],
-            start_new_session=True,
-        )
-    atexit.register(_stop, process, place)
-    return str(place / "socket")
-
-
-def _stop(process, place):
-    process.communicate(timeout=30)
-    shutil.rmtree(place, ignore_errors=True)
-
-
-class _Between:
-    """Hands messages to and fro. Numbers of messages are told apart by who sent them; what nobody asked is dropped."""
-
-    def __init__(self, profile):
-        self._profile = profile
-        self._process = self._to = self._heard = None
+    def __init__(self, reader, to):
+        self._reader, self._to, self._session = reader, to, None
         self._serial = itertools.count(1)
-        self._asked = {}  # who asked, and under which number
 
-    async def serve(self, reader, writer):
-        """One who speaks to the browser."""
-        if self._process is None:
-            back = self._start()
-            self._heard = asyncio.create_task(self._listen(await _reader(back)))
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+    async def call(self, method, **parameters):
+        """A command of the DevTools protocol, and its answer."""
+        number = next(self._serial)
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        async with asyncio.timeout(PATIENCE):
             while True:
-                message = json.loads((await reader.readuntil(b"\0"))[:-1])
-                number = next(self._serial)
-                self._asked[number] = writer, message["id"]
-                os.write(self._to, json.dumps(message | {"id": number}).encode() + b"\0")
-        writer.close()
+                answer = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+                if answer.get("id") == number:  # else an event
+                    assert "error" not in answer, answer
+                    return answer["result"]
 
-    def _start(self):
-        theirs, self._to = os.pipe()
-        back, said = os.pipe()
-        command = [CHROMIUM, *_FLAGS, f"--user-data-dir={self._profile}", "about:blank"]
-        self._process = subprocess.Popen(
-            (sys.executable, "-S", "-c", _PLUMBING, str(theirs), str(said), *command),
-            pass_fds=(theirs, said),
-            env=os.environ | {"TMPDIR": str(Path(self._profile).parent)},  # it is killed, and leaves what it had there
-            stderr=subprocess.DEVNULL,
-        )
-        for each in (theirs, said):
-            os.close(each)
-        return back
+    async def begin(self):
+        """Attach to the browser's first page."""
+        target = await self.call("Target.createTarget", url="about:blank")
+        attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        await self.call("Page.enable")
+        await self.call("Page.addScriptToEvaluateOnNewDocument", source=_SCRIPT)
 
-    async def _listen(self, reader):
-        with contextlib.suppress(asyncio.IncompleteReadError):  # it ended
-            while True:
-                message = json.loads((await reader.readuntil(b"\0"))[:-1])
-                if who := self._asked.pop(message.get("id"), None):
-                    writer, number = who
-                    writer.write(json.dumps(message | {"id": number}).encode() + b"\0")
-        for writer, _ in self._asked.values():
-            writer.close()
+    async def open(self, address, fragment=""):
+        """Go to the agent's page and wait until it has drawn itself once."""
+        assert not await self.value("window.seen?.length"), await self.value("window.seen")
+        query = f"?{next(self._serial)}"  # which tells it from the one that was there before
+        await self.call("Page.navigate", url=f"http://{address}/{query}{fragment}")
+        await self.until(f"location.search === '{query}' && document.documentElement?.dataset.live === 'yes'")
 
-    def kill(self):
-        """End it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+    async def wide(self, width):
+        """Make the window that wide."""
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **metrics)
+
+    async def value(self, expression):
+        """The value of an expression in the page."""
+        answer = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def until(self, condition):
+        """Wait until a condition holds in the page."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not await self.value(condition):  # the page tells nobody
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            text = await self.value("document.body.innerText")
+            pytest.fail(f"not within {PATIENCE} s: {condition}; the page says:\n{text}")
+
+    async def texts(self, selector):
+        """The texts of all elements that a selector means."""
+        return await self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
 
 
-async def _reader(descriptor):
+@contextlib.asynccontextmanager
+async def new_page(directory):
+    """A page of a browser that is started for it, with its files in the directory, and ended after it."""
+    theirs, to = os.pipe()
+    back, said = os.pipe()
+    command = (sys.executable, "-S", "-c", _PLUMBING, str(theirs), str(said), CHROMIUM, *_FLAGS)
+    process = await asyncio.create_subprocess_exec(
+        *(*command, f"--user-data-dir={directory / 'profile'}", "about:blank"),
+        pass_fds=(theirs, said),
+        env=os.environ | {"TMPDIR": str(directory)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    for each in (theirs, said):
+        os.close(each)
     reader = asyncio.StreamReader(limit=_LONGEST)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(descriptor, "rb", buffering=0))
-    return reader
-
-
-async def _main(descriptor, profile):
-    between = _Between(profile)
-    server = socket.socket(fileno=int(descriptor))
-    server.setblocking(False)
-    await asyncio.start_unix_server(between.serve, sock=server, limit=_LONGEST)
-    await (await _reader(0)).read()
-    between.kill()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))
+    pipe = os.fdopen(back, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        page = Page(reader, to)
+        await page.begin()
+        yield page
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        transport.close()
+        os.close(to)

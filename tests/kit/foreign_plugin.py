@@ -22,15 +22,11 @@ from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 DEFECTS = {
     "early": "registers before it serves",
     "never-serves": "registers and does not serve",
-    "no-options": "does not implement GetDevicePluginOptions",
     "deaf": "never registers again after a restart of the kubelet",
     "stale": "registers again with a socket that the kubelet has deleted",
     "leftover": "does not start where its own socket is left",
     "drops": "takes a broken device from its list",
-    "never-heals": "a broken device stays broken",
     "duplicate": "lists an id twice",
-    "twice": "registers again beside an open stream",
-    "ends": "ends the stream at once",
     "hangs": "hangs in Allocate",
     "dies": "ends by itself at an Allocate",
     "forgets": "starts again with other ids",
@@ -57,7 +53,6 @@ class Plugin(api_grpc.DevicePluginServicer):
         self._ids = ["widget-0", "widget-1"]
         if defect == "forgets":
             self._ids = [f"widget-{os.getpid()}-{number}" for number in range(2)]
-        self._broken = set()
         self._server = None
         self.over = threading.Event()
 
@@ -103,9 +98,6 @@ class Plugin(api_grpc.DevicePluginServicer):
         elif self._defect != "never-serves":
             self.serve()
         self.register()
-        if self._defect == "twice":
-            time.sleep(0.5)
-            self.register()
         known = self._kubelet()
         while True:
             time.sleep(_LOOK_SECONDS)
@@ -128,16 +120,13 @@ class Plugin(api_grpc.DevicePluginServicer):
     def _devices(self):
         """The list as it is now."""
         broken = {id_ for number, id_ in enumerate(self._ids) if (self._state / f"{number}.broken").exists()}
-        self._broken = self._broken | broken if self._defect == "never-heals" else broken
         ids = self._ids * 2 if self._defect == "duplicate" else self._ids
         if self._defect == "drops":
             ids = [id_ for id_ in ids if id_ not in broken]
-        return [api.Device(ID=id_, health="Unhealthy" if id_ in self._broken else "Healthy") for id_ in ids]
+        return [api.Device(ID=id_, health="Unhealthy" if id_ in broken else "Healthy") for id_ in ids]
 
     def GetDevicePluginOptions(self, request, context):
         """Nothing special."""
-        if self._defect == "no-options":
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not implemented!")
         return api.DevicePluginOptions()
 
     def ListAndWatch(self, request, context):
@@ -147,8 +136,6 @@ class Plugin(api_grpc.DevicePluginServicer):
             if (devices := self._devices()) != sent:
                 sent = devices
                 yield api.ListAndWatchResponse(devices=devices)
-            if self._defect == "ends":
-                return
             time.sleep(_LOOK_SECONDS)
 
     def Allocate(self, request, context):

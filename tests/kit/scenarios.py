@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-FILES = sorted((Path(__file__).parents[1] / "sim" / "scenarios").glob("*.yaml"))
+FILES = Path(__file__).parents[1] / "sim" / "scenarios"
 
 
 def scenarios():
-    """One parameter per file."""
-    return [pytest.param(path, id=path.stem) for path in FILES]
+    """One parameter per file for device plugins."""
+    return [pytest.param(path, id=path.stem) for path in sorted(FILES.glob("*.yaml"))]
+
+
+def dra_scenarios():
+    """One parameter per file for DRA drivers."""
+    return [pytest.param(path, id=path.stem) for path in sorted((FILES / "dra").glob("*.yaml"))]

@@ -37,11 +37,6 @@ FOUND = {
         "no device plugin has registered; "
         "acme.dev/widget called Register, but nothing answers at widget.sock: serve before you register\n",
     ),
-    "no-options": (
-        "registration",
-        "no device plugin has registered; acme.dev/widget called Register, and was refused: "
-        "failed to get device plugin options: rpc error: code = Unimplemented",
-    ),
     "deaf": (
         "kubelet-restart",
         r"acme.dev/widget: capacity: expected 2 as remembered, seen 0; "
@@ -57,9 +52,6 @@ FOUND = {
     ),
     "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
     "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),
-    "never-heals": ("health", r"step 8 of 8(.|\n)*acme.dev/widget: allocatable: expected 2 as remembered, seen 1"),
-    "twice": ("registration", "registered-while-streaming: acme.dev/widget: registered while a ListAndWatch"),
-    "ends": ("registration", r"acme.dev/widget disconnected: EOF"),
     "hangs": ("pod", "error: hung-rpc: acme.dev/widget: Allocate did not answer within 6 s"),
     "dies": ("pod", r"ended with exit code 2 by itself(.|\n)*\| panic: index out of range"),
     "forgets": ("plugin-restart", "error: held-device-dropped: acme.dev/widget: held device 'widget-"),
@@ -68,7 +60,7 @@ FOUND = {
 
 
 # What is waited for until the time is over; all else fails as soon as it is seen.
-WAITED_FOR = ("deaf", "never-serves", "no-options", "stale", "never-heals", "hangs", "deaf-to-sigterm", "ends")
+WAITED_FOR = ("deaf", "never-serves", "stale", "hangs", "deaf-to-sigterm")
 
 
 async def played(*scenarios, command=PLUGIN, **options):
@@ -352,23 +344,3 @@ def test_the_scenarios_that_come_with_it(capsys):
     assert "--hook fail=COMMAND and --hook heal=COMMAND" in printed
     directory = Path(library.__file__).parent / "files"
     assert set(library.NAMES) == {path.stem for path in directory.iterdir()}
-
-
-async def test_the_default_is_all_that_can_be_played(monkeypatch, tmp_path):
-    """All are played except those for DRA, and those whose hooks are missing."""
-    names = []
-
-    async def note(chosen, *_):
-        names.append(chosen.name)
-        return scenario_run.ScenarioResult(
-            name=chosen.name, file="", seconds=0, failure="", history=(), remarks=(), log=tmp_path / "none"
-        )
-
-    monkeypatch.setattr(scenario_run, "_play", note)
-    _, text = await played()
-    assert [name for name in library.NAMES if name not in ("health", "dra-registration")] == names
-    assert text.endswith("not played: health, which needs --hook fail=COMMAND and --hook heal=COMMAND\n")
-    names.clear()
-    _, text = await played(hooks=HOOKS)
-    assert [name for name in library.NAMES if name != "dra-registration"] == names
-    assert "not played" not in text

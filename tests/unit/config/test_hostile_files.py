@@ -1,6 +1,6 @@
 """Files of the right shape with one hostile key or value, at every place: a configuration or ConfigError, never more.
 
-`test_fuzz` damages text; here the YAML is sound, so that what is behind the parser is reached: the schema, the
+Here the YAML is sound, so that what is behind the parser is reached: the schema, the
 checks across keys, the trial of `vdev validate`, and `vdev plan`.
 """
 
