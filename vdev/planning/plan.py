@@ -46,8 +46,6 @@ class Previous:
     """The devices in these lists that are there only because a pod may hold them."""
     dropped: Mapping[str, Dropped] = field(default_factory=lambda: NOTHING_DROPPED)
     """The ids that left a list a moment ago."""
-    cdi: Mapping[str, Document] = field(default_factory=dict)
-    """The CDI documents of the lists."""
     devices: Inventory = EMPTY
     """The devices that existed."""
     lost: Losses = field(default_factory=lambda: NONE)
@@ -181,7 +179,6 @@ class DesiredState:
             advertised=self.advertised,
             retired=self.retired,
             dropped=dropped,
-            cdi=self.cdi,
             devices=self.devices,
             lost=self.lost,
             pools=self.pools,
@@ -224,10 +221,6 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     if faults.dropped:
         advertised, devices = targets.drop(advertised, faults.dropped), targets.drop(devices, faults.dropped)
 
-    # The documents follow from the lists, and most turns change none: an admission, for example.
-    is_same = advertised.resources == previous.advertised.resources
-    documents = previous.cdi if is_same else cdi_documents(advertised)
-
     # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
     pools = NO_POOLS
     if observed.inventory.claimable or observed.claimed:
@@ -257,7 +250,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         served=EMPTY if node.status else advertised,
         retired=kept.retired,
         claimed=claimed,
-        cdi=documents,
+        cdi=cdi_documents(advertised),
         pools=pools,
         lost=lost,
         labels={
