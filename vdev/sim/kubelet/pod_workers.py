@@ -11,8 +11,8 @@ from decimal import Decimal
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..device_manager.device_choice import AdmissionError
-from ..device_manager.plugin_client import PluginError
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
+from ..go_errors import CallError
 from ..journal import Event
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
@@ -61,7 +61,7 @@ class PodWorkers:
         """Returns whether the pod was admitted."""
         try:
             await self._admit(pod)
-        except (AdmissionError, PluginError) as error:
+        except (AdmissionError, CallError) as error:
             self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
             return False
         if shortage := self._shortage(pod):
@@ -255,7 +255,7 @@ class PodWorkers:
     async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
         try:
             container.edits = await self._run_options(pod, container)
-        except (AdmissionError, PluginError, UnresolvedError) as error:
+        except (AdmissionError, CallError, UnresolvedError) as error:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
