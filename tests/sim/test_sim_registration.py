@@ -23,12 +23,6 @@ async def refused(plugin, **request):
     return caught.value.details()
 
 
-async def test_capacity_appears(kubelet, plugins):
-    """A registered plugin's devices become the node's capacity and allocatable."""
-    await plugins(NPU, ["d1", "d2"])
-    assert (2, 2) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
-
-
 async def test_wrong_version(plugins):
     """An unknown version is refused, before the name is checked."""
     plugin = await plugins(register=False)
