@@ -16,7 +16,7 @@ _BINARY_FROM = 1024  # smaller amounts have a decimal form
 _LONGEST = 64  # characters
 _KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
 _AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
-_NO_AMOUNTS = {"metadata", "opaque", "claims"}
+_NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 
 
 def canonical(quantity: Any) -> Any:
