@@ -1,4 +1,4 @@
-"""Registrations on kubelet.sock."""
+"""Registrations on kubelet.sock, and a second one of a resource, in 1.36 and in 1.37."""
 
 import asyncio
 import subprocess
@@ -105,9 +105,6 @@ async def test_no_list_no_resource(kubelet, plugins):
     await kubelet.wait_until(lambda: plugin.streams)
     kubelet.tick()
     assert {} == kubelet.node().capacity
-
-
-# --- a second registration of a resource, in 1.36 and in 1.37 ---
 
 
 @pytest.fixture
