@@ -91,6 +91,7 @@ class ApiServer(server.ApiServer):
         self._new_store = functools.partial(ObjectStore, rules=rules)
         super().__init__(self._new_store(), kinds=kinds, tls=tls)
         self._begin()
+        self.watching = 0  # watches that have sent all existing objects
         self.tokens = {token}
         self.permissions = None
         self.asked = []
@@ -202,9 +203,12 @@ class ApiServer(server.ApiServer):
         """The events until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
+        is_current = False
         try:
             async for text in super().stream(watch):
                 yield text
+                self.watching += not is_current
+                is_current = True
         except asyncio.CancelledError:
             if self._watches[task] is None:
                 raise
@@ -212,6 +216,7 @@ class ApiServer(server.ApiServer):
             yield self._watches[task]
             raise ConnectionResetError from None
         finally:
+            self.watching -= is_current
             del self._watches[task]
 
     async def admit(self, request):

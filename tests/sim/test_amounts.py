@@ -58,11 +58,17 @@ def test_what_is_no_quantity(subtests):
 def test_all_quantities_of_an_object():
     """At any depth; the given object is not changed."""
     value = {"value": "1024Mi", "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "1024Mi"}}}
-    device = {"name": "a", "capacity": {"memory": value}, "consumesCounters": [{"counters": {"m": {"value": "1000"}}}]}
+    device = {
+        "name": "a",
+        "capacity": {"memory": value},
+        "attributes": {"counters": {"int": 1000}},
+        "consumesCounters": [{"counters": {"m": {"value": "1000"}}}],
+    }
     document = {"spec": {"devices": [{"name": "z"}, device]}}
     found = as_given_back("ResourceSlice", document)
     memory = found["spec"]["devices"][1]["capacity"]["memory"]
     assert ("1Gi", "1Gi") == (memory["value"], memory["requestPolicy"]["validRange"]["max"])
+    assert {"counters": {"int": 1000}} == found["spec"]["devices"][1]["attributes"]
     assert {"value": "1k"} == found["spec"]["devices"][1]["consumesCounters"][0]["counters"]["m"]
     assert "1024Mi" == value["value"]
     assert found == as_given_back("ResourceSlice", found)

@@ -100,7 +100,7 @@ async def test_defaults_of_requests(ask, spec, where):
     assert (200, made["metadata"]["resourceVersion"]) == (status, changed["metadata"]["resourceVersion"])
 
 
-MERGE = "application/merge-patch+json"
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
 async def test_all_devices_and_tolerations(ask):
@@ -134,3 +134,14 @@ async def test_a_status_is_refused(subtests, ask):
         with subtests.test(field=field):
             code, answer = await ask("PATCH", f"{PATHS['ResourceClaim']}/one/status", {"status": status}, MERGE)
             assert (422, [field]) == (code, fields(answer))
+
+
+async def test_the_data_of_a_driver_is_one_value(ask):
+    """A server-side apply replaces it, and null and `$` mean nothing in it."""
+    await make(ask, "ResourceClaim", asked())
+    path = f"{PATHS['ResourceClaim']}/one/status"
+    await ask("PATCH", path, {"status": given({})}, MERGE)
+    for data in ({"a": 1, "b": None}, {"$c": None}):
+        status = {"devices": [{"driver": "a.dev", "pool": "p", "device": "d", "data": data}]}
+        code, answer = await ask("PATCH", f"{path}?fieldManager=a.dev", {"status": status}, APPLY)
+        assert (200, data) == (code, answer["status"]["devices"][0]["data"]), answer

@@ -9,9 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.kit.rest import Caller
 from vdev.errors import UsageError
-from vdev.sim.api.kinds import KINDS, ApiKind
 from vdev.sim.api.server import ApiServer
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -282,20 +280,6 @@ async def test_a_namespace_is_deleted_with_its_objects(ask):
     await ask("DELETE", "/api/v1/namespaces/x")
     _, left = await ask("GET", "/api/v1/configmaps")
     assert [] == left["items"]
-
-
-async def test_another_kind():
-    """It works like the others."""
-    widgets = ApiKind("acme.dev", "v1", "Widget", "widgets", generation=True, immutable=("spec.size",))
-    async with ApiServer(kinds=(*KINDS, widgets)) as server:
-        ask = Caller(server)
-        path = "/apis/acme.dev/v1/namespaces/default/widgets"
-        document = {"apiVersion": "acme.dev/v1", "kind": "Widget", "spec": {"size": 1}}
-        status, made = await ask("PATCH", f"{path}/w?fieldManager=me", document, APPLY)
-        assert (201, "me") == (status, made["metadata"]["managedFields"][0]["manager"])
-        assert 422 == (await ask("PATCH", f"{path}/w", {"spec": {"size": 2}}, MERGE))[0]
-        _, found = await ask("GET", "/apis/acme.dev/v1")
-        assert ["widgets"] == [each["name"] for each in found["resources"]]
 
 
 def test_it_listens_on_loopback_only():

@@ -164,9 +164,7 @@ async def test_a_watch_of_rows(server):
 @pytest.mark.parametrize(
     ("path", "accept"),
     [
-        (NODES, "application/json"),
         (NODES, f"application/json,{TABLE}"),
-        (NODES, "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"),
         (NODES, "application/vnd.kubernetes.protobuf,application/json"),
         (NODES, "*/*"),
         (MAPS, KUBECTL),

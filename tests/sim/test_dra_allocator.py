@@ -255,12 +255,6 @@ def test_all_devices_with_a_capacity():
     assert ["t"] == names([slice_of("acme.dev", shares)], claim("one", request), others=[held])
 
 
-def test_a_claim_names_capacity_as_the_device_does():
-    slices = [slice_of("acme.dev", [device("a", capacity={"memory": "8Gi"})])]
-    with pytest.raises(UnschedulableError):
-        names(slices, claim("one", exactly(capacity={"requests": {"acme.dev/memory": "2Gi"}})))
-
-
 def test_more_devices_than_a_claim_may_have():
     slices = [slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])]
     text = "claim default/one asks for {} devices, at most 32 are allowed"
@@ -297,21 +291,6 @@ def test_admin_access_occupies_nothing():
     assert ["a", "b"] == names([two()], look, others=[held])
     seen = with_status(look, allocated([two()], look)[0])
     assert ["a"] == names([two()], claim("one"), others=[seen])
-
-
-def test_admin_access_in_one_claim_is_to_different_devices():
-    looks = [exactly(name=name, adminAccess=True) for name in "xy"]
-    assert ["a", "b"] == names([two()], claim("one", *looks))
-    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()))
-    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]))
-    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]))
-
-
-def test_all_devices_against_a_constraint():
-    devices = [device("a", attributes={"parent": "x"}), device("b", attributes={"parent": "y"})]
-    same = {"matchAttribute": "acme.dev/parent"}
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
-        names([slice_of("acme.dev", devices)], claim("one", exactly(allocationMode="All"), constraints=[same]))
 
 
 def test_configuration_of_classes_and_claims():

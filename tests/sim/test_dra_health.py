@@ -54,19 +54,6 @@ async def test_a_timeout(kubelet, clock, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
 
 
-async def test_a_driver_that_unregisters(kubelet, clock, driver):
-    """Its reports no longer count. Pods show it when the kubelet looks at them again."""
-    driver.timeout = 3600
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
-    driver.registration_socket.unlink()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: not kubelet.drivers())
-    assert ["Healthy", "Healthy"] == words(kubelet)
-    clock.advance(60)
-    await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
-
-
 async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
     """The kubelet opens it again after five seconds."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")

@@ -90,19 +90,6 @@ async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, chan
     assert {} == kubelet.drivers()
 
 
-async def test_another_type_of_plugin(kubelet, dra, clock):
-    """The kubelet has no handler for it."""
-    driver = await dra(register=False)
-    driver.info = registration.PluginInfo(type="CSIPlugin", name="acme.dev")
-    await driver.register()
-    said = (
-        "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket "
-        f"{driver.registration_socket}"
-    )
-    assert said == await refused(kubelet, clock)
-    assert said == driver.statuses[0].error
-
-
 async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
     """One second; in this test less."""
     async with kubelet_of(get_info=0.1) as kubelet:

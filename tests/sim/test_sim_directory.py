@@ -53,23 +53,6 @@ async def test_add_change_remove(kubelet, plugins, pods):
     await kubelet.wait_until(lambda: kubelet.pods() == [])
 
 
-async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
-    """A pod waits until the node has enough devices, and says for which."""
-    write(pods / "p.yaml", manifest("p", {NPU: 2}))
-    text = f"0/1 nodes are available: 1 Insufficient {NPU}."
-    await kubelet.wait_until(lambda: text in [pod.message for pod in kubelet.pods()])
-    await plugins(NPU, ["d1", "d2"])
-    await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
-
-
-async def test_bound_pod_does_not_wait(kubelet, pods):
-    """A pod with spec.nodeName goes to the kubelet at once."""
-    document = manifest("p", {NPU: 2})
-    document["spec"]["nodeName"] = "sim-node"
-    write(pods / "p.yaml", document)
-    await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
-
-
 async def test_several_pods_in_a_file(kubelet, pods):
     """All pods and objects of a file are created and deleted with it."""
     write(pods / "all.yaml", yaml.safe_dump_all([manifest("a"), None, manifest("b")]))
@@ -137,15 +120,6 @@ async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, pods):
     assert {"driverRegistered", "claim", "pod", "podDeleted"} <= kinds
     await has(kubelet, "ResourceClaim")
     await has(kubelet, "DeviceClass", "acme.dev")
-
-
-async def test_an_extended_resource_does_not_wait_for_a_device_plugin(kubelet, dra, pods):
-    """A DeviceClass serves it."""
-    await dra(slice_of("acme.dev", [device("gpu-0")]))
-    write(pods / "one.yaml", pod("one", limits={"acme.dev/gpu": "1"}))
-    await kubelet.wait_until(lambda: any("Insufficient" in str(each) for each in kubelet.journal.entries))
-    write(pods / "class.yaml", device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
-    await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
 
 
 async def test_slices_and_templates(kubelet, pods):

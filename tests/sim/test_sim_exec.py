@@ -19,8 +19,8 @@ import yaml
 from tests.kit import prepared, prepared_plugin
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
-from vdev.sim import scenario_run
 from vdev.sim.scenarios import library
+from vdev.sim.scenarios import run as scenario_run
 from vdev.sim.scenarios.command_node import NodeOptions
 
 ROOT = Path(__file__).parents[2]

@@ -179,12 +179,6 @@ def test_endpoints(subtests):
             assert expected == codes(rules.registration(request, "/var/lib/kubelet/device-plugins", streams_open=0))
 
 
-def test_registration_while_streaming():
-    """A registration while a stream is open is a warning."""
-    request = api.RegisterRequest(resource_name=NPU, endpoint="e")
-    assert ["registered-while-streaming"] == codes(rules.registration(request, "/d", streams_open=1))
-
-
 def test_options():
     """Options are the same in both places, or only in one."""
     request = api.RegisterRequest(resource_name=NPU)
@@ -226,13 +220,6 @@ async def test_missing_device_node(short_dir, plugin_class):
         await kubelet.run_pod(manifest("p", {NPU: 1}))
         assert ["device /dev/gone does not exist on the host"] == [finding.message for finding in kubelet.findings]
         await plugin.stop()
-
-
-async def test_same_id_in_two_resources(kubelet, plugins):
-    """An id in two resources is an error."""
-    await plugins(NPU, ["d1"])
-    await plugins("acme.dev/gpu", ["d1"])
-    assert ["id-in-two-resources"] == codes(kubelet.findings)
 
 
 async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):

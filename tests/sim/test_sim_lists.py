@@ -20,15 +20,6 @@ async def test_unhealthy_while_used(kubelet, plugins, shows, device):
     await shows(kubelet, NPU, 1, 0)
 
 
-async def test_four_devices_flip(kubelet, plugins, shows, device):
-    """Conformance 15: allocatable follows four devices through 4, 3, 4, 2, 3, 4 while capacity stays 4."""
-    plugin = await plugins(NPU, ["d1", "d2", "d3", "d4"])
-    await shows(kubelet, NPU, 4, 4)
-    for bad in ({"d1"}, set(), {"d2", "d3"}, {"d2"}, set()):
-        plugin.list(*(device(f"d{i}", "Unhealthy" if f"d{i}" in bad else "Healthy") for i in range(1, 5)))
-        await shows(kubelet, NPU, 4, 4 - len(bad))
-
-
 async def test_stream_fails_at_once(kubelet, plugins, shows):
     """Conformance 16: a ListAndWatch that fails at once leaves 0/0 on the node, without a retry."""
     plugin = await plugins(NPU, ["d1"], register=False)

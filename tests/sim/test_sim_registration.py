@@ -1,4 +1,4 @@
-"""Registrations on kubelet.sock."""
+"""Registrations on kubelet.sock, and a second one of a resource, in 1.36 and in 1.37."""
 
 import asyncio
 import subprocess
@@ -21,12 +21,6 @@ async def refused(plugin, **request):
         await plugin.register(**request)
     assert grpc.StatusCode.UNKNOWN is caught.value.code()
     return caught.value.details()
-
-
-async def test_capacity_appears(kubelet, plugins):
-    """A registered plugin's devices become the node's capacity and allocatable."""
-    await plugins(NPU, ["d1", "d2"])
-    assert (2, 2) == (kubelet.node().capacity[NPU], kubelet.node().allocatable[NPU])
 
 
 async def test_wrong_version(plugins):
@@ -111,9 +105,6 @@ async def test_no_list_no_resource(kubelet, plugins):
     await kubelet.wait_until(lambda: plugin.streams)
     kubelet.tick()
     assert {} == kubelet.node().capacity
-
-
-# --- a second registration of a resource, in 1.36 and in 1.37 ---
 
 
 @pytest.fixture

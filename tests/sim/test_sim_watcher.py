@@ -94,14 +94,6 @@ async def test_its_devices_are_the_nodes(kubelet, watched, shows):
     assert [] == kubelet.findings
 
 
-async def test_an_empty_endpoint_is_the_registration_socket(kubelet, watched, shows):
-    """Both services may be on one socket."""
-    asked = await watched(serve=False, endpoint="")
-    assert [(True, "")] == asked.statuses
-    await shows(kubelet, NPU, 2, 2)
-    assert [] == kubelet.findings
-
-
 @pytest.mark.parametrize(
     ("info", "said", "code"),
     [

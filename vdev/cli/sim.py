@@ -116,9 +116,9 @@ def _address(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run until stopped by a signal, or play scenarios."""
     if args.list_scenarios:
-        from ..sim import scenario_run  # not needed for --help
+        from ..sim.scenarios.run import describe  # not needed for --help
 
-        print(scenario_run.describe())
+        print(describe())
         return 0
     raise_open_files()
     if args.exec is not None:
@@ -143,8 +143,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace) -> int:
-    from ..sim import Compat, scenario_run  # not needed for --help
+    from ..sim import Compat  # not needed for --help
     from ..sim.lint import unknown_code
+    from ..sim.scenarios import run as scenarios
     from ..sim.scenarios.command_node import NodeOptions
 
     for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir), ("--api-server", args.api_server)):
@@ -168,7 +169,7 @@ def _play(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     as_json = args.output == "json"
-    return asyncio.run(scenario_run.run(node, args.scenario or (), junit=args.junit, logs=args.logs, as_json=as_json))
+    return asyncio.run(scenarios.run(node, args.scenario or (), junit=args.junit, logs=args.logs, as_json=as_json))
 
 
 def _hook(text: str) -> tuple[str, str]:

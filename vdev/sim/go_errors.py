@@ -10,9 +10,13 @@ import grpc.aio
 
 from .lint import SUN_PATH_LIMIT
 
-CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
+_CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
 _GRPCIO_DEADLINE = "Deadline Exceeded"  # the text of grpcio for a deadline of the caller
+
+
+class CallError(Exception):
+    """A plugin or driver answered with an error, or did not answer. The text is that of Go's gRPC."""
 
 
 class RegistrationError(Exception):
@@ -43,17 +47,19 @@ async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
 
 
 @contextlib.contextmanager
-def closing_as(error: type[Exception], is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Raise this error if the channel is closed during a call.
+def call_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+    """Raise CallError for every error of a call, also if its channel is closed.
 
     grpc.aio then cancels the waiting task, which nobody else has cancelled.
     """
     try:
         yield
+    except grpc.aio.AioRpcError as error:
+        raise CallError(go_text(error)) from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if is_closed() and not (task is not None and task.cancelling()):
-            raise error(CLOSING) from None
+            raise CallError(_CLOSING) from None
         raise
     except grpc.aio.UsageError:
-        raise error(CLOSING) from None
+        raise CallError(_CLOSING) from None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from ..model.names import annotation_key_problem, env_name_problem
 from ..pb import deviceplugin_v1beta1_pb2 as api
 from .device_manager.device_table import HEALTHY, UNHEALTHY, Device
 
@@ -21,10 +22,8 @@ LIST_LIMIT_BYTES = 4 * 1024 * 1024  # grpc-go's default receive limit, which the
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
 ID_LIMIT = 63  # characters, from the API's comment on Device.ID
 SUN_PATH_LIMIT = 107  # bytes of a unix socket's path on Linux
-_ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _CDI_PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
-_ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
 _T = TypeVar("_T", str, tuple[str, str])
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
@@ -258,12 +257,8 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
         text = f"environment variable {name!r}: its value contains a NUL byte, with which no container starts"
         yield error("env-name", resource, text)
     for name in sorted(response.envs):
-        if not _ENV_NAME.fullmatch(name):
-            yield error(
-                "env-name",
-                resource,
-                f"environment variable {name!r}: expected letters, digits and '_', and no digit first",
-            )
+        if problem := env_name_problem(name):
+            yield error("env-name", resource, problem)
     for spec in response.devices:
         if spec.permissions not in _PERMISSIONS:
             text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"
@@ -285,13 +280,12 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
 
 def _names(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for key in sorted(response.annotations):
-        prefix, slash, name = key.rpartition("/")
-        if not _ANNOTATION_NAME.fullmatch(name) or len(name) > ID_LIMIT or (slash and not prefix):
-            yield error("annotation-key", resource, f"annotation {key!r} is not a qualified name")
+        if problem := annotation_key_problem(key):
+            yield error("annotation-key", resource, problem)
     names = [device.name for device in response.cdi_devices]
     for name in names:
-        if problem := cdi_name(name):
-            yield error("cdi-name", resource, f"CDI device {name!r}: {problem}")
+        if wrong := cdi_name(name):
+            yield error("cdi-name", resource, f"CDI device {name!r}: {wrong}")
     if repeated := twice(names):
         yield warning("duplicate-cdi-device", resource, f"CDI device {_quote(repeated)} given more than once")
 

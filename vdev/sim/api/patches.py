@@ -15,6 +15,7 @@ LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("status", "reservedFor"): ("uid",),
     ("spec", "containers"): ("name",),
 }
+_ATOMIC = ("status", "devices", "*", "data")  # what a driver says about a device of a claim, in its own form
 
 
 def merge(document: Any, patch: Any) -> Any:
@@ -42,6 +43,8 @@ def merged_by_keys(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any
         for name, value in patch.items():
             if value is None:
                 found.pop(name, None)
+            elif (*path, name) == _ATOMIC:
+                found[name] = deepcopy(value)
             else:
                 found[name] = merged_by_keys(found.get(name), value, (*path, name))
         return found

@@ -65,7 +65,6 @@ class ApiServer:
         self.objects = objects or ObjectStore()
         self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
         self.port = port
-        self.watching = 0  # watches that have sent all existing objects
         self._host = host
         self._tls = tls
         self._listener: asyncio.Server | None = None
@@ -196,17 +195,9 @@ class ApiServer:
             raise Refused(400, "BadRequest", text) from error
         return JSONResponse(document, status)
 
-    async def stream(self, watch: Watch) -> AsyncIterator[bytes]:
+    def stream(self, watch: Watch) -> AsyncIterator[bytes]:
         """The events of a watch, until its time is over or the client disconnects."""
-        is_current = False
-        try:
-            async for text in watch.run():
-                yield text
-                if not is_current:
-                    is_current = True
-                    self.watching += 1
-        finally:
-            self.watching -= is_current
+        return watch.run()
 
 
 async def _about(document: Document, _sent: HttpRequest) -> Response:

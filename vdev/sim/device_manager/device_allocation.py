@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
+from ..go_errors import CallError
 from ..journal import Journal
 from ..objects.pods import ContainerSpec, Kind, PodSpec
 from .device_choice import AdmissionError, ContainerRequest, check_unchanged, select
 from .device_table import DeviceTable
-from .plugin_client import PluginClient, PluginError
+from .plugin_client import PluginClient
 
 
 class Allocator:
@@ -67,7 +68,7 @@ class Allocator:
     ) -> int:
         """Allocate the devices of a container; returns the number of Allocate calls.
 
-        `running`: the container was running when the kubelet started. Raises AdmissionError, PluginError,
+        `running`: the container was running when the kubelet started. Raises AdmissionError, CallError,
         KubeletPanic.
         """
         self._pending = pod.uid
@@ -139,7 +140,7 @@ class Allocator:
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=order)])
         try:
             return await self._endpoint(resource).allocate(request)
-        except (PluginError, AdmissionError):
+        except (CallError, AdmissionError):
             self._table.recount()
             raise
 
@@ -155,7 +156,7 @@ class Allocator:
         try:
             client = self._endpoint(request.resource)
             response = await client.preferred(api.PreferredAllocationRequest(container_requests=[wanted]))
-        except (PluginError, AdmissionError) as error:
+        except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
         self._journal.find(lint.preferred(request.resource, wanted, response))
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
@@ -177,7 +178,7 @@ class Allocator:
         order = self._rng.sample(sorted(ids), len(ids))
         try:
             await self._endpoint(resource).pre_start(api.PreStartContainerRequest(devices_ids=order))
-        except (PluginError, AdmissionError) as error:
+        except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
     def _endpoint(self, resource: str) -> PluginClient:

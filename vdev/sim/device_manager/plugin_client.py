@@ -17,16 +17,12 @@ import grpc.aio
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
-from ..go_errors import closing_as, dial, go_text
+from ..go_errors import CallError, call_errors, dial
 from ..kubelet_life import Life
 from ..lint import LIST_LIMIT_BYTES
 
 _T = TypeVar("_T")
-_TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
-
-
-class PluginError(Exception):
-    """A plugin answered with an error, or did not answer. The text is that of Go's gRPC."""
+_TOO_LARGE = re.compile(r"code = ResourceExhausted .*(\((\d+) vs\. \d+\))")
 
 
 class PluginClient:
@@ -52,47 +48,45 @@ class PluginClient:
         self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self._channel)
 
     async def dial(self) -> bool:
-        """Connect, with retries; returns whether the first attempt succeeded. Raises PluginError."""
+        """Connect, with retries; returns whether the first attempt succeeded. Raises CallError."""
         try:
-            with self._closing():
+            with self._errors():
                 return await dial(self._channel, self.socket, self._timings.dial)
         except TimeoutError:
-            raise PluginError("context deadline exceeded") from None
+            raise CallError("context deadline exceeded") from None
 
     async def options(self) -> api.DevicePluginOptions:
-        """GetDevicePluginOptions. Raises PluginError."""
+        """GetDevicePluginOptions. Raises CallError."""
         return await self._call("GetDevicePluginOptions", lambda: self._stub.GetDevicePluginOptions(api.Empty()))
 
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
         """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
         self.streaming = True
         try:
-            with self._closing():
+            with self._errors():
                 async for response in self._stub.ListAndWatch(api.Empty()):
                     await receive(response)
-        except grpc.aio.AioRpcError as error:
-            size = _TOO_LARGE.search(error.details() or "")
-            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and size is not None:
-                text = f"a list of {size[1]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
-                self._report([lint.error("list-over-limit", self.resource, text)])
-                return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[0]}"
-            return go_text(error)
-        except PluginError as error:
-            return str(error)
+        except CallError as error:
+            size = _TOO_LARGE.search(str(error))
+            if size is None:
+                return str(error)
+            text = f"a list of {size[2]} bytes, the kubelet receives at most {LIST_LIMIT_BYTES}"
+            self._report([lint.error("list-over-limit", self.resource, text)])
+            return f"rpc error: code = ResourceExhausted desc = grpc: received message larger than max {size[1]}"
         finally:
             self.streaming = False
         return "EOF"
 
     async def preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
-        """GetPreferredAllocation, within `Timings.bound`. Raises PluginError."""
+        """GetPreferredAllocation, within `Timings.bound`. Raises CallError."""
         return await self._call("GetPreferredAllocation", lambda: self._stub.GetPreferredAllocation(request))
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
-        """Allocate, within `Timings.bound`. Raises PluginError."""
+        """Allocate, within `Timings.bound`. Raises CallError."""
         return await self._call("Allocate", lambda: self._stub.Allocate(request))
 
     async def pre_start(self, request: api.PreStartContainerRequest) -> None:
-        """PreStartContainer, the only call with a deadline in the real kubelet. Raises PluginError."""
+        """PreStartContainer, the only call with a deadline in the real kubelet. Raises CallError."""
         await self._call(
             "PreStartContainer", lambda: self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
         )
@@ -106,14 +100,12 @@ class PluginClient:
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)
         try:
             async with asyncio.timeout(self._timings.bound):
-                with self._closing():
+                with self._errors():
                     return await call()
         except TimeoutError:
             text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
             self._report([lint.error("hung-rpc", self.resource, text)])
-            raise PluginError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
-        except grpc.aio.AioRpcError as error:
-            raise PluginError(go_text(error)) from None
+            raise CallError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
         finally:
             slow.cancel()
 
@@ -121,5 +113,5 @@ class PluginClient:
         text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([lint.warning("slow-rpc", self.resource, text)])
 
-    def _closing(self) -> AbstractContextManager[None]:
-        return closing_as(PluginError, lambda: self._closed)
+    def _errors(self) -> AbstractContextManager[None]:
+        return call_errors(lambda: self._closed)

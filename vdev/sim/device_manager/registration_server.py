@@ -17,11 +17,11 @@ from ...model.names import resource_name_problem
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
-from ..go_errors import RegistrationError
+from ..go_errors import CallError, RegistrationError
 from ..kubelet_life import Compat, Life
 from ..lint import error, warning
 from .device_table import Device, DeviceTable
-from .plugin_client import PluginClient, PluginError
+from .plugin_client import PluginClient
 
 VERSION = "v1beta1"
 RENEWAL_SECONDS = 10.0  # after the end of a stream
@@ -205,9 +205,9 @@ class Registry(api_grpc.RegistrationServicer):
                 self._journal.find([warning("registered-before-serving", resource, text)])
             step = "failed to get device plugin options"
             options = await client.options()
-        except (PluginError, asyncio.CancelledError) as ended:
+        except (CallError, asyncio.CancelledError) as ended:
             self._forget(resource, socket)
-            if isinstance(ended, PluginError):
+            if isinstance(ended, CallError):
                 raise RegistrationError(f"{step}: {ended}") from ended
             raise
         return client, options

@@ -18,7 +18,7 @@ from ...pb import dra_v1_pb2 as v1
 from ...pb import dra_v1_pb2_grpc as v1_grpc
 from ...pb import dra_v1beta1_pb2 as v1beta1
 from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
-from ..go_errors import closing_as, go_text
+from ..go_errors import call_errors
 from ..kubelet_life import Life
 from ..lint import SUN_PATH_LIMIT
 from .claim_checkpoint import ClaimInfo, PreparedDevice
@@ -29,10 +29,6 @@ _VERSIONS: Mapping[str, tuple[Any, Any]] = {
 }
 """The messages and the stub of each service. Both services have the same methods."""
 SERVICES = tuple(_VERSIONS)
-
-
-class CallError(Exception):
-    """A call failed; the text is as Go's gRPC writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +90,9 @@ class DriverClient:
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
-        try:
-            with closing_as(CallError, lambda: self._closed):
-                async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
-                    yield message
-        except grpc.aio.AioRpcError as error:
-            raise CallError(go_text(error)) from None
+        with call_errors(lambda: self._closed):
+            async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
+                yield message
 
     async def close(self) -> None:
         """Close the connection at once, and end all calls on it."""
@@ -109,11 +102,8 @@ class DriverClient:
     async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
         """The answer for each claim, in the order of UIDs, because maps of messages have no stable order."""
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
-        try:
-            with closing_as(CallError, lambda: self._closed):
-                answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
-        except grpc.aio.AioRpcError as error:
-            raise CallError(go_text(error)) from None
+        with call_errors(lambda: self._closed):
+            answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
         return sorted(answer.claims.items(), key=operator.itemgetter(0))
 
 

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..go_errors import RegistrationError
+from ..go_errors import CallError, RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
 from .device_health import DeviceHealth
-from .driver_client import SERVICES, CallError, DriverClient
+from .driver_client import SERVICES, DriverClient
 
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
 HEALTH_RETRY_SECONDS = 5.0

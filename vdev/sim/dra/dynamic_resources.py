@@ -12,13 +12,14 @@ from pathlib import Path
 
 from ...errors import HostError
 from ..api.kinds import Document
+from ..go_errors import CallError
 from ..kubelet_life import Life
 from ..lint import error, warning
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim, PodSpec
 from . import answer_lint, cdi_directory, claim_checkpoint
 from .claim_checkpoint import ClaimInfo, PreparedDevice
-from .driver_client import Answer, CallError, DriverClient
+from .driver_client import Answer, DriverClient
 from .driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0

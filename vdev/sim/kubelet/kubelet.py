@@ -265,7 +265,7 @@ class Kubelet:
         A pod with claims is Terminating until they are unprepared. With `force`, it is deleted at once.
         """
         record = self._store.record(name, namespace)
-        claims = record.claims is not None or not record.bound
+        claims = bool(record.claim_names) or not record.bound
         if claims and not force:
             record.terminating = True
             for container in record.containers:

@@ -3,11 +3,12 @@
 Records outlive the kubelet process. Only `known` is reset when a process starts.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import Bound, ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
+from ..objects.pods import ContainerClaim, ContainerStatus, ExtendedClaim, Phase, PodSpec, PodStatus
 from ..render import pod_json, render_pod
 
 
@@ -24,7 +25,9 @@ class PodRecord:
     waits_for_devices: bool = False  # it is not bound until the node has enough devices
     queued: bool = False  # the scheduler may bind it; before, its creator does
     bound: bool = True  # it has its node
-    claims: Bound | None = None  # its claims; they are known when it is bound
+    # Names of claims by the name in the pod, and the claim for extended resources; known while it is bound.
+    claims: Mapping[str, str] = field(default_factory=dict)
+    extended: ExtendedClaim | None = None
     known: bool = False  # the current kubelet process knows it
     admitted: bool = False  # this kubelet process or an earlier one has admitted it
     sandbox: bool = False  # its claims were prepared since the node booted
@@ -33,11 +36,15 @@ class PodRecord:
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
-        if self.claims is None:
-            return []
         uses = self.spec.container(name).claims
-        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in uses]
-        return found + (self.claims.extended.uses(name) if self.claims.extended else [])
+        found = [ContainerClaim(each, self.claims[each], request) for each, request in uses if each in self.claims]
+        return found + (self.extended.uses(name) if self.extended else [])
+
+    @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The names of all its claims."""
+        names = [*self.claims.values(), *([self.extended.name] if self.extended else [])]
+        return tuple(dict.fromkeys(names))
 
     def container(self, name: str | None) -> ContainerStatus:
         """The container of that name, or the first app container. Raises KeyError."""
@@ -46,7 +53,6 @@ class PodRecord:
 
     def status(self) -> PodStatus:
         """The pod's status, as a copy."""
-        claims = self.claims or Bound({})
         return PodStatus(
             self.spec,
             self.phase,
@@ -55,8 +61,8 @@ class PodRecord:
             tuple(replace(container) for container in self.containers),
             self.terminating,
             bound=self.bound,
-            claims=claims.claims,
-            extended=claims.extended,
+            claims=self.claims,
+            extended=self.extended,
             admitted=self.admitted,
         )
 

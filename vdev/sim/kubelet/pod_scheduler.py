@@ -17,7 +17,7 @@ from ..dra.allocator import Allocator, UnschedulableError
 from ..dra.pools import gather
 from ..journal import Event, Journal
 from ..lint import Finding
-from ..objects.pods import Bound, ExtendedClaim, Kind, PodSpec
+from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from .node_status import NodeStatus, lacking
 from .pod_records import PodRecord, PodStore
 
@@ -78,15 +78,15 @@ class PodScheduler:
                 return
             try:
                 if pod.spec.node:
-                    bound = Bound(await self._claims(pod.spec))
+                    claims, extended = await self._claims(pod.spec), None
                 else:
-                    bound = await self._schedule(pod)
+                    claims, extended = await self._schedule(pod)
             except UnschedulableError as error:
                 self._refuse(pod, error.message)
             except ApiObjectError as error:
                 self._refuse(pod, str(error))
             else:
-                self._assign(pod, bound)
+                self._assign(pod, claims, extended)
 
     def _refuse(self, pod: PodRecord, why: str) -> None:
         if pod.message != why:
@@ -94,12 +94,13 @@ class PodScheduler:
         pod.reason, pod.message = "Unschedulable", why
         self._store.note(pod)
 
-    def _assign(self, pod: PodRecord, bound: Bound) -> None:
+    def _assign(self, pod: PodRecord, claims: dict[str, str], extended: ExtendedClaim | None) -> None:
         if not self._store.waits(pod):
             return  # it was deleted during the allocation, and its claims will be released
-        pod.claims, pod.bound, pod.reason, pod.message = bound if bound.names else None, True, "", ""
-        if bound.extended is not None:
-            served = {(container, resource) for container, resource, _ in bound.extended.mappings}
+        pod.claims, pod.extended = claims, extended
+        pod.bound, pod.reason, pod.message = True, "", ""
+        if extended is not None:
+            served = {(container, resource) for container, resource, _ in extended.mappings}
             pod.spec = _without(pod.spec, served)
 
     # --- claims -------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class PodScheduler:
         created = await self._objects.create("ResourceClaim", {"metadata": metadata, "spec": spec})
         return str(created["metadata"]["name"])
 
-    async def _schedule(self, record: PodRecord) -> Bound:
+    async def _schedule(self, record: PodRecord) -> tuple[dict[str, str], ExtendedClaim | None]:
         """Allocate and reserve the claims of a pod for which the node has enough devices. Raises UnschedulableError."""
         pod = record.spec
         limits = await self._limits(pod)
@@ -142,10 +143,10 @@ class PodScheduler:
         names = await self._claims(pod)
         claims = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
         unallocated = [each for each in claims if not (each.get("status") or {}).get("allocation")]
-        bound = Bound(names, await self._allocate(unallocated, pod, limits))
-        for name in dict.fromkeys(bound.names):
+        extended = await self._allocate(unallocated, pod, limits)
+        for name in dict.fromkeys([*names.values(), *([extended.name] if extended else [])]):
             await self._objects.edit("ResourceClaim", name, pod.namespace, lambda claim: _reserve(claim, pod))
-        return bound
+        return names, extended
 
     async def _claim(self, pod: PodSpec, name: str) -> Document:
         claim = await self._objects.get("ResourceClaim", name, pod.namespace)

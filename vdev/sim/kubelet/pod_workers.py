@@ -11,8 +11,8 @@ from decimal import Decimal
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..device_manager.device_choice import AdmissionError
-from ..device_manager.plugin_client import PluginError
 from ..dra.dynamic_resources import ClaimsError, UnresolvedError
+from ..go_errors import CallError
 from ..journal import Event
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
@@ -61,7 +61,7 @@ class PodWorkers:
         """Returns whether the pod was admitted."""
         try:
             await self._admit(pod)
-        except (AdmissionError, PluginError) as error:
+        except (AdmissionError, CallError) as error:
             self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
             return False
         if shortage := self._shortage(pod):
@@ -103,7 +103,7 @@ class PodWorkers:
 
     async def end(self, pod: PodRecord) -> None:
         """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
-        if pod.claims is None and not pod.terminating:
+        if not pod.claim_names and not pod.terminating:
             return
         try:
             await self._unprepare(pod)
@@ -114,7 +114,7 @@ class PodWorkers:
             self._store.note(pod)
             self._retry(pod)
             return
-        pod.claims = None
+        pod.claims, pod.extended = {}, None
         if pod.terminating and self._store.exists(pod):
             self._store.remove(pod)
 
@@ -227,10 +227,10 @@ class PodWorkers:
 
     async def _prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; returns False after a failure, with an event."""
-        if pod.spec.claims and pod.claims is None:
+        if pod.spec.claims and not pod.claims:
             text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
             return self._claims_refused(pod, text)
-        if not (names := _claim_names(pod)):
+        if not (names := pod.claim_names):
             return True
         try:
             await self._process.dra.prepare(pod.spec, names)
@@ -250,12 +250,12 @@ class PodWorkers:
         return False
 
     async def _unprepare(self, pod: PodRecord) -> None:
-        await self._process.dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in _claim_names(pod)])
+        await self._process.dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in pod.claim_names])
 
     async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
         try:
             container.edits = await self._run_options(pod, container)
-        except (AdmissionError, PluginError, UnresolvedError) as error:
+        except (AdmissionError, CallError, UnresolvedError) as error:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
@@ -300,7 +300,3 @@ class PodWorkers:
         self._journal.find(
             lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
         )
-
-
-def _claim_names(pod: PodRecord) -> tuple[str, ...]:
-    return () if pod.claims is None else tuple(dict.fromkeys(pod.claims.names))

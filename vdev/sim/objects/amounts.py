@@ -16,7 +16,7 @@ _BINARY_FROM = 1024  # smaller amounts have a decimal form
 _LONGEST = 64  # characters
 _KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
 _AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
-_NO_AMOUNTS = {"metadata", "opaque", "claims"}
+_NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 
 
 def canonical(quantity: Any) -> Any:
@@ -70,7 +70,7 @@ def _changed(value: Any, *, is_amount: bool = False) -> Any:
     if isinstance(value, Mapping):
         maps = {key for key, each in value.items() if key in _AMOUNTS and isinstance(each, Mapping)}
         return {
-            key: each if key in _NO_AMOUNTS else _changed(each, is_amount=is_amount or key in maps)
+            key: _changed(each, is_amount=is_amount or key in maps) if is_amount or key not in _NO_AMOUNTS else each
             for key, each in value.items()
         }
     if isinstance(value, list):

@@ -144,18 +144,6 @@ class ExtendedClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """The claims of a pod: their names by the name in the pod, and the claim for its extended resources."""
-
-    claims: Mapping[str, str]
-    extended: ExtendedClaim | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*self.claims.values(), *([self.extended.name] if self.extended else []))
-
-
-@dataclass(frozen=True, slots=True)
 class PodStatus:
     """The status of a pod as in the API, and the edits of its containers."""
 

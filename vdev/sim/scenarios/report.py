@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TextIO
 from xml.etree import ElementTree as ET
 
-from ..errors import HostError, reason_of
-from .journal import Entry
-from .scenarios.library import ScenarioFile
+from ...errors import HostError, reason_of
+from ..journal import Entry
+from .library import ScenarioFile
 
 _INDENT = "      "
 

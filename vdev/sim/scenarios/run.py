@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ..aio.tasks import acting_on
-from ..errors import HostError, UsageError, reason_of
-from .lint import twice
-from .scenario_report import ScenarioReport, ScenarioResult, write_junit
-from .scenarios import library
-from .scenarios.command_node import PLACEHOLDERS, CommandNode, NodeOptions, capabilities, split_command
-from .scenarios.driver import Capability, ScenarioError, StepFailed
-from .scenarios.library import ScenarioFile
-from .scenarios.play import play, required_capability
-from .scenarios.scenario import ANY, Scenario
+from ...aio.tasks import acting_on
+from ...errors import HostError, UsageError, reason_of
+from ..lint import twice
+from . import library
+from .command_node import PLACEHOLDERS, CommandNode, NodeOptions, capabilities, split_command
+from .driver import Capability, ScenarioError, StepFailed
+from .library import ScenarioFile
+from .play import play, required_capability
+from .report import ScenarioReport, ScenarioResult, write_junit
+from .scenario import ANY, Scenario
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
 _WAITS_SECONDS = 5.0  # between two lines about a step that waits
