@@ -147,7 +147,7 @@ class RuleStore:
         """Start a rule's fault now, on every node that the rule is for. Raises UsageError."""
         concerned = [engine for engine in self._with(name) if engine.runs[name].here]
         if not concerned:
-            raise UsageError(f"the rule {name!r} is for no node here")
+            raise UsageError(f"the rule {name!r} applies to no node here")
         for engine in concerned:
             engine.trigger(name)
         self._cleared.discard(name)
