@@ -208,10 +208,38 @@ def test_an_unknown_value_is_refused(subtests):
 
 
 @helm
-def test_a_service_account_that_exists():
-    """It is not made, the roles and the policy are for it, and without its name there is an error."""
+def test_what_no_cluster_takes(subtests):
+    """A value that no cluster or agent accepts is refused before anything is installed."""
     from helm_python import errors
 
+    cases = [
+        ({"dra": {"drivers": ["Mine"]}}, "drivers"),
+        ({"image": {"digest": "md5:1"}}, "digest"),
+        ({"logLevel": "loud"}, "logLevel"),
+        ({"httpPort": 0}, "httpPort"),
+        ({"fullnameOverride": "n" * 53}, "fullnameOverride"),  # suffixes such as "-own-node-only" follow
+        ({"podMonitor": {"interval": "often"}}, "interval"),
+        ({"securityContext": {"capabilities": {"drop": "ALL"}}}, "drop"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
+        ({"deviceListStrategy": ["cdi"]}, "deviceListStrategy"),
+        ({"deviceListStrategy": ["envvar", "cdi-cri"]}, r"set cdi\.enabled"),
+        ({"config": {"default.yaml": {"version": "v1"}}}, "config"),
+        ({"config": {"a.yaml": ""}, "existingConfigMap": "b"}, "one place"),
+        ({"serviceAccount": {"create": False}}, r"serviceAccount\.name"),
+        ({"telemetry": {"enabled": True, "port": 8080}}, "telemetry.port and httpPort are the same"),
+        ({"fleet": {"enabled": True}, "telemetry": {"port": 8080}}, "telemetry.port and httpPort are the same"),
+        ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "podLabels has app.kubernetes.io/name"),
+        ({"podLabels": {"app.kubernetes.io/instance": "mine"}}, "podLabels has app.kubernetes.io/instance"),
+    ]
+    for values, why in cases:
+        with subtests.test(values=values), pytest.raises(errors.HelmError, match=why):
+            charted(values)
+    charted({"deviceListStrategy": "cdi-cri", "dra": {"enabled": True}})  # dra has the directory of CDI
+
+
+@helm
+def test_a_service_account_that_exists():
+    """It is not made, and the roles and the policy are for it."""
     values = {"serviceAccount": {"create": False, "name": "theirs"}, "node": {"events": True}}
     objects = charted(values | {"ownNodeOnly": {"enabled": True}})
     assert "ServiceAccount" not in {each["kind"] for each in objects}
@@ -220,8 +248,6 @@ def test_a_service_account_that_exists():
     assert [expected, expected] == subjects
     (condition,) = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
     assert condition["expression"].endswith("'system:serviceaccount:vdev-system:theirs'")
-    with pytest.raises(errors.HelmError, match=r"serviceAccount\.name"):
-        charted({"serviceAccount": {"create": False}})
 
 
 @helm
@@ -246,34 +272,6 @@ def test_one_strategy_of_cdi(given, shown):
     """That of deviceListStrategy stands over the default of cdi.strategy: a device is handed to the runtime once."""
     args = pod_of(charted({"cdi": {"enabled": True}, "deviceListStrategy": given}))["containers"][0]["args"]
     assert shown == {each for each in args if "device-list-strategy" in each}
-
-
-@helm
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ({"telemetry": {"enabled": True, "port": 8080}}, "telemetry.port and httpPort are the same"),
-        ({"fleet": {"enabled": True}, "telemetry": {"port": 8080}}, "telemetry.port and httpPort are the same"),
-        ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "podLabels has app.kubernetes.io/name"),
-        ({"podLabels": {"app.kubernetes.io/instance": "mine"}}, "podLabels has app.kubernetes.io/instance"),
-    ],
-)
-def test_values_that_exclude_each_other(values, why):
-    """What no cluster takes, or no agent can do, is refused before it is installed."""
-    from helm_python import errors
-
-    with pytest.raises(errors.HelmError, match=why):
-        charted(values)
-
-
-@helm
-def test_a_strategy_of_cdi_needs_its_directory():
-    """Devices handed over by specifications that the agent cannot write would start no container."""
-    from helm_python import errors
-
-    with pytest.raises(errors.HelmError, match=r"set cdi\.enabled"):
-        charted({"deviceListStrategy": ["envvar", "cdi-cri"]})
-    charted({"deviceListStrategy": "cdi-cri", "dra": {"enabled": True}})
 
 
 @helm

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tests.kit.manifests import DEPLOY, charted, helm, kustomize, one, plain, rendered, validate
+from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, rendered, validate
 from vdev import config
 from vdev.cli import main
 
@@ -89,33 +89,15 @@ def test_the_chart_gives_the_same():
     assert plain(rendered(DEPLOY / "fleet")) == plain(charted(ALONE))
 
 
-def test_the_chart_gives_the_same_policy(tmp_path):
+def test_the_chart_gives_the_same_policy():
     """And it is about the account of the namespace."""
-    policy = with_policy(tmp_path)
+    policy = composed(["own-nodes-only"], fleet=True)
     values = {**ALONE, "fleet": {"enabled": True, "ownNodesOnly": {"enabled": True}}}
     assert plain(policy) == plain(charted(values))
     validate(policy)
-    moved = one(with_policy(tmp_path, namespace="devices"), "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    objects = composed(["own-nodes-only"], namespace="devices", fleet=True)
+    moved = one(objects, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
     assert moved[0]["expression"].endswith("'system:serviceaccount:devices:vdev-fleet'")
-
-
-def with_policy(place, namespace="vdev-system"):
-    """The overlay with the component that keeps the token to its own Nodes."""
-    import os
-
-    import yaml
-
-    directory = place / namespace
-    directory.mkdir()
-    layer = directory / "layer"
-    layer.mkdir()
-    overlay = directory / "overlay"
-    overlay.mkdir()
-    inside = os.path.relpath(DEPLOY / "fleet", layer.resolve())
-    (layer / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [inside], "namespace": namespace}))
-    component = os.path.relpath(DEPLOY / "fleet" / "components" / "own-nodes-only", overlay.resolve())
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["../layer"], "components": [component]}))
-    return rendered(overlay)
 
 
 def test_beside_the_agents():

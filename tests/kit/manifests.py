@@ -181,22 +181,23 @@ def pod_of(objects):
     return one(objects, "DaemonSet")["spec"]["template"]["spec"]
 
 
-def composed(components, namespace="vdev-system"):
+def composed(components, namespace="vdev-system", *, fleet=False):
     """The objects of an overlay: the base in this namespace, which is that of a layer between, and the components."""
-    return copy.deepcopy(_composed(namespace, *components))
+    return copy.deepcopy(_composed(DEPLOY / "fleet" if fleet else DEPLOY, namespace, *components))
 
 
 @functools.cache
-def _composed(namespace, *components):
+def _composed(directory, namespace, *components):
     def make():
         with tempfile.TemporaryDirectory() as place:
             layer, overlay = Path(place, "layer"), Path(place, "overlay")
-            _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
-            used = [DEPLOY / "components" / name for name in components]
+            base = directory / "base" if directory == DEPLOY else directory
+            _kustomization(layer, namespace=namespace, resources=[base])
+            used = [directory / "components" / name for name in components]
             _kustomization(overlay, resources=[layer], components=used)
             return _kustomized(overlay)
 
-    return loaded(once(" ".join(["kustomize base in", namespace, "with", *components]), make))
+    return loaded(once(" ".join([f"kustomize {directory} in", namespace, "with", *components]), make))
 
 
 def _kustomization(place, **fields):

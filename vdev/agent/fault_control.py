@@ -44,7 +44,6 @@ class FaultControl:
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
-        self._inventory = Inventory()
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
@@ -71,11 +70,8 @@ class FaultControl:
                 self.engine.saw_file(name, exists=there[name])
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
-        """Return the faults of CDI files, by file name; to be called after the engine's `look`."""
-        self._inventory = inventory
+        """Return the faults of CDI files, by file name."""
         found: dict[str, str] = {}
-        if not self.engine.runs:
-            return found
         for name, resource in inventory.resources.items():
             fault = self.engine.cdi(name)
             if fault is not None:
@@ -120,7 +116,7 @@ class FaultControl:
         return FaultCommands(self.store, nodes=self._slots, is_fleet=False, status=self.status, refusal=refusal).by_name
 
     def _slots(self) -> Mapping[str, Iterable[Slot]]:
-        return {self._node: (slot for each in self._inventory.everything.values() for slot in each.slots)}
+        return {self._node: (slot for each in self.engine.inventory.everything.values() for slot in each.slots)}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)

@@ -48,6 +48,7 @@ class Engine:
     ) -> None:
         self.clock = clock
         self.runs: dict[str, RuleRun] = {}
+        self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
         self.stirred = False  # whether the last look changed answers of the hooks, so that waiting calls ask again
         self.announced: Counter[EventFault] = Counter()  # how often each Event has been due
@@ -58,7 +59,6 @@ class Engine:
         self._started = started
         self._came = came
         self._is_one_of_many = is_one_of_many
-        self._inventory: Inventory = EMPTY
         self._late: dict[tuple[str, str], float] = {}  # by rule and resource: the end of a delay
         self._active: tuple[RuleRun, ...] = ()
         self._measured: tuple[RuleRun, ...] | None = None  # the active runs in the metrics
@@ -90,7 +90,7 @@ class Engine:
                 dice = Dice(rule.seed, self._node)
                 run = begin(rule, source, dice, since.get(rule.name, now), self._started, self._labels)
                 run.looked_at = max(run.looked_at, self._came)
-                run.select(self._inventory)
+                run.select(self.inventory)
                 self.runs[rule.name] = run
         for name, run in before.items():
             if self.runs.get(name) is not run:
@@ -108,7 +108,7 @@ class Engine:
             if is_here != run.here:
                 self._end(run)
                 run.here, run.looked_at = is_here, self.clock.now()
-                run.select(self._inventory)
+                run.select(self.inventory)
                 self._on_change()
 
     def clear(self, name: str) -> None:
@@ -133,8 +133,8 @@ class Engine:
 
     def meet(self, inventory: Inventory) -> None:
         """Set the node's devices, and select those of each rule. Blocks for a moment if there are many."""
-        if inventory != self._inventory:
-            self._inventory = inventory  # first, because `load` in another thread selects from it
+        if inventory != self.inventory:
+            self.inventory = inventory  # first, because `load` in another thread selects from it
             for run in tuple(self.runs.values()):
                 run.select(inventory)
 
@@ -143,7 +143,7 @@ class Engine:
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns what they do to the devices of this inventory now."""
         if not self.runs and not self._active:
-            self.active_faults, self.stirred = targets.NONE, False
+            self.inventory, self.active_faults, self.stirred = inventory, targets.NONE, False
             return targets.NONE
         before = self._active
         came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
@@ -155,7 +155,7 @@ class Engine:
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
         names = {run.rule.name for run in self._active}
         self._late = {key: due for key, due in self._late.items() if key[0] in names}
-        self.active_faults = active_faults(self.runs.values(), self._inventory, now)
+        self.active_faults = active_faults(self.runs.values(), self.inventory, now)
         self.stirred = came_due or before != self._active
         self._looked_at = now
         if self._measured != self._active:
@@ -341,7 +341,7 @@ class Engine:
         """The resources whose devices the rule acts on now; for other kinds, the resource that the rule names."""
         if run.rule.kind != DEVICE:
             return (run.rule.resource,)
-        return sorted({name for name, _ in run.hit(self._inventory, self.clock.now())}) or (run.rule.resource,)
+        return sorted({name for name, _ in run.hit(self.inventory, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: RuleRun) -> None:
         rule = run.rule

@@ -147,7 +147,7 @@ class RuleStore:
         """Start a rule's fault now, on every node that the rule is for. Raises UsageError."""
         concerned = [engine for engine in self._with(name) if engine.runs[name].here]
         if not concerned:
-            raise UsageError(f"the rule {name!r} is for no node here")
+            raise UsageError(f"the rule {name!r} applies to no node here")
         for engine in concerned:
             engine.trigger(name)
         self._cleared.discard(name)
@@ -220,8 +220,14 @@ def name_of(device: str, node: str = "") -> str:
 
 def _read(directory: Path) -> dict[str, str | HostError]:
     """The text of each file in the directory, or the error of reading it. Raises HostError if it cannot be listed."""
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return {}
+    except OSError as cause:
+        raise HostError(f"cannot list {directory}: {reason_of(cause)}") from cause
     texts: dict[str, str | HostError] = {}
-    for path in _listed(directory):
+    for path in paths:
         if path.suffix in _SUFFIXES and not path.name.startswith("."):
             try:
                 text: str | HostError | None = HostRoot().read_text(str(path), limit=_LIMIT)
@@ -230,14 +236,3 @@ def _read(directory: Path) -> dict[str, str | HostError]:
             if text is not None:
                 texts[path.name] = text
     return texts
-
-
-def _listed(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        raise HostError(f"{directory} is not a directory") from None
-    except OSError as cause:
-        raise HostError(f"cannot list {directory}: {reason_of(cause)}") from cause

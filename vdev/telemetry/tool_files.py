@@ -59,15 +59,18 @@ class ToolFiles(HostFiles[str, ToolDevice]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        hint = f"make room in {self.root}, and let vdev write there; devices are given out all the same"
+        hint = f"make room in {self.root}, and let vdev write there; devices are allocated without it"
         found = []
         if self.failed:
             reason = next(iter(self.failed.values()))
             count = len(self.failed)
             devices = "1 device" if count == 1 else f"{count} devices"
-            found.append(warning(str(self.root), f"containers with {devices} get no smi: {reason}", hint))
+            found.append(
+                warning(str(self.root), f"containers with {devices} get no nvidia-smi or amd-smi: {reason}", hint)
+            )
         if self._trouble:
-            found.append(warning(str(self.root), f"what smi shows in containers stays as it is: {self._trouble}", hint))
+            message = f"nvidia-smi and amd-smi in containers show old values: {self._trouble}"
+            found.append(warning(str(self.root), message, hint))
         return tuple(found)
 
     def wanted(self, plan: DesiredState) -> Mapping[str, ToolDevice]:
@@ -96,7 +99,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
-        """None: without its tools a device is given out all the same, see `without_tools`."""
+        """None, because a device without its tools is allocated too, see `without_tools`."""
         del plan
         return ()
 
@@ -161,7 +164,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             if self._plan is not None and self._ready:
                 trouble = await asyncio.to_thread(self._refresh, self._plan)
                 if trouble and trouble != self._trouble:
-                    log.warning("what smi shows in containers stays as it is", problem=trouble)
+                    log.warning("tools in containers show old values", problem=trouble)
                 self._trouble = trouble
                 try:
                     async with self._clock.timeout(self._intervals.write_tools):
