@@ -90,6 +90,8 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
         kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
     except AttributeError as wrong:  # the document is not a mapping
         raise lightkube.ConfigError("it is no kubeconfig file") from wrong
+    except RecursionError:
+        raise lightkube.ConfigError("it is nested too deeply") from None
     config = kubeconfig.get(server.context or None)
     if config is None:
         raise lightkube.ConfigError("it has no current context; choose one with --context NAME")
