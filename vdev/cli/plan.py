@@ -203,7 +203,8 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
 
 def _print_resource(new: Preview, resource: Resource) -> None:
     count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
-    print(f"\n{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list")
+    head = f"{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list"
+    print(f"\n{common.fitted(head, common.width())}")
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
         print(f"  named {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)

@@ -6,6 +6,7 @@ This is the one module that imports the client library, and it is imported by th
 import asyncio
 import contextlib
 import ipaddress
+import os
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
@@ -66,11 +67,15 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     if server.kubeconfig is None:
         cluster = Cluster(server=server.address, certificate_auth=str(server.ca) if server.ca else None)
         kubeconfig = lightkube.KubeConfig.from_one(cluster=cluster, user=User(token_file=str(server.token)))
+    elif os.pathsep in str(server.kubeconfig):
+        raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")
     else:
         try:
             kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
         except AttributeError as wrong:  # the document is not a mapping
             raise lightkube.ConfigError("it is no kubeconfig file") from wrong
+        except RecursionError:
+            raise lightkube.ConfigError("it is nested too deeply") from None
     config = kubeconfig.get(server.context or None)
     assert config is not None  # it is only None with a default of None, and then `get` raises ConfigError
     return config if config.user else config._replace(user=User())

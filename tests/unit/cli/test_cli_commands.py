@@ -49,6 +49,15 @@ def test_every_command_has_help_with_an_example(subtests, capsys):
             assert "example" in text
 
 
+def test_a_plan_fits_the_terminal(good, capsys, monkeypatch):
+    """A long name of a resource is cut, and so is whatever follows it in the line."""
+    Path(good).write_text(GOOD.replace("example.com/a", f"example.com/{'a' * 60}"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert 0 == main(["plan", good])
+    assert 80 == max(map(len, capsys.readouterr().out.splitlines()))
+
+
 @pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
 @pytest.mark.parametrize("name", ["y" * 300, "loop.yaml"])
 def test_a_path_that_cannot_be_read_is_exit_code_2(
