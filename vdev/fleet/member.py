@@ -16,7 +16,7 @@ from ..model.device import Key, RawDevice, grouped
 from ..model.entry import Entry
 from ..model.fleet import Delays
 from ..model.spec import Spec
-from ..node.api_applier import ApiApplier, NodeAccess
+from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
 from ..node.label_applier import NodeLabels
@@ -80,7 +80,7 @@ class Member:
         return (self.labels, self.status, self.slices, self.events)
 
     @property
-    def writers(self) -> tuple[ApiApplier | PodNotes, ...]:
+    def writers(self) -> tuple[Writer, ...]:
         """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
