@@ -3,7 +3,6 @@
 A task of its own does it, so that no call waits for it, by server-side apply with the driver's own field manager.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,16 +11,19 @@ from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Api, Missing, timestamp
 from ..kube.answers import Invalid
 from ..model.device import Health
+from ..node.api_applier import Writer
 from .checkpoint import Prepared
 from .claim import PreparedClaim
 
 Document = Mapping[str, Any]
 
 
-class ClaimStatus:
-    """The status of the claims of one driver. `work` is a step that is repeated (see `agent.retry`)."""
+class ClaimStatus(Writer):
+    """The status of the claims of one driver."""
 
     def __init__(self, driver: str, api: Api | None, clock: Clock) -> None:
+        super().__init__()
+        self.name = f"writing the status of claims of {driver}"
         self._driver = driver
         self._api = api
         self._manager = f"vdev-{driver}"
@@ -29,7 +31,6 @@ class ClaimStatus:
         self._claims: Prepared = {}
         self._health: Mapping[str, Health] | None = None  # by device; None: unknown
         self._due: dict[str, PreparedClaim] = {}  # by uid, the claims whose status may have to be written
-        self._news = asyncio.Event()
 
     def update(self, prepared: Prepared) -> None:
         """Take all claims that are prepared now."""
@@ -46,10 +47,7 @@ class ClaimStatus:
                 self._due[claim.uid] = claim
         self._news.set()
 
-    async def work(self) -> None:
-        """Wait for changes, and write the statuses that are due. Raises ApiServerError, and then some are still due."""
-        await self._news.wait()
-        self._news.clear()
+    async def _write_due(self) -> None:
         if self._api is None or self._health is None:
             return
         refused: Invalid | None = None
@@ -61,7 +59,6 @@ class ClaimStatus:
                 continue
             except ApiServerError as failed:
                 self._due.setdefault(claim.uid, claim)
-                self._news.set()
                 if not isinstance(failed, Invalid):
                     raise
                 refused = failed  # this may concern one claim alone

@@ -144,7 +144,7 @@ class DraDriver:
         """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
         self._stopped = False
         self._servicer.open()
-        step = f"writing the status of claims of {self.name}"
+        step = self._status.name
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._retrier.run_forever(step, self._status.work), name=step)

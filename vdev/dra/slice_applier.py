@@ -73,12 +73,12 @@ class ResourceSlices(ApiApplier):
         """Slices depend on the Node only by its uid."""
         metadata = (self._view.document or {}).get("metadata") or {}
         if str(metadata.get("uid") or "") != self._uid:
-            self._stir()
+            self._news.set()
 
     def look(self) -> None:
         """Compare again, because slices have changed."""
         if self._follows:
-            self._stir()
+            self._news.set()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
         """Delete the slices of these drivers, for a fault."""

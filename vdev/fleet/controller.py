@@ -29,7 +29,7 @@ from ..kube import Api, ApiCall, Unreachable
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
-from ..node.api_applier import ApiApplier, NodeAccess, injected
+from ..node.api_applier import NodeAccess, Writer, injected
 from ..observe.metrics import Metrics
 from . import scope
 from .cluster import Cluster, SeenNode
@@ -321,7 +321,7 @@ class Fleet:
         member.tasks = tuple(create(self._write(name, each), name=_step(each, name)) for each in member.writers)
         return member
 
-    async def _write(self, name: str, writer: ApiApplier | PodNotes) -> None:
+    async def _write(self, name: str, writer: Writer) -> None:
         structlog.contextvars.bind_contextvars(node=name)  # for the log lines of appliers
         await self._writing.run_forever(_step(writer, name), writer.work)
 
@@ -375,7 +375,7 @@ class Fleet:
         return self.scope.delays(name, self.cluster.node(name).metadata)
 
 
-def _step(writer: ApiApplier | PodNotes, node: str) -> str:
+def _step(writer: Writer, node: str) -> str:
     """The name of an operation."""
     return f"{writer.name} of {node}"
 

@@ -3,25 +3,21 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
-from .. import discovery
 from ..dra.pools import Claimed
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine
 from ..faults.schedule import earliest
-from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
-from ..model.entry import Entry
 from ..model.fleet import Delays
 from ..model.spec import Spec
-from ..node.api_applier import ApiApplier, NodeAccess
+from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
 from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
-from ..planning import repartition
+from ..planning import repartition, virtual_devices
 from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
@@ -31,16 +27,6 @@ from .pod_devices import Assignment, assign, by_resource, held
 from .scope import delayed, next_age
 from .seen_pods import PodNotes, SeenPods
 
-
-class _NoHost(HostRoot):
-    """The host of a node without one: no path of this machine belongs to it."""
-
-    def info(self, host_path: str) -> None:
-        """No path exists."""
-        del host_path
-
-
-_NO_HOST = _NoHost(Path("/nonexistent"))
 _MACHINE = Machine("vdev")
 
 
@@ -79,7 +65,7 @@ class Member:
         return (self.labels, self.status, self.slices, self.events)
 
     @property
-    def writers(self) -> tuple[ApiApplier | PodNotes, ...]:
+    def writers(self) -> tuple[Writer, ...]:
         """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
@@ -233,7 +219,10 @@ def _noted(pods: SeenPods) -> Mapping[Key, str]:
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
     """The devices of the node by entry: virtual ones, since it has no host."""
-    return {each.name: discovery.discover(each, _NO_HOST, node=node).devices for each in spec.on_node(node)}
+    return {
+        each.name: virtual_devices.devices(each, each.virtual, node) if each.virtual else ()
+        for each in spec.on_node(node)
+    }
 
 
 def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
@@ -253,15 +242,10 @@ def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState
 
 
 def spec_for_fleet(spec: Spec) -> Spec:
-    """The configuration for nodes without a kubelet: resources and labels on the Node, and nothing below /dev."""
-    node = spec.node.model_copy(update={"labels": bool(spec.node.labels), "status": True})
-    return spec.model_copy(update={"node": node, "entries": tuple(map(_without_nodes, spec.entries))})
-
-
-def _without_nodes(entry: Entry) -> Entry:
-    if entry.virtual is None:
-        return entry
-    return entry.model_copy(update={"virtual": entry.virtual.without_driver_nodes()})
+    """The configuration for nodes without a kubelet: resources and labels are on the Node."""
+    return spec.model_copy(
+        update={"node": spec.node.model_copy(update={"labels": bool(spec.node.labels), "status": True})}
+    )
 
 
 NOTHING = spec_for_fleet(Spec())

@@ -4,7 +4,6 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import structlog
 from ..aio.clock import Clock
 from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, timestamp
 from ..model.telemetry import Range
+from ..node.api_applier import Writer
 from ..planning.resources import Inventory
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
 from .scope import MAKER
@@ -48,12 +48,13 @@ class SeenPods:
         self._informer.removed(pod.key)
 
 
-class PodNotes:
-    """Writes the devices of the pods of one node on these pods. `work` is an operation that is repeated."""
+class PodNotes(Writer):
+    """Writes the devices of the pods of one node on these pods."""
 
     name = "writing the devices of pods"
 
     def __init__(self, api: Api, clock: Clock, pods: SeenPods, node: str) -> None:
+        super().__init__()
         self._api = api
         self._clock = clock
         self._pods = pods
@@ -62,8 +63,6 @@ class PodNotes:
         self._health: Mapping[tuple[str, str], bool] = {}
         self._rejects = False
         self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
-        self._news = asyncio.Event()  # something may have to be written
-        self._is_writing = False
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
@@ -75,24 +74,6 @@ class PodNotes:
         }
         if any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
             self._news.set()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something may have to be written, or is being written."""
-        return self._news.is_set() or self._is_writing
-
-    async def work(self) -> None:
-        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
-        await self._news.wait()
-        self._news.clear()
-        self._is_writing = True
-        try:
-            await self._write_due()
-        except BaseException:
-            self._news.set()
-            raise
-        finally:
-            self._is_writing = False
 
     async def _write_due(self) -> None:
         for pod, devices in list(self._due()):

@@ -197,10 +197,6 @@ class VirtualDevices(Section):
             update["numa"] = preset.numa[:count]
         return self.model_copy(update=update).with_private(_preset=preset)
 
-    def without_driver_nodes(self) -> Self:
-        """The devices without the nodes of real ones, as on a node without /dev."""
-        return self.with_private(_preset=self._preset.model_copy(update={"device_nodes": (), "partition_nodes": None}))
-
     @property
     def links(self) -> Links:
         """The scores of pairs of devices."""

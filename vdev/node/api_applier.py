@@ -6,14 +6,12 @@
 
 After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The answer to
 an apply is taken as the Node at once, no matter when a watch reports it.
-
-`work` is an operation that the agent repeats (see `agent/retry.py`), so a failure is logged and tried again.
 """
 
 import asyncio
 import contextlib
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -72,10 +70,43 @@ def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
     return injected_error(call, f"injected by the fault rule {rule!r}", failure.status or 0, failure.after)
 
 
-class ApiApplier(Applier):
+class Writer(ABC):
+    """Writes to the API server when there is news. `work` is an operation that is repeated (see `agent/retry.py`)."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()  # something may have to be written
+        self._is_writing = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something may have to be written, or is being written."""
+        return self._news.is_set() or self._is_writing
+
+    async def work(self) -> None:
+        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
+        await self._news.wait()
+        self._news.clear()
+        self._is_writing = True
+        try:
+            await self._write_due()
+        except BaseException:
+            self._news.set()
+            raise
+        finally:
+            self._is_writing = False
+
+    @abstractmethod
+    async def _write_due(self) -> None:
+        """Write what differs. Raises ApiServerError."""
+
+
+class ApiApplier(Applier, Writer):
     """An applier that writes one kind of thing about a Node."""
 
     def __init__(self, access: NodeAccess) -> None:
+        super().__init__()
         self._node = access.node
         self._given = access.api
         self._view = access.view
@@ -83,8 +114,6 @@ class ApiApplier(Applier):
         self._takes_back = access.takes_back
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
-        self._news = asyncio.Event()  # something may have to be written
-        self._is_writing = False
         self._is_replanned = asyncio.Event()  # the plan wants something else than when a pause began
         self._follows = False
         self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
@@ -105,43 +134,22 @@ class ApiApplier(Applier):
             self._follows = True
             self._view.subscribe(self._see_node)
         self._is_replanned.set()
-        self._stir()
+        self._news.set()
 
     def _see_node(self) -> None:
         """The Node has changed."""
-        self._stir()
-
-    def _stir(self) -> None:
-        """Wake the task that writes; if it is awake, it looks again anyway."""
         self._news.set()
 
-    @property
-    def has_news(self) -> bool:
-        """Whether something may have to be written, or is being written."""
-        return self._news.is_set() or self._is_writing
-
-    async def work(self) -> None:
-        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
-        await self._news.wait()
+    async def _write_due(self) -> None:
         if self._given is None and not self._wants_anything:
-            self._news.clear()  # nothing was ever written that has to be removed now
-            return
-        document = await self._view.seen()
-        self._news.clear()
-        self._is_writing = True
+            return  # nothing was ever written that has to be removed now
         try:
-            if self._is_undone(document):
+            if self._is_undone(await self._view.seen()):
                 await self._pause_before_repair()
             await self._tokens.wait()
             await self._write(await self._view.seen())
         except (AttributeError, LookupError, TypeError, ValueError) as odd:
-            self._news.set()
             raise ApiServerError(f"the Node {self._node} has a form that Kubernetes does not have: {odd!r}") from odd
-        except BaseException:
-            self._news.set()
-            raise
-        finally:
-            self._is_writing = False
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid guards against another Node that has the name by now."""

@@ -92,7 +92,7 @@ class NodeEvents(ApiApplier):
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""
         if self._waiting:
-            self._stir()
+            self._news.set()
 
     def _lasting(self, situation: Situation) -> Situation:
         """The situation without resources that are unregistered only for a moment, as after a kubelet's restart."""
@@ -134,7 +134,7 @@ class NodeEvents(ApiApplier):
         text = next((each for each, at in due.items() if at <= now), None)
         if text is None and due:
             self._cancel()
-            self._cancel = self._clock.call_at(min(due.values()), self._stir)
+            self._cancel = self._clock.call_at(min(due.values()), self._news.set)
         return text
 
     async def _send(self, text: EventText, times: int, uid: str) -> None:

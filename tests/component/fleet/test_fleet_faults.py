@@ -128,7 +128,7 @@ async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, direct
     await until(lambda: all_there(api_server))
     await add_pod(api_server, "p", 1, node="p1")
     await until(lambda: ["2", "1"] == capacity(api_server, "p1"))
-    assert {"main": ["npu-0"]} == devices(api_server, "p")
+    await until(lambda: {"main": ["npu-0"]} == devices(api_server, "p"))
     clock.advance(61)
     await until(lambda: all_there(api_server) and fleet.is_settled)
     await fleet.stop()
@@ -147,7 +147,7 @@ async def test_labels_of_the_devices(start, api_server, until):
     await start(GPUS.replace("RULE", f"{{name: h, onNodes: {product}, devices: [npu/1], health: Unhealthy}}, {hot}"))
     await until(lambda: [["2", "1"], ["2", "1"]] == [capacity(api_server, each) for each in ("h1", "h2")])
     await until(lambda: 2 == len([each for each in reasons(api_server) if each == "GpuHot"]))
-    assert all_there(api_server, ("p1", "p2"))
+    await until(lambda: all_there(api_server, ("p1", "p2")))
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
