@@ -90,7 +90,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
-        documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept)
+        documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept) if kept else plan.cdi
         self._keep(documents.values())
         texts: dict[str, bytes] = {}
         for kind, document in documents.items():

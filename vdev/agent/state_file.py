@@ -237,6 +237,7 @@ class StateFile(Applier):
         self._intervals, self._clock = timing
         self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
         self._written = b""  # the text that was written or read last
+        self._listed_from: object = None  # the lists and layouts in the state
         self._kept: Texts | None = None  # the texts of the configuration in the state
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
@@ -313,8 +314,12 @@ class StateFile(Applier):
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is None:
             return
-        listed = await asyncio.to_thread(Listed.of, plan)
+        lists, layouts = plan.advertised.resources, plan.observed.layouts
+        listed = self._state.listed
+        if (lists, layouts) != self._listed_from:  # most turns change neither, and there may be ten thousand devices
+            listed = await asyncio.to_thread(Listed.of, plan)
         self._state = self._state.model_copy(update={"listed": listed, "config": self._config()})
+        self._listed_from = lists, layouts
         await asyncio.to_thread(self._write, self.path)
         self._is_written(self.path)
 
