@@ -157,6 +157,8 @@ class Dra(Applier):
     def claimed(self) -> Records:
         """The devices that claims have or are about to get, as the drivers know them, or else as `recall` read them."""
         found: dict[str, Mapping[str, Record]] = {}
+        if not (self._drivers or self._recorded):
+            return found
         for name in {*self._drivers, *self._recorded}:
             driver = self._drivers.get(name)
             if driver and driver.claims.is_restored:
