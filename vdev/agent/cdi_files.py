@@ -40,7 +40,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         super().__init__({directory}, timing)
         self.directory = directory
         self._documents: Sequence[cdi.Document] | None = None  # what our files should say; None: not read yet
-        self._devices: Mapping[_Name, _Device] = {}  # of the documents
+        self._devices: dict[_Name, _Device] = {}  # of the documents
         self._texts: dict[str, bytes] = {}  # what was found or written, by file name
         self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
@@ -54,26 +54,24 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
         wanted: dict[_Name, _Wanted] = {}
         for kind, document in plan.cdi.items():
-            of_all = (
-                document["cdiVersion"],
-                document.get("containerEdits"),
-                plan.observed.cdi_faults.get(cdi.file_name(kind)),
-            )
-            wanted |= {(kind, device["name"]): (device, *of_all) for device in document["devices"]}
+            version, edits = document["cdiVersion"], document.get("containerEdits")
+            fault = plan.observed.cdi_faults.get(cdi.file_name(kind))
+            for device in document["devices"]:
+                wanted[kind, device["name"]] = device, version, edits, fault
         return wanted
 
     def present(self, wanted: Mapping[_Name, _Wanted]) -> Collection[_Name]:
         del wanted
         if self._documents is None:
             try:
-                self._keep(self._read())
+                self._documents = self._read()
             except OSError as cause:
                 raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
+        self._devices = {}
+        for document in self._documents:
+            for device in document["devices"]:
+                self._devices[document["kind"], device["name"]] = device
         return self._devices.keys()
-
-    def _keep(self, documents: Collection[cdi.Document]) -> None:
-        self._documents = tuple(documents)
-        self._devices = {(each["kind"], device["name"]): device for each in documents for device in each["devices"]}
 
     def named(self, plan: DesiredState) -> Collection[_Name]:
         return {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
@@ -90,8 +88,8 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
-        documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept)
-        self._keep(documents.values())
+        documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept) if kept else plan.cdi
+        self._documents = list(documents.values())
         texts: dict[str, bytes] = {}
         for kind, document in documents.items():
             name, text = cdi.file_name(kind), (json.dumps(document, indent=2) + "\n").encode()
@@ -104,7 +102,10 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
                 self.directory.mkdir(parents=True, exist_ok=True)
             except OSError as cause:
                 raise HostError(f"cannot make the CDI directory {self.directory}: {cause.strerror}") from cause
-        not_written = {name: why for name, text in texts.items() if (why := self._write(name, text))}
+        not_written = {}
+        for name, text in texts.items():
+            if why := self._write(name, text):
+                not_written[name] = why
         self.failed_besides = tuple(filter(None, (*not_written.values(), *not_removed)))
         missing: dict[_Name, str] = {}
         for kind, document in documents.items():

@@ -110,10 +110,10 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self.failed_besides = ()
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
-                unheld = (
-                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.is_complete else frozenset()
-                )
-                gone = unheld.difference(self.named(plan))
+                unheld = gone = frozenset[Name]()
+                if left and plan.observed.in_use.is_complete:
+                    unheld = left.difference(self.held(left, plan))
+                    gone = unheld.difference(self.named(plan))
                 failed = self.make(plan, wanted, left - gone, gone)
             except HostError as cause:
                 self._left, failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(cause))

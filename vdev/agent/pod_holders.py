@@ -124,7 +124,8 @@ class PodHolders:
         answer = None
         if socket is not None and not self._faults.pod_resources_down:
             answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
-        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), stamp(self._socket)))
+        checkpoint = await asyncio.to_thread(self._checkpoint.read)
+        socket = await asyncio.to_thread(stamp, self._socket)
         if kubelet != (self._link.generation, socket):
             answer = None
         return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to)

@@ -237,6 +237,7 @@ class StateFile(Applier):
         self._intervals, self._clock = timing
         self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
         self._written = b""  # the text that was written or read last
+        self._listed_from: object = None  # the lists and layouts in the state
         self._kept: Texts | None = None  # the texts of the configuration in the state
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
@@ -313,10 +314,15 @@ class StateFile(Applier):
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is None:
             return
-        listed = await asyncio.to_thread(Listed.of, plan)
+        lists, layouts = plan.advertised.resources, plan.observed.layouts
+        listed = self._state.listed
+        if (lists, layouts) != self._listed_from:  # most turns change neither, and there may be ten thousand devices
+            listed = await asyncio.to_thread(Listed.of, plan)
         self._state = self._state.model_copy(update={"listed": listed, "config": self._config()})
-        await asyncio.to_thread(self._write, self.path)
-        self._is_written(self.path)
+        self._listed_from = lists, layouts
+        if await asyncio.to_thread(self._write, self.path):
+            self._sync_soon(self.path)
+        self.problems = ()
 
     async def record(self, ledger: Ledger) -> None:
         """Write the ledger. A failure is a problem that stops nothing; the next turn writes again."""
@@ -324,12 +330,12 @@ class StateFile(Applier):
             return
         self._state = self._state.model_copy(update={"handovers": ledger})
         try:
-            await self._within(functools.partial(self._write, self.path))
+            if await self._within(functools.partial(self._write, self.path)):
+                self._sync_soon(self.path)
+            self.problems = ()
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
-        else:
-            self._is_written(self.path)
 
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
@@ -347,14 +353,14 @@ class StateFile(Applier):
             layouts=dict(texts.layouts),
         )
 
-    def _write(self, path: Path) -> None:
-        """Replace the file unless it has the current state. Raises HostError."""
+    def _write(self, path: Path) -> bool:
+        """Replace the file unless it has the current state, and return whether it was replaced. Raises HostError."""
         with self._writing:  # if a thread was given up on, it may still write; the last to write has the newest state
             text, present = encoded(self._state), None
             with contextlib.suppress(HostError):
                 present = read_plain(path, limit=MAX_BYTES)
             if present == text:
-                return
+                return False
             if self._written == text:
                 log.warning("deleted or changed by something else; writing it again", file=str(path))
             if len(text) > MAX_BYTES:
@@ -366,11 +372,11 @@ class StateFile(Applier):
                 raise HostError(f"cannot make {path.parent}: {failed.strerror}; {_HINT}") from failed
             except HostError as failed:
                 raise HostError(f"{failed}; {_HINT}") from failed
-            self._written = text
+            self._written, self.directories = text, frozenset({path.parent})
+            return True
 
-    def _is_written(self, path: Path) -> None:
+    def _sync_soon(self, path: Path) -> None:
         """Sync the file a moment later, once for all writes until then: no list waits for the disk."""
-        self.problems, self.directories = (), frozenset({path.parent})
         if not self._will_sync:
             self._will_sync = True
             self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))

@@ -6,7 +6,7 @@ reuses or frees.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,16 @@ def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
     for pod in answer.pod_resources:
         name = f"{pod.namespace}/{pod.name}"
         for container in pod.containers:
-            keys = [(devices.resource_name, each) for devices in container.devices for each in devices.device_ids]
-            named.update(dict.fromkeys(keys, name))
-            containers.update(dict.fromkeys(keys, container.name))
-            claimed += _uses(name, container)
+            for devices in container.devices:
+                for device in devices.device_ids:
+                    named[devices.resource_name, device] = name
+                    containers[devices.resource_name, device] = container.name
+            for claim in container.dynamic_resources:
+                for each in claim.claim_resources:
+                    use = Use(
+                        name, container.name, claim.claim_name, each.driver_name, each.pool_name, each.device_name
+                    )
+                    claimed.append(use)
     return HoldersAnswer(named, containers, tuple(claimed))
 
 
@@ -97,12 +103,6 @@ def _note(found: dict[Key, set[int]], devices: pb.ContainerDevices) -> None:
         nodes.update(node.ID for node in devices.topology.nodes)
 
 
-def _uses(pod: str, container: pb.ContainerResources) -> Iterator[Use]:
-    for claim in container.dynamic_resources:
-        for each in claim.claim_resources:
-            yield Use(pod, container.name, claim.claim_name, each.driver_name, each.pool_name, each.device_name)
-
-
 FILE_NAME = "kubelet_internal_checkpoint"
 MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin may give have a tenth of it
 
@@ -135,12 +135,14 @@ class CheckpointReader:
 
 def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:
     """What each pod (by its UID) has, in all its containers."""
-    pods: dict[str, set[Key]] = {}
+    pods: dict[str, frozenset[Key]] = {}
     for entry in entries or ():
         uid, resource, ids = str(entry["PodUID"]), entry["ResourceName"], entry["DeviceIDs"] or ()
-        lists = ids.values() if isinstance(ids, dict) else [ids]
-        devices = [device for each in lists for device in each or ()]
-        if not all(isinstance(text, str) for text in (resource, *devices)):
-            raise TypeError
-        pods.setdefault(uid, set()).update((resource, device) for device in devices)
-    return {uid: frozenset(keys) for uid, keys in pods.items()}
+        keys = set()
+        for devices in ids.values() if isinstance(ids, dict) else [ids]:
+            for device in devices or ():
+                if not (isinstance(resource, str) and isinstance(device, str)):
+                    raise TypeError
+                keys.add((resource, device))
+        pods[uid] = pods.get(uid, frozenset()) | keys
+    return pods

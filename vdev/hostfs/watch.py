@@ -168,12 +168,12 @@ class Watcher:
                 for path in self._targets:
                     self._report(path)
                 continue
-            if is_unfinished(event.name):
-                continue
             for path in places.get(event.wd, ()):
                 target = self._targets.get(path)
                 is_elsewhere |= bool(event.mask & _GONE) or path / event.name in self._watches
-                if target is not None and (target.content or not event.mask & _CLOSE_WRITE):
+                if target is None or is_unfinished(event.name):
+                    continue
+                if target.content or not event.mask & _CLOSE_WRITE:
                     self._report(path, event.name)
         if is_elsewhere:
             self._watch_again()

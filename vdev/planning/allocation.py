@@ -61,11 +61,12 @@ class DeviceEdits:
 
 def of_devices(resource: Resource, devices: Sequence[Device]) -> list[DeviceEdits]:
     # To render the templates of eight devices takes as long as the rest of an Allocate, so that is done once.
-    known = resource.rendered
+    known, found = resource.rendered, []
     for device in devices:
         if device.id not in known:
             known[device.id] = _made(resource, device)
-    return [known[device.id] for device in devices]
+        found.append(known[device.id])
+    return found
 
 
 def _made(resource: Resource, device: Device) -> DeviceEdits:

@@ -3,7 +3,7 @@
 import glob
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..model.device import Device, RawDevice, grouped
@@ -77,53 +77,38 @@ def _named_devices(
 ) -> Iterator[tuple[Device, tuple[str, str]]]:
     """The devices of the entries of one resource, each with its name and the reason for that."""
     resource, where = own[0].entry.resource, own[0].entry.where
-    cuts = list(_cuts(problems, spec, own))
     strategy = spec.flags.mig_strategy
-    if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, cuts)):
+    devices: list[tuple[Entry, Device]] = []
+    empty: list[str] = []  # the devices without any partition, as `entry/index`
+    offset = 0  # of the entry's first ordinal
+    for each in own:
+        entry, parts, count = each.entry, list[Device](), 0
+        for raw in each.raws:
+            wanted, ordinal = entry.parts(raw.index), offset + raw.index
+            count = max(count, raw.index + 1)  # the indices of absent devices stay free
+            if wanted is None or strategy is MigStrategy.NONE:
+                devices.append((entry, whole_device(raw, ordinal)))
+                continue
+            if not wanted:
+                empty.append(f"{entry.name}/{raw.index}")
+            parts += listed_partitions(problems, entry, raw, ordinal, wanted)
+        devices += ((entry, device) for device in parts)
+        offset += count
+    if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
         problems.append(problem)
         return
     if strategy is MigStrategy.MIXED:
         problems += (
-            warning(where, f"device {device} has no partitions configured and advertises nothing")
-            for cut in cuts
-            for device in cut.empty
+            warning(where, f"device {device} has no partitions configured and advertises nothing") for device in empty
         )
-    for cut in cuts:
-        if cut.whole and spec.resources.gpus and (unmatched := _unmatched(spec, cut.entry)):
+    for entry, device in devices:
+        if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
             problems.append(unmatched)
-        for device in (*cut.whole, *cut.parts):
-            name = name_of(spec, cut.entry, device)
-            if isinstance(name, Problem):
-                problems.append(name)
-            else:
-                yield device, name
-
-
-@dataclass(slots=True)
-class _Cut:
-    """The devices of one entry."""
-
-    entry: Entry
-    whole: list[Device] = field(default_factory=list)
-    parts: list[Device] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
-    """The devices without any partition, as `entry/index`."""
-
-
-def _cuts(problems: list[Problem], spec: Spec, own: Iterable[NamedEntry]) -> Iterator[_Cut]:
-    offset = 0  # of the entry's first ordinal
-    for each in own:
-        entry, cut = each.entry, _Cut(each.entry)
-        for raw in each.raws:
-            wanted, ordinal = entry.parts(raw.index), offset + raw.index
-            if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-                cut.whole.append(whole_device(raw, ordinal))
-                continue
-            if not wanted:
-                cut.empty.append(f"{entry.name}/{raw.index}")
-            cut.parts += listed_partitions(problems, entry, raw, ordinal, wanted)
-        yield cut
-        offset += max((raw.index + 1 for raw in each.raws), default=0)  # the indices of absent devices stay free
+        name = name_of(spec, entry, device)
+        if isinstance(name, Problem):
+            problems.append(name)
+        else:
+            yield device, name
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -170,16 +155,17 @@ def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
 
 
-def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem | None:
-    empty = [device for cut in cuts for device in cut.empty]
+def _single_problem(
+    resource: str, where: str, devices: Sequence[tuple[Entry, Device]], empty: Sequence[str]
+) -> Problem | None:
     if empty:
         return error(
             where,
             f"{resource}: device {empty[0]} has no partitions configured, which migStrategy single does not allow",
             "give it partitions, or use migStrategy mixed",
         )
-    whole = sum(len(cut.whole) for cut in cuts)
-    parts = [device for cut in cuts for device in cut.parts]
+    parts = [device for _, device in devices if device.is_partition]
+    whole = len(devices) - len(parts)
     if whole and parts:
         return error(
             where,

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 
 from ..model.entry import AllocationPolicy
 from .heaviest import Weights, heaviest
@@ -155,19 +156,24 @@ class Allocator:
         policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
     ) -> None:
         """`links` has the score of pairs of parents (NVIDIA's scale: 100 per NVLink); other pairs score 0."""
-        self._candidates = sorted(candidates, key=lambda each: (each.index, each.id))
-        self._number = {each.id: number for number, each in enumerate(self._candidates)}
+        self._candidates = sorted(candidates, key=attrgetter("index", "id"))
         self._policy = policy
-        first_of = {each.parent: each for each in reversed(self._candidates)}
-        numbers = {
-            parent: number for number, parent in enumerate(dict.fromkeys(each.parent for each in self._candidates))
-        }
-        self._parents = [numbers[each.parent] for each in self._candidates]
+        self._number: dict[str, int] = {}  # of each candidate
+        self._parents: list[int] = []  # the number of each candidate's parent
+        self._units = Counter[str]()
+        parents: dict[str, int] = {}
+        numa = []  # of each parent
+        for number, each in enumerate(self._candidates):
+            if each.parent not in parents:
+                parents[each.parent] = len(parents)
+                numa.append(each.numa)
+            self._number[each.id] = number
+            self._parents.append(parents[each.parent])
+            self._units[each.unit or each.id] += 1
         self._slots = Counter(self._parents)
-        self._units = Counter(each.unit or each.id for each in self._candidates)
-        self._several = len(numbers) < len(self._candidates)
+        self._several = len(parents) < len(self._candidates)
         self._replicated = len(self._units) < len(self._candidates)
-        self._nearness = Nearness(list(numbers), [first_of[parent].numa for parent in numbers], links or {})
+        self._nearness = Nearness(list(parents), numa, links or {})
 
     def prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
         """The preferred ids: exactly `size`, with all of `must_include`, or an empty list if that is impossible.

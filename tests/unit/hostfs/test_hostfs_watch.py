@@ -143,3 +143,17 @@ async def test_a_watch_that_the_kernel_refuses_is_polled(
         await heard(watcher, tmp_path)
         assert os.strerror(number) in watcher.limits[0]
         assert limited == ("max_user_watches" in watcher.limits[0])
+
+
+async def test_a_file_under_a_temporary_name_is_no_change_until_it_is_renamed(tmp_path: Path) -> None:
+    """Each failed write of a file would be an event, and cause a turn that writes again."""
+    with Watcher(poll_interval=60.0) as watcher:
+        await watcher.follow({tmp_path: True})
+        await settled(watcher)
+        unfinished = tmp_path / ".state.json.x7.tmp"
+        unfinished.write_text("half")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await watcher.changes()
+        unfinished.rename(tmp_path / "state.json")
+        assert {"state.json"} == await heard(watcher, tmp_path)

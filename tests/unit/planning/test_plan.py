@@ -1,0 +1,29 @@
+"""What a plan keeps of the last one."""
+
+import json
+from dataclasses import replace
+
+from vdev import config
+from vdev.planning.allocation import cdi_documents
+from vdev.planning.inventory import inventory
+from vdev.planning.plan import ObservedState, desired_state
+
+
+def spec(**virtual):
+    """A configuration with CDI."""
+    entry = {"name": "npu", "resource": "x.dev/npu", "virtual": {"count": 2, **virtual}}
+    return config.load_text(
+        json.dumps({"flags": {"plugin": {"deviceListStrategy": "cdi-cri"}}, "devices": [entry]})
+    ).spec
+
+
+def test_cdi_documents_follow_the_lists_over_turns():
+    """They are those of the lists after an edit and after its undoing, and the same while nothing changes."""
+    before = ObservedState()
+    documents = []
+    for wanted in (spec(), spec(), spec(count=3), spec(count=3, memory="1Gi"), spec()):
+        plan = desired_state(replace(before, spec=wanted, node="n", inventory=inventory(wanted, "n")))
+        assert cdi_documents(plan.advertised) == plan.cdi
+        documents.append(plan.cdi)
+        before = replace(before, previous=plan.as_previous())
+    assert documents[0] is documents[1]
