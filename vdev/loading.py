@@ -39,9 +39,9 @@ def _other_plugin(path: Path) -> Problem | None:
         form = recognized(config.text_of(path), str(path))
     except ConfigError:
         return None
-    if form is None:
+    if not form:
         return None
-    message = f"this is a configuration of {form.title}; `vdev import {path}` converts it"
+    message = f"this is a configuration of {form}; `vdev import {path}` converts it"
     return Problem(Severity.ERROR, str(path), message, place=Place(str(path)))
 
 

@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping, number
+from .draft import Draft, keys
+from .sources import ImportOptions, ImportSource, listed, mapping, number
 
+TITLE = "fake-gpu-operator"
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"
 _PROFILES = {
