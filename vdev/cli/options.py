@@ -50,7 +50,7 @@ def _described(name: str, field: FieldInfo) -> Option:
     return Option(
         field=name,
         group=Group[more["group"]],
-        help=field.description or "",
+        help=" ".join((field.description or "").split()),
         flags=tuple(f"--{flag}" for flag in flags),
         variables=tuple(map(str, aliases.choices)) if isinstance(aliases, AliasChoices) else (),
         default=more["unset"] or _shown(field.default),
