@@ -197,13 +197,6 @@ def more(found: Sequence[object], what: str = "") -> Iterator[str]:
         yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
 
 
-def signed_lines(sign: str, texts: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first SHOWN changes, and one for how many more there are."""
-    yield from (f"      {sign} {text}" for text in texts[:SHOWN])
-    if len(texts) > SHOWN:
-        yield f"      {sign} … and {len(texts) - SHOWN} more"
-
-
 def counted(number: int, noun: str) -> str:
     """`1 device`, `2 devices`."""
     return f"{number} {noun}{'s' * (number != 1)}"

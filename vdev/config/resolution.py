@@ -51,7 +51,7 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
         virtual = _virtual(entry.virtual, (*path, "virtual"), files, report)
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
-        environment = entry.visible_devices_env or virtual.visible_devices_env
+        environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
     _check_templates(given, path, entry.attribute_names, report)
     if entry.smi and entry.maker is None:
@@ -197,7 +197,7 @@ def _check_names(block: Dra, driver: str, path: KeyPath, report: ProblemReport) 
 
 
 def _default_driver(entry: Entry, path: KeyPath, report: ProblemReport) -> str:
-    maker = entry.virtual.maker_resource if entry.virtual else ""
+    maker = entry.virtual.model.resource if entry.virtual else ""
     domain = domain_and_name(entry.resource)[0]
     driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
     if problem := names.driver_problem(driver):

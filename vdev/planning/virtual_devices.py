@@ -29,6 +29,6 @@ def devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
 def _ids(entry: Entry, source: VirtualDevices, node: str) -> list[str]:
     """`<name>-<index>`, or as NVIDIA's driver does, UUIDs that no other node has."""
     indices = range(source.count)
-    if source.id_style is IdStyle.NVIDIA:
+    if source.model.id_style is IdStyle.NVIDIA:
         return [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in indices]
     return [names.device_id(entry.name, str(index), fingerprint=16) for index in indices]  # may be ten thousand
