@@ -167,8 +167,6 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
     """Check the names in the rules against those of `spec`."""
-    if not rules:
-        return
     check_names(rules, "rule", report)
     resources = {entry.resource for entry in spec.entries} | partition_names(spec)
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}

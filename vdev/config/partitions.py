@@ -36,10 +36,8 @@ _SHOWN = 3  # layouts that a warning names
 # --- how devices can be partitioned -----------------------------------------------------------------------------------
 
 
-def check_partitioning(geometry: Geometry | None, path: KeyPath, report: ProblemReport) -> bool:
+def check_partitioning(geometry: Geometry, path: KeyPath, report: ProblemReport) -> bool:
     """Report contradictions in a block `partitioning`. Returns whether there are none."""
-    if geometry is None:
-        return True
     before = len(report.problems)
     if not geometry.profiles:
         report.error((*path, "profiles"), "a device without profiles cannot be cut", "name at least one")
@@ -102,8 +100,7 @@ def partitions(
 ) -> dict[int, tuple[str, ...]]:
     """Return profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
-        if wanted:
-            _cannot_be_cut(path, report)
+        _cannot_be_cut(path, report)
         return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}

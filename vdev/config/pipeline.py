@@ -109,7 +109,7 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report)
-    if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
+    if rules and not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         check_rules(rules, spec, report)
     return rules
 

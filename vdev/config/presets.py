@@ -87,7 +87,8 @@ def _load(name: str, files: UserFiles) -> Preset:
         model = _over(base, model)
     if model.numa:
         check_numa(model.numa, model.count, ("numa",), report)
-    check_links(model.links, model.count, ("links",), report)
+    if model.links:
+        check_links(model.links, model.count, ("links",), report)
     _refuse(report)
     return model.named(name)
 
@@ -97,7 +98,8 @@ def _read(name: str, files: UserFiles) -> tuple[ProblemReport, Preset]:
     if found is None:
         raise UnknownPresetError(name, preset_names(files))
     report, model = checked(read_text(found.text, found.file), Preset)
-    check_partitioning(model.partitioning, ("partitioning",), report)
+    if model.partitioning:
+        check_partitioning(model.partitioning, ("partitioning",), report)
     _refuse(report)
     return report, model
 
