@@ -197,11 +197,6 @@ def more(found: Sequence[object], what: str = "") -> Iterator[str]:
         yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 device`, `2 devices`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
     print(f"  {name} stands for")
     for text in edits.get("env", ()):

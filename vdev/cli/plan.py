@@ -13,7 +13,7 @@ from ..dra.published_devices import DraDevice, Pools
 from ..errors import UsageError
 from ..hostfs.files import is_directory
 from ..model.device import Slot, device_document, problem_document
-from ..model.problem import Problem, errors
+from ..model.problem import Problem, counted, errors
 from ..model.quantity import written
 from ..node.conditions import condition_document
 from ..planning.resources import Added, Change, ChangedResource, Resource, diff
@@ -127,9 +127,9 @@ def _summary(new: Preview) -> str:
     resources = new.inventory.resources.values()
     devices = sum(len(each.slots) for each in resources)
     unhealthy = devices - sum(each.healthy for each in resources)
-    parts = [f"{common.counted(len(resources), 'resource')} with {common.counted(devices, 'device')}"] * bool(resources)
+    parts = [f"{counted(len(resources), 'resource')} with {counted(devices, 'device')}"] * bool(resources)
     parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
-    parts += [common.counted(len(new.pools), "DRA driver")] * bool(new.pools)
+    parts += [counted(len(new.pools), "DRA driver")] * bool(new.pools)
     return f": {', '.join(parts)}" if parts else ""
 
 
@@ -157,7 +157,7 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:
-    count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
+    count, healthy = counted(len(resource.slots), "device"), resource.healthy
     print(f"\n{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list")
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
         print(f"  named {reason}")
@@ -258,7 +258,7 @@ def _print_changes(old: Preview, new: Preview, found: dict[str, list[dict[str, A
 
 
 def _print_count(name: str, before: int | None, after: int, what: str = "") -> None:
-    count = common.counted(after, "device") + what
+    count = counted(after, "device") + what
     print(f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}")
 
 
@@ -282,7 +282,7 @@ def _print_slices(pools: Pools, node: str) -> None:
     for pool in pools.values():
         count, slices = len(pool.devices), len(cutting.specifications(pool, node))
         healthy = sum(device.health.healthy for device in pool.devices)
-        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
+        of = f"{counted(count, 'device')} for claims in {counted(slices, 'ResourceSlice')}"
         print(f"\n{pool.driver}: {of}, {healthy} healthy")
         common.print_first(_SLICE_HEAD, _slice_row, pool.devices)
 

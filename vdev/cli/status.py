@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..agent import command_socket
+from ..model.problem import counted
 from . import common, options
 from .common import Color, painted
 
@@ -107,13 +108,13 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"
-    offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
+    offered = f"{counted(len(resources), 'resource')}, {counted(len(devices), 'device')}"
     yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
     """From where the plugin knows which pod holds which device."""
-    doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
+    doubted = f"; {counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
     if source["checkpointProblem"]:
@@ -131,7 +132,7 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
     if status["capacity"] or status["conditions"]:
         written = "written" if status["written"] else "NOT WRITTEN yet"
         parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
-        what = ", ".join(common.counted(number, each) for number, each in parts if number)
+        what = ", ".join(counted(number, each) for number, each in parts if number)
         yield f"status of the Node: {what}, {written}"
     if status["capacity"] and status["kubeletDecidesAllocatable"]:
         yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
@@ -148,8 +149,8 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
     for each in drivers:
         slices, claims = each["slices"], each["claims"]
         why = "" if server else " (no API server is known)"
-        published = common.counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
-        devices = common.counted(each["devices"], "device")
+        published = counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
+        devices = counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
         unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
@@ -201,7 +202,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
-        active = f"DRILL: {common.counted(faults['active'], 'injected fault')} active ({names})"
+        active = f"DRILL: {counted(faults['active'], 'injected fault')} active ({names})"
         yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Color.DOUBT)
 
 
@@ -213,7 +214,7 @@ def _is_well(resource: dict[str, Any]) -> bool:
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
     """The resources without a problem, as many in a line as fit."""
     yield ""
-    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
+    yield painted(f"{counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
     texts = [_in_short(each) for each in resources]
     widest = max(map(len, texts))
     per_line = max(1, ((common.width() or _USUAL) - 2) // (widest + 2))

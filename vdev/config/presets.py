@@ -104,6 +104,25 @@ def _read(name: str, files: UserFiles) -> tuple[ProblemReport, Preset]:
     return report, model
 
 
+@cache
+def _by_product() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for preset in map(load_preset, preset_names()):
+        for key in ("pciDeviceId", "product", "model"):
+            if not preset.count and (text := preset.attributes.get(key)):
+                found.setdefault(_normal(text), preset.name)
+    return found
+
+
+def _normal(text: str) -> str:
+    return text.lower().replace(" ", "-").removeprefix("nvidia-")
+
+
+def preset_of(product: str) -> str:
+    """Return the preset of a model, by its product name, its name in the driver, or its PCI id; empty if none is."""
+    return _by_product().get(_normal(product), "")
+
+
 def _over(base: Preset, model: Preset) -> Preset:
     """Return the base with the preset's own values over it; the result's `base` is that of the base."""
     own = {name: getattr(model, name) for name in model.model_fields_set - {"base"}}

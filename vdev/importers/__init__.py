@@ -14,7 +14,7 @@ from types import ModuleType
 
 from .. import config
 from ..errors import ConfigError, UsageError
-from ..model.problem import Problem
+from ..model.problem import errors
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -100,8 +100,8 @@ def _checked(draft: Draft) -> Imported:
         try:
             config.load_text(text, draft.name or "<imported>")
         except ConfigError as bad:
-            wrong = [each for each in bad.problems if isinstance(each, Problem) and each.is_error]
-            if not any(draft.remove(each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in wrong):
+            texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
+            if not any(draft.remove(path, why) for path, why in texts):
                 raise
         else:
             return Imported(draft.name, text, tuple(dict.fromkeys(draft.warnings)))
