@@ -2,10 +2,10 @@
 
 import argparse
 import asyncio
+import functools
 import json
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..agent import command_socket
@@ -32,26 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the status; 1 if the plugin is not ready or does not answer."""
-    run_dir = options.read(args).run_dir
+    as_json = args.output == "json"
+    ask = functools.partial(command_socket.ask, options.read(args).run_dir, {"do": "status"})
+
+    async def frame() -> Sequence[str]:
+        return [json.dumps(await ask())] if as_json else list(lines(await ask()))
+
     if args.watch is not None:
-        every = common.seconds(args.watch, "--watch")
-        asyncio.run(
-            common.stream(lambda: _document(run_dir), every)
-            if args.output == "json"
-            else common.watch(lambda: _frame(run_dir), every)
-        )
-    status = asyncio.run(command_socket.ask(run_dir, {"do": "status"}))
-    print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(lines(status)))
+        asyncio.run(common.watch(frame, common.seconds(args.watch, "--watch"), as_json=as_json))
+    status = asyncio.run(ask())
+    print(json.dumps(status, indent=2) if as_json else "\n".join(lines(status)))
     return 0 if status["ready"] else 1
-
-
-async def _frame(run_dir: Path) -> Sequence[str]:
-    status: dict[str, Any] = await command_socket.ask(run_dir, {"do": "status"})
-    return list(lines(status))
-
-
-async def _document(run_dir: Path) -> str:
-    return json.dumps(await command_socket.ask(run_dir, {"do": "status"}))
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
