@@ -19,7 +19,7 @@
 This module imports no other module of vdev, so that every layer may raise these errors.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class VdevError(Exception):
@@ -30,11 +30,11 @@ class VdevError(Exception):
 
 
 class ConfigError(VdevError):
-    """The configuration is wrong. `problems` are all that were found; the text has a line for each."""
+    """The configuration is wrong. `problems` (`model.problem.Problem`) are all that were found, each with a line."""
 
     exit_code = 2
 
-    def __init__(self, problems: tuple[object, ...]) -> None:
+    def __init__(self, problems: tuple[Any, ...]) -> None:
         self.problems = problems
         super().__init__("\n".join(str(problem) for problem in problems))
 

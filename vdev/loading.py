@@ -1,7 +1,7 @@
 """Loads configurations for commands: chooses the files of a node, and recognizes files of other plugins."""
 
 import itertools
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
     return loaded
 
 
-def _refuse_others(paths: Sequence[Path | str], problems: Sequence[object]) -> None:
+def _refuse_others(paths: Sequence[Path | str], problems: Sequence[Problem]) -> None:
     """Raise ConfigError if one of the files is for another plugin. Then vdev's problems with the file mean nothing."""
     others = {str(path): problem for path in paths if (problem := _other_plugin(Path(path)))}
     if others:
-        raise ConfigError((*others.values(), *_elsewhere(problems, others)))
+        elsewhere = (each for each in problems if not (each.place and each.place.file in others))
+        raise ConfigError((*others.values(), *elsewhere))
 
 
 def _other_plugin(path: Path) -> Problem | None:
@@ -39,17 +40,10 @@ def _other_plugin(path: Path) -> Problem | None:
         form = recognized(config.text_of(path), str(path))
     except ConfigError:
         return None
-    if form is None:
+    if not form:
         return None
-    message = f"this is a configuration of {form.title}; `vdev import {path}` converts it"
+    message = f"this is a configuration of {form}; `vdev import {path}` converts it"
     return Problem(Severity.ERROR, str(path), message, place=Place(str(path)))
-
-
-def _elsewhere(problems: Sequence[object], files: Container[str]) -> Iterator[object]:
-    """Yield the problems that are not in these files."""
-    for problem in problems:
-        if not (isinstance(problem, Problem) and problem.place and problem.place.file in files):
-            yield problem
 
 
 # --- which files ------------------------------------------------------------------------------------------------------

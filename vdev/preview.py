@@ -67,7 +67,7 @@ def preview(
         try:
             loaded = load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
-            return Preview(node, EMPTY, {}, _problems(bad), refused=True)
+            return Preview(node, EMPTY, {}, bad.problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
     host = HostRoot(host_root)
     found = {
@@ -116,10 +116,6 @@ def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
         for entry in spec.entries:
             message = f"entry {entry.name} is for nodes {', '.join(entry.on_nodes)}, this is {node}"
             yield notice(entry.where, message, "--node NAME plans for another node")
-
-
-def _problems(bad: ConfigError) -> tuple[Problem, ...]:
-    return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
 
 
 @dataclass(frozen=True, slots=True)

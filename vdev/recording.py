@@ -310,18 +310,6 @@ def _bare(piece: HardwarePiece, domain: str, names: _Names) -> _Device:
 
 
 @cache
-def _models() -> Mapping[str, str]:
-    """The models that are presets, by PCI id and by name."""
-    found: dict[str, str] = {}
-    for name in config.preset_names():
-        preset = config.preset(name)
-        for key in ("pciDeviceId", "model", "product"):
-            if not preset.count and (text := preset.attributes.get(key)):
-                found.setdefault(text.lower().replace(" ", "-"), name)
-    return found
-
-
-@cache
 def _variables() -> Mapping[str, str]:
     """The variable in which containers find their devices, by the domain of a maker's resources."""
     presets = [config.preset(name) for name in config.preset_names()]
@@ -332,8 +320,7 @@ def _preset(piece: HardwarePiece | None, resource: str) -> str:
     """The preset of a model; of a device that has a resource, one of that resource's domain."""
     if piece is None:
         return ""
-    known = _models()
-    hit = known.get(piece.model.lower().replace(" ", "-")) or known.get(f"0x{piece.product}{piece.vendor}".lower())
+    hit = config.preset_of(piece.model) or config.preset_of(f"0x{piece.product}{piece.vendor}")
     if not hit:
         return ""
     domain = config.preset(hit).resource.partition("/")[0]

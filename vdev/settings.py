@@ -41,7 +41,6 @@ class Group(Enum):
 
 def _option(
     group: Group,
-    help_: str,
     *variables: str,
     flags: tuple[str, ...] = (),
     key: str = "",
@@ -50,11 +49,10 @@ def _option(
     may_be_empty: bool = False,
     **default: Any,
 ) -> Any:
-    """Declare a field of `Settings`.
+    """Declare a field of `Settings`, whose docstring is its text in the help.
 
     Args:
         group: its heading in the help.
-        help_: its description.
         variables: environment variables; the first one that is set counts.
         flags: its names on the command line, without dashes. Default: made from the field's name.
         key: its path in the configuration file, if it has one.
@@ -65,7 +63,7 @@ def _option(
     """
     shown: dict[str, Any] = {"metavar": metavar, "unset": unset}
     extra = shown | {"group": group.name, "flags": list(flags), "key": key, "may_be_empty": may_be_empty}
-    return Field(validation_alias=AliasChoices(*variables), description=help_, json_schema_extra=extra, **default)
+    return Field(validation_alias=AliasChoices(*variables), json_schema_extra=extra, **default)
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
@@ -134,12 +132,12 @@ _api = functools.partial(_option, Group.API)
 _process = functools.partial(_option, Group.PROCESS)
 
 
-def _plugin(key: str, help_: str, *variables: str, **shown: Any) -> Any:
+def _plugin(key: str, *variables: str, **shown: Any) -> Any:
     """Declare an option that is also a key of the file, with the default that it has there."""
     default: Any = DEFAULT_FLAGS
     for step in key.split(".")[1:]:
         default = default.by_key[step]
-    return _option(Group.PLUGIN, help_, *variables, key=key, default=default, **shown)
+    return _option(Group.PLUGIN, *variables, key=key, default=default, **shown)
 
 
 class Settings(BaseSettings):
@@ -150,6 +148,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         frozen=True,
+        use_attribute_docstrings=True,
         case_sensitive=True,
         validate_default=False,
         enable_decoding=False,  # lists are not written as JSON
@@ -158,84 +157,51 @@ class Settings(BaseSettings):
     )
 
     sources: Mapping[str, str] = {}  # by field, what gave its value: `flag --mig-strategy` or `env MIG_STRATEGY`
-    config_files: Paths = _files(
-        "configuration file, or a directory with a file for each node; may be repeated to join files by section",
-        "CONFIG_FILE",
-        "VDEV_CONFIG_FILE",
-        default=(),
-        flags=("config-file",),
-        metavar="FILE",
-    )
-    preset_dirs: Paths = _presets(
-        "directory with your own presets, in addition to the file's presetsDir; may be repeated",
-        "VDEV_PRESETS_DIR",
-        default=(),
-        flags=("presets-dir",),
-        metavar="DIR",
-    )
+    config_files: Paths = _files("CONFIG_FILE", "VDEV_CONFIG_FILE", default=(), flags=("config-file",), metavar="FILE")
+    """configuration file, or a directory with a file for each node; may be repeated to join files by section"""
+    preset_dirs: Paths = _presets("VDEV_PRESETS_DIR", default=(), flags=("presets-dir",), metavar="DIR")
+    """directory with your own presets, in addition to the file's presetsDir; may be repeated"""
 
-    mig_strategy: MigStrategy = _plugin("flags.migStrategy", "how partitions are advertised", "MIG_STRATEGY")
-    fail_on_init_error: Boolean = _plugin(
-        "flags.failOnInitError",
-        "exit if anything is wrong at start-up, instead of serving the rest",
-        "FAIL_ON_INIT_ERROR",
-    )
+    mig_strategy: MigStrategy = _plugin("flags.migStrategy", "MIG_STRATEGY")
+    """how partitions are advertised"""
+    fail_on_init_error: Boolean = _plugin("flags.failOnInitError", "FAIL_ON_INIT_ERROR")
+    """exit if anything is wrong at start-up, instead of serving the rest"""
     driver_root: str = _plugin(
-        "flags.nvidiaDriverRoot",
-        "prefix of the host's paths of device nodes and mounts",
-        "NVIDIA_DRIVER_ROOT",
-        flags=("driver-root", "nvidia-driver-root"),
-        metavar="DIR",
+        "flags.nvidiaDriverRoot", "NVIDIA_DRIVER_ROOT", flags=("driver-root", "nvidia-driver-root"), metavar="DIR"
     )
+    """prefix of the host's paths of device nodes and mounts"""
     dev_root: str = _plugin(
         "flags.nvidiaDevRoot",
-        "prefix of the host's paths of device nodes",
         "NVIDIA_DEV_ROOT",
         flags=("dev-root", "nvidia-dev-root"),
         metavar="DIR",
         unset="the driver root",
     )
-    mps_root: str = _plugin(
-        "flags.mpsRoot",
-        "directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default",
-        "MPS_ROOT",
-        metavar="DIR",
-        unset="none",
-    )
-    pass_device_specs: Boolean = _plugin(
-        "flags.plugin.passDeviceSpecs", "also give the device nodes to the kubelet", "PASS_DEVICE_SPECS"
-    )
+    """prefix of the host's paths of device nodes"""
+    mps_root: str = _plugin("flags.mpsRoot", "MPS_ROOT", metavar="DIR", unset="none")
+    """directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default"""
+    pass_device_specs: Boolean = _plugin("flags.plugin.passDeviceSpecs", "PASS_DEVICE_SPECS")
+    """also give the device nodes to the kubelet"""
     device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
-        "flags.plugin.deviceListStrategy",
-        "how the runtime gets the list of devices; several with commas, or repeated",
-        "DEVICE_LIST_STRATEGY",
+        "flags.plugin.deviceListStrategy", "DEVICE_LIST_STRATEGY"
     )
-    device_id_strategy: DeviceIdStrategy = _plugin(
-        "flags.plugin.deviceIDStrategy", "how a device is named inside the container", "DEVICE_ID_STRATEGY"
-    )
-    cdi_annotation_prefix: str = _plugin(
-        "flags.plugin.cdiAnnotationPrefix",
-        "prefix of the annotation's key, for the strategy cdi-annotations",
-        "CDI_ANNOTATION_PREFIX",
-        metavar="PREFIX",
-    )
+    """how the runtime gets the list of devices; several with commas, or repeated"""
+    device_id_strategy: DeviceIdStrategy = _plugin("flags.plugin.deviceIDStrategy", "DEVICE_ID_STRATEGY")
+    """how a device is named inside the container"""
+    cdi_annotation_prefix: str = _plugin("flags.plugin.cdiAnnotationPrefix", "CDI_ANNOTATION_PREFIX", metavar="PREFIX")
+    """prefix of the annotation's key, for the strategy cdi-annotations"""
     shared_devices_allocation_policy: AllocationPolicy = _plugin(
-        "flags.plugin.sharedDevicesAllocationPolicy",
-        "whether to spread replicas and partitions over the devices, or to fill one device after the other",
-        "SHARED_DEVICES_ALLOCATION_POLICY",
+        "flags.plugin.sharedDevicesAllocationPolicy", "SHARED_DEVICES_ALLOCATION_POLICY"
     )
-    gdrcopy_enabled: Boolean = _plugin(
-        "flags.gdrcopyEnabled", "set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices", "GDRCOPY_ENABLED"
-    )
-    gds_enabled: Boolean = _plugin(
-        "flags.gdsEnabled", "set NVIDIA_GDS=enabled in containers with NVIDIA devices", "GDS_ENABLED"
-    )
-    mofed_enabled: Boolean = _plugin(
-        "flags.mofedEnabled", "set NVIDIA_MOFED=enabled in containers with NVIDIA devices", "MOFED_ENABLED"
-    )
+    """whether to spread replicas and partitions over the devices, or to fill one device after the other"""
+    gdrcopy_enabled: Boolean = _plugin("flags.gdrcopyEnabled", "GDRCOPY_ENABLED")
+    """set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices"""
+    gds_enabled: Boolean = _plugin("flags.gdsEnabled", "GDS_ENABLED")
+    """set NVIDIA_GDS=enabled in containers with NVIDIA devices"""
+    mofed_enabled: Boolean = _plugin("flags.mofedEnabled", "MOFED_ENABLED")
+    """set NVIDIA_MOFED=enabled in containers with NVIDIA devices"""
 
     nvidia_ctk_path: str = _unused(
-        "the program for CDI hooks",
         "NVIDIA_CDI_HOOK_PATH",
         "NVIDIA_CTK_PATH",
         default="",
@@ -243,8 +209,8 @@ class Settings(BaseSettings):
         key="flags.plugin.nvidiaCTKPath",
         metavar="FILE",
     )
+    """the program for CDI hooks"""
     container_driver_root: str = _unused(
-        "the driver root inside the plugin's container",
         "DRIVER_ROOT_CTR_PATH",
         "CONTAINER_DRIVER_ROOT",
         default="",
@@ -252,127 +218,81 @@ class Settings(BaseSettings):
         key="flags.plugin.containerDriverRoot",
         metavar="DIR",
     )
+    """the driver root inside the plugin's container"""
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = _unused(
-        "how devices are found", "DEVICE_DISCOVERY_STRATEGY", default=None, key="flags.deviceDiscoveryStrategy"
+        "DEVICE_DISCOVERY_STRATEGY", default=None, key="flags.deviceDiscoveryStrategy"
     )
+    """how devices are found"""
     imex_channel_ids: Annotated[tuple[Literal["0"], ...], Items] = _unused(
-        "IMEX channels", "IMEX_CHANNEL_IDS", default=(), key="imex.channelIDs"
+        "IMEX_CHANNEL_IDS", default=(), key="imex.channelIDs"
     )
-    imex_required: Boolean = _unused(
-        "whether the IMEX channels must exist", "IMEX_REQUIRED", default=False, key="imex.required"
-    )
-    cdi_feature_flags: str = _unused("options of the CDI library", "CDI_FEATURE_FLAGS", default="")
-    cdi_disable_hooks: str = _unused("CDI hooks to leave out", "CDI_DISABLE_HOOKS", default="")
+    """IMEX channels"""
+    imex_required: Boolean = _unused("IMEX_REQUIRED", default=False, key="imex.required")
+    """whether the IMEX channels must exist"""
+    cdi_feature_flags: str = _unused("CDI_FEATURE_FLAGS", default="")
+    """options of the CDI library"""
+    cdi_disable_hooks: str = _unused("CDI_DISABLE_HOOKS", default="")
+    """CDI hooks to leave out"""
 
     node_name: Annotated[str, AfterValidator(_node_name)] = _node(
-        "name of this node, for onNodes",
-        "NODE_NAME",
-        flags=("node-name", "node"),
-        metavar="NAME",
-        unset="the host's name",
+        "NODE_NAME", flags=("node-name", "node"), metavar="NAME", unset="the host's name"
     )
-    host_root: Path = _node(
-        "directory with the host's /dev and /sys; the kubelet still gets paths of the host",
-        "VDEV_HOST_ROOT",
-        default=Path("/"),
-        metavar="DIR",
-    )
-    cdi_dir: Path = _node(
-        "directory for CDI specifications", "VDEV_CDI_DIR", default=Path("/var/run/cdi"), metavar="DIR"
-    )
-    device_dir: Path = _node(
-        "directory for the nodes and files of virtual devices; the runtime must see it under the same path",
-        "VDEV_DEVICE_DIR",
-        default=Path(virtual_node.DIRECTORY),
-        metavar="DIR",
-    )
+    """name of this node, for onNodes"""
+    host_root: Path = _node("VDEV_HOST_ROOT", default=Path("/"), metavar="DIR")
+    """directory with the host's /dev and /sys; the kubelet still gets paths of the host"""
+    cdi_dir: Path = _node("VDEV_CDI_DIR", default=Path("/var/run/cdi"), metavar="DIR")
+    """directory for CDI specifications"""
+    device_dir: Path = _node("VDEV_DEVICE_DIR", default=Path(virtual_node.DIRECTORY), metavar="DIR")
+    """directory for the nodes and files of virtual devices; the runtime must see it under the same path"""
     features_dir: Path = _node(
-        "directory for the file with the node's labels, under node.labels: nfd",
-        "VDEV_FEATURES_DIR",
-        default=Path("/etc/kubernetes/node-feature-discovery/features.d"),
-        metavar="DIR",
+        "VDEV_FEATURES_DIR", default=Path("/etc/kubernetes/node-feature-discovery/features.d"), metavar="DIR"
     )
+    """directory for the file with the node's labels, under node.labels: nfd"""
     state_dir: Path = _node(
-        "directory for the state over a restart: what was advertised, and the last good configuration",
-        "VDEV_STATE_DIR",
-        metavar="DIR",
-        unset="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root",
+        "VDEV_STATE_DIR", metavar="DIR", unset="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root"
     )
-    no_state: Boolean = _node(
-        "keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start",
-        "VDEV_NO_STATE",
-        default=False,
-    )
+    """directory for the state over a restart: what was advertised, and the last good configuration"""
+    no_state: Boolean = _node("VDEV_NO_STATE", default=False)
+    """keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start"""
     boot_wait: Annotated[float, BeforeValidator(_seconds)] = _node(
-        "as a systemd service: how long the kubelet's start waits for devices that were there in the last run",
-        "VDEV_BOOT_WAIT",
-        default=PRODUCTION.boot,
-        metavar="SECONDS",
+        "VDEV_BOOT_WAIT", default=PRODUCTION.boot, metavar="SECONDS"
     )
+    """as a systemd service: how long the kubelet's start waits for devices that were there in the last run"""
 
-    kubelet_dir: Path = _kubelet(
-        "the kubelet's root directory, with device-plugins/ and pod-resources/",
-        "VDEV_KUBELET_DIR",
-        default=Path("/var/lib/kubelet"),
-        metavar="DIR",
-    )
+    kubelet_dir: Path = _kubelet("VDEV_KUBELET_DIR", default=Path("/var/lib/kubelet"), metavar="DIR")
+    """the kubelet's root directory, with device-plugins/ and pod-resources/"""
     kubelet_socket: Annotated[Path | None, BeforeValidator(lambda text: text or None)] = _kubelet(
-        "the socket to register at; '' to serve without registration",
         "KUBELET_SOCKET",
         default=None,
         metavar="FILE",
         unset="device-plugins/kubelet.sock below --kubelet-dir",
         may_be_empty=True,
     )
+    """the socket to register at; '' to serve without registration"""
 
-    kubeconfig: Path | None = _api(
-        "the kubeconfig file with the API server and the user",
-        "KUBECONFIG",
-        default=None,
-        metavar="FILE",
-        unset="the pod's service account",
-    )
-    context: str = _api(
-        "the context of the kubeconfig file", "VDEV_CONTEXT", default="", metavar="NAME", unset="the file's current one"
-    )
+    kubeconfig: Path | None = _api("KUBECONFIG", default=None, metavar="FILE", unset="the pod's service account")
+    """the kubeconfig file with the API server and the user"""
+    context: str = _api("VDEV_CONTEXT", default="", metavar="NAME", unset="the file's current one")
+    """the context of the kubeconfig file"""
 
-    log_level: Literal["debug", "info", "warning", "error"] = _process(
-        "the lowest level to log", "VDEV_LOG_LEVEL", default="info"
-    )
-    log_format: Literal["auto", "console", "json"] = _process(
-        "format of the log; auto is console on a terminal, else json", "VDEV_LOG_FORMAT", default="auto"
-    )
-    http_address: HostPort = _process(
-        "serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
-        "VDEV_HTTP_ADDRESS",
-        default="",
-        metavar="HOST:PORT",
-        unset="off",
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = _process("VDEV_LOG_LEVEL", default="info")
+    """the lowest level to log"""
+    log_format: Literal["auto", "console", "json"] = _process("VDEV_LOG_FORMAT", default="auto")
+    """format of the log; auto is console on a terminal, else json"""
+    http_address: HostPort = _process("VDEV_HTTP_ADDRESS", default="", metavar="HOST:PORT", unset="off")
+    """serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080"""
     http_hosts: Annotated[tuple[Annotated[str, AfterValidator(_host)], ...], Items] = _process(
-        "more host names that HTTP requests may use, such as vdev.example.com or *.example.com",
-        "VDEV_HTTP_HOSTS",
-        default=(),
-        metavar="NAME",
-        unset="none",
+        "VDEV_HTTP_HOSTS", default=(), metavar="NAME", unset="none"
     )
-    enable_fault_injection: Boolean = _process(
-        "allow fault injection with vdev fault, vdev device and --fault-dir",
-        "VDEV_ENABLE_FAULT_INJECTION",
-        default=False,
-    )
-    fault_dir: Path | None = _process(
-        "directory of YAML files with fault rules, which apply while their file exists",
-        "VDEV_FAULT_DIR",
-        default=None,
-        metavar="DIR",
-    )
+    """more host names that HTTP requests may use, such as vdev.example.com or *.example.com"""
+    enable_fault_injection: Boolean = _process("VDEV_ENABLE_FAULT_INJECTION", default=False)
+    """allow fault injection with vdev fault, vdev device and --fault-dir"""
+    fault_dir: Path | None = _process("VDEV_FAULT_DIR", default=None, metavar="DIR")
+    """directory of YAML files with fault rules, which apply while their file exists"""
     run_dir: Path = _process(
-        "directory of the socket on which the plugin serves vdev status and other commands",
-        "VDEV_RUN_DIR",
-        metavar="DIR",
-        unset="/run/vdev, or a directory of the user's own without root",
+        "VDEV_RUN_DIR", metavar="DIR", unset="/run/vdev, or a directory of the user's own without root"
     )
+    """directory of the socket on which the plugin serves vdev status and other commands"""
 
     @model_validator(mode="after")
     def _faults_are_allowed(self) -> Self:

@@ -137,7 +137,7 @@ async def test_json_has_entry_and_selector(vdev):
 def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
     """Before anything is shown."""
 
-    async def ended(_frame, _every):
+    async def ended(_frame, _every, **_):
         return None
 
     async def asked(*_):
@@ -175,7 +175,7 @@ async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
 async def test_programs_that_watch_get_documents_alone(capsys):
     """A failure is for people, on stderr, and not between the lines of JSON."""
     with pytest.raises(asyncio.CancelledError):
-        await common.stream(frames("{}", HostError("nobody answers"), "[]"), 0.0)
+        await common.watch(frames(["{}"], HostError("nobody answers"), ["[]"]), 0.0, as_json=True)
     assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
 
 

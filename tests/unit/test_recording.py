@@ -100,7 +100,7 @@ def test_ids_that_a_node_cannot_have_twice() -> None:
         Mask(),
     )
 
-    assert ["0", "y-0", "strange-id"] == [each for block in draft.devices for each in block.body["virtual"]["ids"]]
+    assert ["0", "y-0", "strange-id"] == [each for entry in draft.devices for each in entry["virtual"]["ids"]]
     assert 2 == len(draft.warnings)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import preview
 from ..errors import AllocationError, UsageError
 from ..model.entry import DeviceListStrategy
-from ..model.problem import did_you_mean
+from ..model.problem import counted, did_you_mean
 from ..planning.resources import Resource
 from ..preview import PreviewedContainer
 from . import common
@@ -121,7 +121,7 @@ def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
         raise UsageError("give ids or --size, not both")
     chosen = preview.preferred(resource, size)
     if not chosen:
-        found = common.counted(len(resource.slots), "device")
+        found = counted(len(resource.slots), "device")
         healthy = len(preview.healthy(resource))
         raise UsageError(f"--size {size} is not possible: {resource.name} has {found}, {healthy} healthy")
     return chosen

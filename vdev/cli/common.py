@@ -40,29 +40,26 @@ def painted(text: str, *colors: Color) -> str:
 
 
 async def watch(
-    frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, environ: Mapping[str, str] = os.environ
+    frame: Callable[[], Awaitable[Sequence[str]]],
+    every: float,
+    *,
+    as_json: bool = False,
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Show the lines every `every` seconds until cancelled. A failure is shown in their place.
+    """Show the lines every `every` seconds until cancelled. A failure is in their place; with `as_json` on stderr.
 
     On a terminal, each view replaces the last one and is cut to the height of the screen.
     """
+    in_place = not as_json and sys.stdout.isatty() and environ.get("TERM") != "dumb"
     while True:
         try:
-            lines = list(await frame())
+            lines, output = list(await frame()), sys.stdout
         except VdevError as failed:
-            lines = [painted(f"vdev: {failed}", Color.BAD)]
-        in_place = sys.stdout.isatty() and environ.get("TERM") != "dumb"
-        print(_screen(lines) if in_place else "\n".join([*lines, "", ""]), end="", flush=True)
-        await asyncio.sleep(every)
-
-
-async def stream(document: Callable[[], Awaitable[str]], every: float) -> None:
-    """Print a line of JSON every `every` seconds until cancelled. A failure is printed on stderr."""
-    while True:
-        try:
-            print(await document(), flush=True)
-        except VdevError as failed:
-            print(f"vdev: {failed}", file=sys.stderr, flush=True)
+            lines, output = [f"vdev: {failed}"], sys.stderr if as_json else sys.stdout
+            if not as_json:
+                lines = [painted(lines[0], Color.BAD)]
+        end = "" if as_json else "\n"
+        print(_screen(lines) if in_place else "\n".join([*lines, end]), end="", file=output, flush=True)
         await asyncio.sleep(every)
 
 
@@ -195,18 +192,6 @@ def more(found: Sequence[object], what: str = "") -> Iterator[str]:
     """The line after the first SHOWN items of a list, if there are more."""
     if len(found) > SHOWN:
         yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
-
-
-def signed_lines(sign: str, texts: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first SHOWN changes, and one for how many more there are."""
-    yield from (f"      {sign} {text}" for text in texts[:SHOWN])
-    if len(texts) > SHOWN:
-        yield f"      {sign} … and {len(texts) - SHOWN} more"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 device`, `2 devices`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def print_cdi(name: str, edits: Mapping[str, Any]) -> None:

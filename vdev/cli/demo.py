@@ -50,9 +50,11 @@ class FailedCheck(Exception):
 
 
 class Story:
-    """Numbered steps with checks."""
+    """Numbered steps with checks, played on a kubelet with the configuration in a directory."""
 
-    def __init__(self) -> None:
+    def __init__(self, kubelet: Any, directory: Path) -> None:
+        self.kubelet = kubelet
+        self.config, self.log = directory / "vdev.yaml", directory / "plugin.log"
         self.checks = 0
         self._step = 0
 
@@ -70,18 +72,25 @@ class Story:
         self.checks += 1
         print(f"   ✓ {what}")
 
-    def show(self, edits: Any) -> None:
-        for key, value in sorted(edits.envs.items()):
-            self.say(f"  env     {key}={value}")
-        for node in edits.devices:
-            self.say(f"  device  {node.container_path} ({node.permissions}) from {node.host_path}")
+    async def until(self, condition: Callable[[], bool], what: str) -> str:
+        """Wait until the condition holds. Returns how long that took."""
+        begun = time.monotonic()
+        await self.kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
+        return f"{(time.monotonic() - begun) * 1000:.0f} ms"
 
+    def edit(self, old: str, new: str) -> None:
+        self.config.write_text(self.config.read_text().replace(old, new))
 
-async def until(kubelet: Any, condition: Callable[[], bool], what: str) -> float:
-    """Wait until the condition holds. Returns how many milliseconds that took."""
-    begun = time.monotonic()
-    await kubelet.wait_until(condition, timeout=_PATIENCE, what=what)
-    return (time.monotonic() - begun) * 1000
+    @property
+    def numbers(self) -> dict[str, tuple[int, int]]:
+        """What is allocatable, and the capacity, by resource."""
+        node = self.kubelet.node()
+        return {name: (node.allocatable.get(name, 0), total) for name, total in sorted(node.capacity.items())}
+
+    def show_node(self) -> None:
+        rows = [(name, str(free), str(total)) for name, (free, total) in self.numbers.items()]
+        for line in common.table_lines(("RESOURCE", "ALLOCATABLE", "CAPACITY"), rows):
+            self.say(line)
 
 
 def _quickstart() -> str:
@@ -94,21 +103,16 @@ def _quickstart() -> str:
 async def _play(directory: Path) -> int:
     from ..sim import Kubelet  # not needed for --help; it imports gRPC
 
-    story = Story()
     begun = time.monotonic()
-    config = directory / "vdev.yaml"
-    config.write_text(_quickstart())
+    (directory / "vdev.yaml").write_text(_quickstart())
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
         async with Kubelet(directory / "kubelet", node_name="demo-node", cdi_dir=directory / "cdi") as kubelet:
-            async with _plugin(config, directory) as plugin:
-                await _beginning(story, kubelet, config, plugin)
-                await _pods(story, kubelet)
-                await _edit(story, kubelet, config)
-                await _bad_edit(story, kubelet, config, directory)
-                await _restart(story, kubelet)
-                await _removal(story, kubelet, config)
-            await _end(story, kubelet)
+            story = Story(kubelet, directory)
+            async with _plugin(directory) as plugin:
+                for part in (_beginning, _pods, _edit, _bad_edit, _restart, _removal):
+                    await part(story, plugin)
+            await _end(story)
     except (FailedCheck, TimeoutError) as failed:
         print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
         print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
@@ -121,17 +125,15 @@ async def _play(directory: Path) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
+async def _plugin(directory: Path) -> AsyncIterator[list[str]]:
     command = [
         *(sys.executable, "-m", "vdev", "run"),
-        *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
+        *("--config-file", str(directory / "vdev.yaml"), "--kubelet-dir", str(directory / "kubelet")),
         *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
         *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
         *("--log-format", "console"),
     ]
-    environ = {
-        name: value for name, value in os.environ.items() if name != "KUBECONFIG"
-    }  # the demo must not use a cluster
+    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}  # it must not use a cluster
     with (directory / "plugin.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environ)
     try:
@@ -145,103 +147,95 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         raise FailedCheck(f"vdev run ended with exit code {code}")
 
 
-def _numbers(kubelet: Any) -> dict[str, tuple[int, int]]:
-    node = kubelet.node()
-    return {name: (node.allocatable.get(name, 0), total) for name, total in sorted(node.capacity.items())}
-
-
-def _show_node(story: Story, kubelet: Any) -> None:
-    rows = [(name, str(free), str(total)) for name, (free, total) in _numbers(kubelet).items()]
-    for line in common.table_lines(("RESOURCE", "ALLOCATABLE", "CAPACITY"), rows):
-        story.say(line)
-
-
-async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str]) -> None:
+async def _beginning(story: Story, plugin: list[str]) -> None:
+    kubelet = story.kubelet
     story.step("The plugin starts and registers its resources with the kubelet")
-    story.say("$ vdev " + shlex.join(command[3:]))
-    took = await until(kubelet, lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
-    _show_node(story, kubelet)
+    story.say("$ vdev " + shlex.join(plugin[3:]))
+    took = await story.until(lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
+    story.show_node()
     expected = {NPU: (2, 2), TERMINAL: (1, 1), NOISE: (1, 1)}
-    story.check(
-        f"the node has what {config.name} declares ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet)
-    )
+    story.check(f"the node has what {story.config.name} declares ({took})", expected=expected, actual=story.numbers)
 
 
-async def _pods(story: Story, kubelet: Any) -> None:
+async def _pods(story: Story, _: list[str]) -> None:
     from ..sim import manifest
 
     story.step("Pods ask for devices, as any pod does: limits: {acme.dev/npu: 1, example.com/noise: 1}")
-    pod = await kubelet.run_pod(manifest("train", {NPU: 1, NOISE: 1}))
+    pod = await story.kubelet.run_pod(manifest("train", {NPU: 1, NOISE: 1}))
     story.check("pod train runs", expected="Running", actual=pod.phase.value)
     story.say("and its container gets:")
     edits = pod.container().edits
-    story.show(edits)
+    for key, value in sorted(edits.envs.items()):
+        story.say(f"  env     {key}={value}")
+    for node in edits.devices:
+        story.say(f"  device  {node.container_path} ({node.permissions}) from {node.host_path}")
     story.check("the variable from the file's template", expected="Acme X1", actual=edits.envs.get("ACME_MODEL"))
     paths = {node.container_path for node in edits.devices}
     story.check("a renamed real node", expected=True, actual="/dev/noise" in paths)
-    refused = await kubelet.run_pod(manifest("greedy", {NPU: 2}))
+    refused = await story.kubelet.run_pod(manifest("greedy", {NPU: 2}))
     story.check("a pod that asks for more than is left is refused", expected="Failed", actual=refused.phase.value)
     story.say(f"  {refused.message}")
 
 
-async def _edit(story: Story, kubelet: Any, config: Path) -> None:
+async def _edit(story: Story, _: list[str]) -> None:
+    kubelet = story.kubelet
     story.step("The file is edited: count: 2 becomes count: 3")
     calls = dict(kubelet.metrics.registrations)
-    config.write_text(config.read_text().replace("count: 2", "count: 3"))
-    took = await until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")
-    _show_node(story, kubelet)
-    story.check(f"the node followed without a restart ({took:.0f} ms)", expected=(3, 3), actual=_numbers(kubelet)[NPU])
+    story.edit("count: 2", "count: 3")
+    took = await story.until(lambda: kubelet.node().capacity[NPU] == 3, "a third device")
+    story.show_node()
+    story.check(f"the node followed without a restart ({took})", expected=(3, 3), actual=story.numbers[NPU])
     story.check("nothing registered again", expected=calls, actual=dict(kubelet.metrics.registrations))
 
 
-async def _bad_edit(story: Story, kubelet: Any, config: Path, directory: Path) -> None:
+async def _bad_edit(story: Story, _: list[str]) -> None:
     story.step("A bad edit: count: 3 becomes cuont: 3")
-    good, before = config.read_text(), _numbers(kubelet)
-    config.write_text(good.replace("count: 3", "cuont: 3"))
-    log = directory / "plugin.log"
-    await until(kubelet, lambda: "configuration refused" in log.read_text(), "the refusal in the log")
-    refusal = next(line for line in log.read_text().splitlines() if "cuont" in line)
-    story.say(refusal.partition(str(config))[2].strip(" :'\"[]").join((config.name + ":", "")))
-    story.check("the last good configuration stays", expected=before, actual=_numbers(kubelet))
-    config.write_text(good)
+    before = story.numbers
+    story.edit("count: 3", "cuont: 3")
+    await story.until(lambda: "configuration refused" in story.log.read_text(), "the refusal in the log")
+    refusal = next(line for line in story.log.read_text().splitlines() if "cuont" in line)
+    story.say(refusal.partition(str(story.config))[2].strip(" :'\"[]").join((story.config.name + ":", "")))
+    story.check("the last good configuration stays", expected=before, actual=story.numbers)
+    story.edit("cuont: 3", "count: 3")
 
 
-async def _restart(story: Story, kubelet: Any) -> None:
+async def _restart(story: Story, _: list[str]) -> None:
+    kubelet = story.kubelet
     story.step("The kubelet restarts: it forgets all plugins and deletes their sockets")
     held = kubelet.pod("train").container().devices
     calls = kubelet.metrics.registrations.total()
     await kubelet.restart(wait=False)
     expected = {NOISE: (1, 1), NPU: (3, 3), TERMINAL: (1, 1)}
     back = calls + len(expected)
-    took = await until(
-        kubelet,
-        lambda: _numbers(kubelet) == expected and kubelet.metrics.registrations.total() >= back,
-        "all resources back",
+    took = await story.until(
+        lambda: story.numbers == expected and kubelet.metrics.registrations.total() >= back, "all resources back"
     )
-    story.check(f"all resources are back ({took:.0f} ms)", expected=expected, actual=_numbers(kubelet))
-    await until(kubelet, lambda: kubelet.ready, "the kubelet's pods")
+    story.check(f"all resources are back ({took})", expected=expected, actual=story.numbers)
+    await story.until(lambda: kubelet.ready, "the kubelet's pods")
     pod = kubelet.pod("train")
     story.check("pod train still runs", expected="Running", actual=pod.phase.value)
     story.check("with the same devices", expected=held, actual=pod.container().devices)
 
 
-async def _removal(story: Story, kubelet: Any, config: Path) -> None:
+async def _removal(story: Story, _: list[str]) -> None:
+    kubelet = story.kubelet
     story.step("The NPUs are taken off this node (onNodes: [another-node]) while pod train holds one of them")
     (mine,) = kubelet.pod("train").container().devices[NPU]
     line = f"resource: {NPU}"
-    config.write_text(config.read_text().replace(line, f"{line}\n    onNodes: [another-node]"))
-    await until(kubelet, lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
+    story.edit(line, f"{line}\n    onNodes: [another-node]")
+    await story.until(lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
     story.say(f"nothing new can be scheduled; {mine} stays listed as Unhealthy, because the pod holds it")
-    await until(kubelet, lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
-    story.check("only the held device is still listed", expected=(0, 1), actual=_numbers(kubelet)[NPU])
+    await story.until(lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
+    story.check("only the held device is still listed", expected=(0, 1), actual=story.numbers[NPU])
     await kubelet.delete_pod("train")
-    await until(kubelet, lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
-    story.check("when the pod is gone, so is the device", expected=(0, 0), actual=_numbers(kubelet)[NPU])
+    await story.until(lambda: kubelet.node().capacity[NPU] == 0, "no listed NPU")
+    story.check("when the pod is gone, so is the device", expected=(0, 0), actual=story.numbers[NPU])
 
 
-async def _end(story: Story, kubelet: Any) -> None:
+async def _end(story: Story) -> None:
+    kubelet = story.kubelet
     story.step("SIGTERM: the plugin ends")
-    await until(kubelet, lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
+    await story.until(lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
     left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
     story.check("no socket is left behind", expected=[], actual=left)
     story.check("the kubelet saw no error of the plugin", expected=[], actual=[str(each) for each in kubelet.errors])

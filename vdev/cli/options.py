@@ -38,10 +38,6 @@ class Option:
     metavar: str
     may_be_empty: bool  # whether an empty value counts
 
-    def counts(self, given: object) -> bool:
-        """Whether the value counts as set."""
-        return given != "" or self.may_be_empty
-
 
 def _described(name: str, field: FieldInfo) -> Option:
     more, aliases, choices = declared(field), field.validation_alias, _choices(field.annotation)
@@ -50,7 +46,7 @@ def _described(name: str, field: FieldInfo) -> Option:
     return Option(
         field=name,
         group=Group[more["group"]],
-        help=field.description or "",
+        help=" ".join((field.description or "").split()),
         flags=tuple(f"--{flag}" for flag in flags),
         variables=tuple(map(str, aliases.choices)) if isinstance(aliases, AliasChoices) else (),
         default=more["unset"] or _shown(field.default),
@@ -126,14 +122,6 @@ def _help(option: Option) -> str:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class _Environment(EnvSettingsSource):
-    """Reads the given variables only."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        super().__init__(Settings)
-        self.env_vars = variables
-
-
 def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings of a command. Options that the command does not have keep their defaults, even if the environment
     sets them. Raises UsageError with all errors.
@@ -145,17 +133,21 @@ def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
         if not hasattr(arguments, option.field):
             continue
         flag = getattr(arguments, option.field)
-        found = {name: environ[name] for name in option.variables if name in environ and option.counts(environ[name])}
+        found = {name: environ[name] for name in option.variables if name in environ}
+        if not option.may_be_empty:
+            found = {name: text for name, text in found.items() if text}
         variables |= found
-        if flag is not None and (option.counts(flag) or option.key):
+        if flag is not None and (flag != "" or option.may_be_empty or option.key):
             flags[option.variables[0]] = flag
             sources[option.field] = f"flag {option.flags[0]}"
         elif found:
             sources[option.field] = f"env {next(iter(found))}"
     given = InitSettingsSource(Settings, {**flags, "sources": sources})
+    environment = EnvSettingsSource(Settings)
+    environment.env_vars = variables  # no others
     own = InitSettingsSource(Settings, _own(environ))
     try:
-        return Settings(_build_sources=((given, _Environment(variables), own), {}))
+        return Settings(_build_sources=((given, environment, own), {}))
     except ValidationError as invalid:
         raise UsageError("\n".join(_problem(each, sources) for each in invalid.errors())) from invalid
 

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from ..dra.published_devices import DraDevice, Pools
 from ..errors import UsageError
 from ..hostfs.files import is_directory
 from ..model.device import Slot, device_document, problem_document
-from ..model.problem import Problem, errors
+from ..model.problem import Problem, counted, errors
 from ..model.quantity import written
 from ..node.conditions import condition_document
-from ..planning.resources import Added, Change, ChangedResource, RemovedResource, Resource, diff
+from ..planning.resources import Added, Change, ChangedResource, Resource, diff
 from ..preview import Preview
 from . import common
 
@@ -60,12 +60,17 @@ def run(args: argparse.Namespace) -> int:
     new = common.previewed(args, args.files, labels)
     old = common.previewed(args, args.against, labels) if args.against else None
     files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
+    changes = _changes(new, old) if old else {}
+    problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
     if args.output == "json":
-        print(json.dumps(_document(new, old) | {"files": files}, indent=2))
+        print(json.dumps(_document(new, problems) | changes | {"files": files}, indent=2))
     else:
         chosen = files if any(is_directory(Path(each)) for each in args.files) else []
-        _print(new, old, chosen, explain=args.explain)
-    return common.exit_code(_problems(new, old))
+        _print(new, chosen, explain=args.explain)
+        if old:
+            _print_changes(old, new, changes)
+        common.complain(problems)
+    return common.exit_code(problems)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -75,49 +80,21 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
-    """The problems and notices of the new files, and the errors of the old ones."""
-    return (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
-
-
-def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
-    """What a reload would change; nothing if the old or the new configuration is refused."""
-    return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
-
-
-def _label_changes(new: Preview, old: Preview) -> list[dict[str, str | None]]:
-    """The labels that a reload would change, with the old and the new value; None for no label."""
-    if new.refused or old.refused:
-        return []
-    keys = sorted({*old.labels, *new.labels})
-    changes = [{"label": key, "old": old.labels.get(key), "new": new.labels.get(key)} for key in keys]
-    return [change for change in changes if change["old"] != change["new"]]
-
-
-def _slice_changes(new: Preview, old: Preview) -> list[dict[str, Any]]:
-    return [] if new.refused or old.refused else list(_pool_changes(old.pools, new.pools))
-
-
-def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
+    return {
         "node": new.node,
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
         "conditions": [condition_document(each) for each in new.conditions],
-        "resourceSlices": _slice_documents(new.pools, new.node),
-        "problems": [problem_document(problem) for problem in _problems(new, old)],
+        "resourceSlices": [document for pool in new.pools.values() for document in cutting.objects(pool, new.node)],
+        "problems": [problem_document(each) for each in problems],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
             for name, found in new.found.items()
             if found.candidates
         },
     }
-    if old is not None:
-        document["changes"] = [_change(change) for change in _changes(new, old)]
-        document["labelChanges"] = _label_changes(new, old)
-        document["sliceChanges"] = _slice_changes(new, old)
-    return document
 
 
 def _resource(resource: Resource) -> dict[str, Any]:
@@ -128,23 +105,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
-    match change:
-        case Added(resource):
-            return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
-        case RemovedResource(resource):
-            return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
-        case ChangedResource():
-            return {
-                "resource": change.resource.name,
-                "change": "changed",
-                "added": list(change.added),
-                "removed": list(change.removed),
-                "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
-            }
-
-
-def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
+def _print(new: Preview, chosen: Sequence[str], *, explain: bool) -> None:
     """Print the plan for people. `chosen` are the files that were chosen from directories."""
     print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new))
     for resource in new.inventory.resources.values():
@@ -156,25 +117,19 @@ def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain:
         print("  advertises nothing")
     _print_slices(new.pools, new.node)
     _print_node(new)
-    if explain:
-        for name, found in new.found.items():
-            print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
-            for candidate in found.candidates:
-                print(
-                    f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
-                )
-    if old is not None:
-        _print_changes(old, new)
-    common.complain(_problems(new, old))
+    for name, found in new.found.items() if explain else ():
+        print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
+        for candidate in found.candidates:
+            print(f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}")
 
 
 def _summary(new: Preview) -> str:
     resources = new.inventory.resources.values()
     devices = sum(len(each.slots) for each in resources)
     unhealthy = devices - sum(each.healthy for each in resources)
-    parts = [f"{common.counted(len(resources), 'resource')} with {common.counted(devices, 'device')}"] * bool(resources)
+    parts = [f"{counted(len(resources), 'resource')} with {counted(devices, 'device')}"] * bool(resources)
     parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
-    parts += [common.counted(len(new.pools), "DRA driver")] * bool(new.pools)
+    parts += [counted(len(new.pools), "DRA driver")] * bool(new.pools)
     return f": {', '.join(parts)}" if parts else ""
 
 
@@ -202,7 +157,7 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:
-    count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
+    count, healthy = counted(len(resource.slots), "device"), resource.healthy
     head = f"{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list"
     print(f"\n{common.fitted(head, common.width())}")
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
@@ -219,36 +174,84 @@ def _row(slot: Slot) -> tuple[str, ...]:
     return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
 
 
-def _print_changes(old: Preview, new: Preview) -> None:
-    changes, labels, slices = _changes(new, old), _label_changes(new, old), _slice_changes(new, old)
+# --- what a reload would change ---------------------------------------------------------------------------------------
+
+
+def _changes(new: Preview, old: Preview) -> dict[str, list[dict[str, Any]]]:
+    """The changes as in the JSON form; none if the old or the new configuration is refused."""
+    known = not (new.refused or old.refused)
+    return {
+        "changes": [_change(each) for each in diff(old.inventory, new.inventory)] if known else [],
+        "labelChanges": [
+            {"label": key, "old": old.labels.get(key), "new": new.labels.get(key)}
+            for key in sorted({*old.labels, *new.labels})
+            if known and old.labels.get(key) != new.labels.get(key)
+        ],
+        "sliceChanges": list(_slice_changes(old.pools, new.pools)) if known else [],
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    if not isinstance(change, ChangedResource):
+        kind = "added" if isinstance(change, Added) else "removed"
+        ids = [slot.id for slot in change.resource.slots]
+        return {"resource": change.resource.name, "change": kind, "devices": ids}
+    return {
+        "resource": change.resource.name,
+        "change": "changed",
+        "added": list(change.added),
+        "removed": list(change.removed),
+        "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
+    }
+
+
+def _slice_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
+    """The changes of each driver's published devices, by name."""
+    for driver in sorted({*before, *after}):
+        old = before[driver].by_name if driver in before else {}
+        new = after[driver].by_name if driver in after else {}
+        both = [name for name in new if name in old]
+        change: dict[str, Any] = {
+            "driver": driver,
+            "added": [name for name in new if name not in old],
+            "removed": [name for name in old if name not in new],
+            "changed": [
+                each for each in both if cutting.device_document(old[each]) != cutting.device_document(new[each])
+            ],
+        }
+        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
+            yield change
+
+
+def _print_changes(old: Preview, new: Preview, found: dict[str, list[dict[str, Any]]]) -> None:
     if new.refused:
         print("\na reload would change nothing: it would be refused")
     elif old.refused:
         print("\nwhat a reload would change is unknown: OLD has errors")
     else:
-        print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
-    for change in changes:
-        match change:
-            case Added(resource):
-                _print_count(resource.name, None, len(resource.slots))
-            case RemovedResource(resource):
-                print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
-            case ChangedResource(before, after):
-                _print_count(after.name, len(before.slots), len(after.slots))
-                health = [f"{each}: {health.reason or 'healthy'}" for each, health in change.health]
-                _print_differences(change.added, change.removed, health)
-                if not (change.added or change.removed or health):
-                    print("      the same devices, but containers get something else from them")
-    for each in slices:
-        driver, count = each["driver"], {name: len(pool.devices) for name, pool in old.pools.items()}
+        print("\na reload would change:" if any(found.values()) else "\na reload would change nothing")
+    for each in found["changes"]:
+        name = each["resource"]
+        before, after = old.inventory.resources.get(name), new.inventory.resources.get(name)
+        if after is None:
+            print(f"  - {name}: removed; devices that pods may hold stay listed as Unhealthy")
+            continue
+        _print_count(name, len(before.slots) if before else None, len(after.slots))
+        if before:
+            health = [f"{slot}: {after.by_id[slot].health.reason or 'healthy'}" for slot in each["health"]]
+            if not _print_differences(each["added"], each["removed"], health):
+                print("      the same devices, but containers get something else from them")
+    for each in found["sliceChanges"]:
+        driver = each["driver"]
         if driver in new.pools:
-            _print_count(driver, count.get(driver), len(new.pools[driver].devices), " for claims")
+            count = len(old.pools[driver].devices) if driver in old.pools else None
+            _print_count(driver, count, len(new.pools[driver].devices), " for claims")
         else:
             print(f"  - {driver}: no ResourceSlices any more; devices that claims have are kept")
         if driver in old.pools and driver in new.pools:
             _print_differences(each["added"], each["removed"], each["changed"])
-    for label in labels:
-        key, was, will = label["label"], label["old"], label["new"]
+    for each in found["labelChanges"]:
+        key, was, will = each["label"], each["old"], each["new"]
         if was is None:
             print(f"  + label {key}: {will}")
         else:
@@ -256,14 +259,18 @@ def _print_changes(old: Preview, new: Preview) -> None:
 
 
 def _print_count(name: str, before: int | None, after: int, what: str = "") -> None:
-    count = common.counted(after, "device") + what
+    count = counted(after, "device") + what
     print(f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}")
 
 
-def _print_differences(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> None:
+def _print_differences(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> bool:
+    """Print the names, the first ones of each kind. Returns whether there are any."""
     for sign, texts in (("+", added), ("-", removed), ("~", changed)):
-        for line in common.signed_lines(sign, texts):
-            print(line)
+        for text in texts[: common.SHOWN]:
+            print(f"      {sign} {text}")
+        if len(texts) > common.SHOWN:
+            print(f"      {sign} … and {len(texts) - common.SHOWN} more")
+    return bool(added or removed or changed)
 
 
 # --- ResourceSlices -------------------------------------------------------------------------------------------------
@@ -272,15 +279,11 @@ _FIRST_CAPACITIES = ("memory", "slots", "shares")  # the ones in the table
 _SLICE_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
 
 
-def _slice_documents(pools: Pools, node: str) -> list[dict[str, Any]]:
-    return [document for pool in pools.values() for document in cutting.objects(pool, node)]
-
-
 def _print_slices(pools: Pools, node: str) -> None:
     for pool in pools.values():
         count, slices = len(pool.devices), len(cutting.specifications(pool, node))
         healthy = sum(device.health.healthy for device in pool.devices)
-        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
+        of = f"{counted(count, 'device')} for claims in {counted(slices, 'ResourceSlice')}"
         print(f"\n{pool.driver}: {of}, {healthy} healthy")
         common.print_first(_SLICE_HEAD, _slice_row, pool.devices)
 
@@ -301,22 +304,3 @@ def _capacity(device: DraDevice) -> str:
     shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST_CAPACITIES if name in device.capacity]
     more = len(device.capacity) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])])
-
-
-def _pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
-    """The changes of each driver's published devices, by name."""
-    for driver in sorted({*before, *after}):
-        old = before[driver].by_name if driver in before else {}
-        new = after[driver].by_name if driver in after else {}
-        change = {
-            "driver": driver,
-            "added": [name for name in new if name not in old],
-            "removed": [name for name in old if name not in new],
-            "changed": [
-                name
-                for name in new
-                if name in old and cutting.device_document(old[name]) != cutting.device_document(new[name])
-            ],
-        }
-        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
-            yield change

@@ -2,13 +2,14 @@
 
 import argparse
 import asyncio
+import functools
 import json
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..agent import command_socket
+from ..model.problem import counted
 from . import common, options
 from .common import Color, painted
 
@@ -31,26 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the status; 1 if the plugin is not ready or does not answer."""
-    run_dir = options.read(args).run_dir
+    as_json = args.output == "json"
+    ask = functools.partial(command_socket.ask, options.read(args).run_dir, {"do": "status"})
+
+    async def frame() -> Sequence[str]:
+        return [json.dumps(await ask())] if as_json else list(lines(await ask()))
+
     if args.watch is not None:
-        every = common.seconds(args.watch, "--watch")
-        asyncio.run(
-            common.stream(lambda: _document(run_dir), every)
-            if args.output == "json"
-            else common.watch(lambda: _frame(run_dir), every)
-        )
-    status = asyncio.run(command_socket.ask(run_dir, {"do": "status"}))
-    print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(lines(status)))
+        asyncio.run(common.watch(frame, common.seconds(args.watch, "--watch"), as_json=as_json))
+    status = asyncio.run(ask())
+    print(json.dumps(status, indent=2) if as_json else "\n".join(lines(status)))
     return 0 if status["ready"] else 1
-
-
-async def _frame(run_dir: Path) -> Sequence[str]:
-    status: dict[str, Any] = await command_socket.ask(run_dir, {"do": "status"})
-    return list(lines(status))
-
-
-async def _document(run_dir: Path) -> str:
-    return json.dumps(await command_socket.ask(run_dir, {"do": "status"}))
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -107,13 +99,13 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"
-    offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
+    offered = f"{counted(len(resources), 'resource')}, {counted(len(devices), 'device')}"
     yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
     """From where the plugin knows which pod holds which device."""
-    doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
+    doubted = f"; {counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
     if source["checkpointProblem"]:
@@ -131,7 +123,7 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
     if status["capacity"] or status["conditions"]:
         written = "written" if status["written"] else "NOT WRITTEN yet"
         parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
-        what = ", ".join(common.counted(number, each) for number, each in parts if number)
+        what = ", ".join(counted(number, each) for number, each in parts if number)
         yield f"status of the Node: {what}, {written}"
     if status["capacity"] and status["kubeletDecidesAllocatable"]:
         yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
@@ -148,8 +140,8 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
     for each in drivers:
         slices, claims = each["slices"], each["claims"]
         why = "" if server else " (no API server is known)"
-        published = common.counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
-        devices = common.counted(each["devices"], "device")
+        published = counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
+        devices = counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
         unhealthy = painted(f", {each['unhealthy']} unhealthy", Color.BAD) if each["unhealthy"] else ""
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
@@ -201,7 +193,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
-        active = f"DRILL: {common.counted(faults['active'], 'injected fault')} active ({names})"
+        active = f"DRILL: {counted(faults['active'], 'injected fault')} active ({names})"
         yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Color.DOUBT)
 
 
@@ -213,7 +205,7 @@ def _is_well(resource: dict[str, Any]) -> bool:
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
     """The resources without a problem, as many in a line as fit."""
     yield ""
-    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
+    yield painted(f"{counted(len(resources), 'resource')} registered, all devices healthy", Color.BOLD)
     texts = [_in_short(each) for each in resources]
     widest = max(map(len, texts))
     per_line = max(1, ((common.width() or _USUAL) - 2) // (widest + 2))

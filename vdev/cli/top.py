@@ -10,6 +10,7 @@ from typing import Any
 
 from ..agent import command_socket
 from ..errors import UsageError, VdevError
+from ..model.problem import counted
 from . import common, options
 from .common import Color, painted
 
@@ -114,7 +115,7 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     power = sum(each["power"] for each in whole)
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
     state = painted(f"{wrong} with faults", Color.BAD) if wrong else "none with faults"
-    count = common.counted(len(devices), "device")
+    count = counted(len(devices), "device")
     watts = f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {watts}"
 

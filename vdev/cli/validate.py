@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import loading
 from ..errors import ConfigError
 from ..model.device import problem_document
-from ..model.problem import Problem
+from ..model.problem import Problem, counted
 from ..planning.proof import prove
 from ..settings import Settings
 from . import common, options
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     common.complain(problems)
     for files, own in found.items():
         if not common.exit_code(own):
-            warnings = f", {common.counted(len(own), 'warning')}" if own else ""
+            warnings = f", {counted(len(own), 'warning')}" if own else ""
             print(f"{', '.join(map(str, files))}: valid{warnings}")
     return code
 
@@ -59,5 +59,5 @@ def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
     try:
         loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:
-        return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+        return tuple(bad.problems)
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

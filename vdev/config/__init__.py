@@ -24,6 +24,7 @@ from . import presets
 from .loader import Text, Texts, UserFiles, read_text, text_of, trees
 from .origins import render
 from .pipeline import Loaded, built, built_rules
+from .presets import preset_of
 
 __all__ = [
     "Loaded",
@@ -39,6 +40,7 @@ __all__ = [
     "load_text",
     "preset",
     "preset_names",
+    "preset_of",
     "render",
     "text_of",
     "trees",

@@ -5,8 +5,7 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ..faults.effects import ApiFaults, ClaimCall, Rpc
@@ -16,7 +15,6 @@ from ..model.device import base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
-from ..model.section import Section
 from ..model.spec import Spec
 from .file_checks import check_names
 from .messages import ProblemReport
@@ -39,55 +37,65 @@ _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
 
 
-def check_rule(model: FaultRule, report: ProblemReport) -> None:
+def check_rule(rule: FaultRule, report: ProblemReport) -> None:
     """Check one rule."""
-    path, given = model.where.path, model.given
+    path, given = rule.where.path, rule.given
     kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
         kinds = ["xid"]  # with this health
-    if not kinds:
-        if any(key in given for key in _CALL_KEYS):
-            report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
-        else:
-            report.error(path, "the rule has no effect", f"give one of {', '.join(EFFECTS)}")
+    if not kinds and any(key in given for key in _CALL_KEYS):
+        report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
+    elif not kinds:
+        report.error(path, "the rule has no effect", f"give one of {', '.join(EFFECTS)}")
     elif len(kinds) == 1:
-        _kind(model, kinds[0], given, path, report)
+        _effect(rule, kinds[0], given, path, report)
     report.one_at_most(path, kinds, "one rule has one effect: make several rules")
-    if model.hardware_errors is not None and not model.hardware_errors.given:
+    if rule.hardware_errors is not None and not rule.hardware_errors.given:
         hint = "give at least one of its keys, such as correctedEcc: 60"
         report.error((*path, "hardwareErrors"), "no error is counted", hint)
-    if model.api is not None:
-        _api(model.api, (*path, "api"), report)
-    _times(model, kinds, path, report)
-    if model.nth and model.every_nth:
+    if rule.api is not None:
+        _api(rule.api, (*path, "api"), report)
+    _times(rule, kinds, path, report)
+    if rule.nth and rule.every_nth:
         report.one_at_most(path, ("nth", "everyNth"))
     report.one_at_most(path, [key for key in ("since", "onAllocate", "onFile", "manual") if key in given])
-    _consent(model, path, report)
+    oversized = rule.stream is not None and rule.stream.oversized
+    for key, is_given, why in (
+        ("drop", rule.drop, "dropping an id while its Allocate is in flight makes 1.36 panic"),
+        ("stream", oversized, "a list over 4 MiB ends the stream, and all devices of the resource are lost"),
+    ):
+        if is_given and not rule.allow_harmful:
+            hint = "add allowHarmful: true to the rule if that is intended"
+            report.error((*path, key), f"this can harm a real kubelet: {why}", hint)
 
 
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _kind(model: FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
-    if kind not in OF_DEVICES and "devices" in given and not model.on_allocate:
+def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+    """Check the keys of a rule with this effect."""
+    if kind not in OF_DEVICES and "devices" in given and not rule.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
-    if "reason" in given:
-        _reason(model, kind, (*path, "reason"), report)
+    if "reason" in given and kind not in _OF_HEALTH:
+        report.key_error((*path, "reason"), "reason is for health, xid and flap only")
+    elif "reason" in given and rule.xid in APPLICATION_ERRORS and rule.health is None:
+        message = f"Xid {rule.xid} is an error of the application and leaves the health alone, which has the reason"
+        report.key_error((*path, "reason"), message, "add health: Unhealthy, or leave the reason out")
     if kind == "rpc":
-        _call(model, given, path, report)
+        _call(rule, given, path, report)
     else:
         for key in _CALL_KEYS:
             if key in given:
                 report.key_error((*path, key), f"{key} is for rpc only, and this is {kind}")
     if kind in _ONE_KEY:
-        _one_key(model.by_key[kind], (*path, kind), report)
+        report.exactly_one((*path, kind), rule.by_key[kind].by_key, "nothing fails")
     if kind in _OF_THE_WHOLE and "resource" in given:
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
-    if model.devices is not None:
-        _select(model.devices, (*path, "devices"), report)
+    if rule.devices is not None:
+        _select(rule.devices, (*path, "devices"), report)
 
 
-def _call(model: FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+def _call(rule: FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
         report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
@@ -95,26 +103,17 @@ def _call(model: FaultRule, given: tuple[str, ...], path: KeyPath, report: Probl
     if last == ["hang"] and "delay" in ways:
         last.append("delay")
     report.one_at_most(path, last, "a call ends in one way")
-    if model.delay is not None and model.delay.p50 > model.delay.max:
-        report.error((*path, "delay"), f"p50 {model.delay.p50:g} s is longer than max {model.delay.max:g} s")
-    if model.answer is None:
+    if rule.delay is not None and rule.delay.p50 > rule.delay.max:
+        report.error((*path, "delay"), f"p50 {rule.delay.p50:g} s is longer than max {rule.delay.max:g} s")
+    if rule.answer is None:
         return
-    _one_key(model.answer, (*path, "answer"), report)
-    for way in model.answer.given[:1]:
-        for rpc in model.rpc:
+    at = (*path, "answer")
+    report.exactly_one(at, rule.answer.by_key, "nothing fails")
+    for way in rule.answer.given[:1]:
+        for rpc in rule.rpc:
             if rpc not in _WRONG[way]:
                 hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
-                report.error(
-                    (*path, "answer"), f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint
-                )
-
-
-def _reason(model: FaultRule, kind: str, path: KeyPath, report: ProblemReport) -> None:
-    if kind not in _OF_HEALTH:
-        report.key_error(path, "reason is for health, xid and flap only")
-    elif model.xid in APPLICATION_ERRORS and model.health is None:
-        message = f"Xid {model.xid} is an error of the application and leaves the health alone, which has the reason"
-        report.key_error(path, message, "add health: Unhealthy, or leave the reason out")
+                report.error(at, f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint)
 
 
 def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
@@ -126,85 +125,49 @@ def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
         report.key_error((*path, "verbs"), "watch and verbs exclude each other", "use unreachable with verbs")
 
 
-def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
-    report.exactly_one(path, block.by_key, "nothing fails")
-
-
-def _select(model: Select, path: KeyPath, report: ProblemReport) -> None:
-    conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
-    if model.names:
+def _select(select: Select, path: KeyPath, report: ProblemReport) -> None:
+    conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(select, key)]
+    if select.names:
         report.one_at_most(path, ["names", *conditions])
-    report.one_at_most(path, [key for key in ("pick", "share") if getattr(model, key) is not None])
-    if model.share == 0:
+    report.one_at_most(path, [key for key in ("pick", "share") if getattr(select, key) is not None])
+    if select.share == 0:
         report.error((*path, "share"), "expected more than 0")
 
 
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def _times(model: FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
-    moment = kinds in (["process"], ["event"])
-    flap = model.flap
-    if moment and model.lasts is not None:
+def _times(rule: FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
+    flap = rule.flap
+    if kinds in (["process"], ["event"]) and rule.lasts is not None:
         what = "a process ends at once" if kinds == ["process"] else "an Event is of a moment"
         report.key_error((*path, "for"), what, "use every to let it happen again and again")
-    if model.every is None:
-        if model.times is not None:
+    if rule.every is None:
+        if rule.times is not None:
             report.key_error((*path, "times"), "times needs every")
-        if model.jitter and not model.at and flap is None:
+        if rule.jitter and not rule.at and flap is None:
             report.key_error((*path, "jitter"), "jitter needs every, at or flap")
-    elif model.lasts is None and kinds and not model.momentary:
+    elif rule.lasts is None and kinds and not rule.momentary:
         report.key_error((*path, "every"), "without `for` it never ends, so it cannot repeat", "add for")
-    if model.jitter > MAX_JITTER:
-        report.error((*path, "jitter"), f"{model.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
-    elif model.every is not None and model.lasts is not None:
-        room = model.every * (1 - (0 if flap else 2 * model.jitter))
-        if model.lasts > room:
-            moved = f", moved by {model.jitter:.0%} both ways" if model.jitter and not flap else ""
-            message = f"{model.lasts:g} s every {model.every:g} s{moved}: it would begin again before it ends"
+    if rule.jitter > MAX_JITTER:
+        report.error((*path, "jitter"), f"{rule.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
+    elif rule.every is not None and rule.lasts is not None:
+        room = rule.every * (1 - (0 if flap else 2 * rule.jitter))
+        if rule.lasts > room:
+            moved = f", moved by {rule.jitter:.0%} both ways" if rule.jitter and not flap else ""
+            message = f"{rule.lasts:g} s every {rule.every:g} s{moved}: it would begin again before it ends"
             report.error((*path, "for"), message, f"at most {room:g} s fit")
 
 
-def _consent(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
-    oversized = model.stream is not None and model.stream.oversized
-    for key, is_given, why in (
-        ("drop", model.drop, "dropping an id while its Allocate is in flight makes 1.36 panic"),
-        ("stream", oversized, "a list over 4 MiB ends the stream, and all devices of the resource are lost"),
-    ):
-        if is_given and not model.allow_harmful:
-            hint = "add allowHarmful: true to the rule if that is intended"
-            report.error((*path, key), f"this can harm a real kubelet: {why}", hint)
-
+# --- the names in the rules -------------------------------------------------------------------------------------------
 
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """The names that rules can use."""
-
-    entries: tuple[Entry, ...]
-    resources: frozenset[str]
-    drivers: frozenset[str]
-    profiles: frozenset[str]
-
-
 def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
     """Check the names in the rules against those of `spec`."""
-    if not rules:
-        return
-    declared = _declared(spec)
-    entries = [entry.name for entry in spec.entries]
     check_names(rules, "rule", report)
-    for rule in rules:
-        path = rule.where.path
-        _resource(rule, path, declared, report)
-        for number, want in enumerate(rule.selection.filters(entries)):
-            _want(want, number, path, declared, report)
-
-
-def _declared(spec: Spec) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec)
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
     resources |= {pattern.name for pattern in (*spec.resources.gpus, *spec.resources.mig)}
@@ -212,62 +175,56 @@ def _declared(spec: Spec) -> Declared:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
     profiles |= {each for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
-    drivers = frozenset(entry.dra.driver for entry in spec.entries if entry.dra)
-    return Declared(spec.entries, frozenset(resources), drivers, frozenset(profiles))
-
-
-def _resource(rule: FaultRule, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
-    if rule.resource == "*" or not (declared.drivers or rule.of_resources):
-        return
-    known = frozenset[str]()
-    known |= declared.resources if rule.of_resources else known
-    known |= declared.drivers if rule.of_drivers else known
-    if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
-        kind = "resource" if rule.of_resources else "driver"
-        _unknown(kind, rule.resource, known, (*path, "resource"), report)
+    drivers = {entry.dra.driver for entry in spec.entries if entry.dra}
+    names = [entry.name for entry in spec.entries]
+    for rule in rules:
+        path = rule.where.path
+        has_effect = any(key in rule.given for key in EFFECTS)  # if not, there is an error already
+        if has_effect and rule.resource != "*" and (drivers or rule.of_resources):
+            known = (resources if rule.of_resources else set()) | (drivers if rule.of_drivers else set())
+            if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
+                kind = "resource" if rule.of_resources else "driver"
+                _unknown(kind, rule.resource, known, (*path, "resource"), report)
+        for number, want in enumerate(rule.selection.filters(names)):
+            _want(want, number, (*path, "devices"), spec.entries, resources, profiles, report)
 
 
 def _unknown(
-    kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
+    kind: str, word: str, known: Collection[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
 ) -> None:
     there = listed(sorted(known), lead=f"{what}:") if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
 
 
-def _want(want: DeviceFilter, number: int, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
-    base = (*path, "devices")
-
-    def at(key: str) -> KeyPath:
-        """Return the place of the condition: in the list, or under its key."""
-        return next(
-            (each for each in ((*base, number), (*base, "names", number)) if each in report.document.values),
-            (*base, key),
-        )
-
-    known = frozenset(each.name for each in declared.entries)
-    entries = [each for each in declared.entries if not want.entry or fnmatchcase(each.name, want.entry)]
+def _want(
+    want: DeviceFilter,
+    number: int,
+    base: KeyPath,
+    declared: Sequence[Entry],
+    resources: Collection[str],
+    profiles: Collection[str],
+    report: ProblemReport,
+) -> None:
+    """Check the names of a filter, the n-th one of the list `devices` if there is a list."""
+    places = [each for each in ((*base, number), (*base, "names", number)) if each in report.document.values]
+    at = {key: (places or [(*base, key)])[0] for key in ("entry", "resource", "profile", "id", "index")}
+    known = {each.name for each in declared}
+    entries = [each for each in declared if not want.entry or fnmatchcase(each.name, want.entry)]
     if not entries:
         if want.entry:
-            _unknown("device entry", want.entry, known, at("entry"), report)
+            _unknown("device entry", want.entry, known, at["entry"], report)
         return
-    for kind, word, there in (
-        ("resource", want.resource, declared.resources),
-        ("profile", want.profile, declared.profiles),
-    ):
+    for kind, word, there in (("resource", want.resource, resources), ("profile", want.profile, profiles)):
         if word and not any(fnmatchcase(name, word) for name in there):
-            _unknown(kind, word, there, at(kind), report)
-    if want.id and not _may_be_id(want.id, declared.entries):
-        _unknown("device", want.id, known, at("id"), report, what="known entries")
+            _unknown(kind, word, there, at[kind], report)
+    if want.id and not _may_be_id(want.id, declared):
+        _unknown("device", want.id, known, at["id"], report, what="known entries")
     counts = [each.virtual.count for each in entries if each.virtual]
-    if len(counts) == len(entries):
-        _index(want, max(counts), at("index"), report)
-
-
-def _index(want: DeviceFilter, count: int, path: KeyPath, report: ProblemReport) -> None:
-    beyond = [each for each in want.indices if each.stop > count]
+    beyond = [each for each in want.indices if len(counts) == len(entries) and each.stop > max(counts)]
     if beyond:
-        index = max(beyond[0].start, count)
-        report.error(path, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
+        count = max(counts)
+        message = f"there is no device {max(beyond[0].start, count)}; the entry has {count}"
+        report.error(at["index"], message, f"expected 0 to {count - 1}")
 
 
 def _may_be_id(text: str, entries: Sequence[Entry]) -> bool:

@@ -28,12 +28,13 @@ def check_file(spec: Spec, report: ProblemReport) -> None:
     _sizes(spec, report)
     _node(spec.node, spec.entries, report)
     _conditions(spec.entries, report)
-    _fleet(spec.fleet, report)
+    if spec.fleet_nodes:
+        _fleet(spec.fleet_nodes, report)
     if not spec.entries and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
     _unused_keys(spec, report)
-    if not report.broken():
-        _capacity(spec, report)
+    if spec.fleet_nodes and not report.broken():
+        _capacity(spec, spec.fleet_nodes, report)
 
 
 def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemReport, hint: str = "") -> None:
@@ -304,9 +305,9 @@ def _taints_and_capacity(nodes: FleetNodes, path: KeyPath, report: ProblemReport
             report.error((*path, "capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
 
 
-def _capacity(spec: Spec, report: ProblemReport) -> None:
+def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:
     """Check that no resource is both the nodes' own capacity and counted by devices: one would overwrite the other."""
-    for place, each in enumerate(spec.fleet.nodes):
+    for place, each in enumerate(fleet.nodes):
         names = each.names if each.name and each.capacity else ()
         for resource in each.capacity if len(names) <= MAX_NODES else ():
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))

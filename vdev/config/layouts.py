@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
 from ..model.scalars import STRING, Flag, Index, Whole, not_empty, one_or_many
 from ..model.scalars import Text as String
-from ..model.section import Flaw, Section, described, refuse, refuse_all
+from ..model.section import Section, described, refuse, refuse_items
 from ..planning.partitions import place
 from .loader import Text, read_text
 from .messages import checked
@@ -142,11 +142,12 @@ def _mig_devices(value: object) -> object:
     if not isinstance(value, dict):
         refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
     hint = "expected a name such as 1g.5gb or 1g.10gb+me"
-    wrong = [name for name in value if not _PROFILE.fullmatch(name)]
-    if wrong:
-        flaws = (Flaw((name, "[key]"), f"{name!r} is no profile as NVIDIA names them", hint) for name in wrong)
-        refuse_all("mig-devices", flaws)
+    refuse_items("mig-devices", value, _profile_problem, hint, at=lambda _, name: (name, "[key]"))
     return counts_of(value)
+
+
+def _profile_problem(name: str) -> str:
+    return "" if _PROFILE.fullmatch(name) else f"{name!r} is no profile as NVIDIA names them"
 
 
 class GpuConfig(Section):

@@ -21,7 +21,7 @@ def check_numa(nodes: Sequence[int], count: int, path: KeyPath, report: ProblemR
 
 def check_links(rows: Sequence[Sequence[int]], count: int, path: KeyPath, report: ProblemReport) -> None:
     """Report links that `count` devices cannot have."""
-    if rows and count > MAX_LINKED:
+    if count > MAX_LINKED:
         report.error(path, f"there are {count} devices", f"links are for at most {MAX_LINKED}")
     elif are_scores(rows, count):
         _check_scores(rows, path, report)

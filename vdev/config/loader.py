@@ -90,9 +90,8 @@ class Document:
     root: dict[str, Tree] = field(default_factory=dict)
     keys: Mapping[KeyPath, Place] = field(default_factory=dict)
     values: Mapping[KeyPath, Place] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    texts: tuple[Text, ...] = ()
+    texts: tuple[Text, ...] = ()  # of the files
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
@@ -115,7 +114,7 @@ class Document:
 
     def value_place(self, path: KeyPath) -> Place:
         """The place of the value of `path`, or of the nearest value around it."""
-        return self.values.get(self.known(path)) or Place(self.files[0] if self.files else "")
+        return self.values.get(self.known(path)) or Place(self.texts[0].file if self.texts else "")
 
     def key_place(self, path: KeyPath) -> Place:
         """The place of the key of `path`, or of its value if it is an item of a list."""
@@ -136,7 +135,7 @@ def read(sources: Sequence[Text | Path]) -> Document:
     if problems:
         raise ConfigError(tuple(problems))
     if several and not any(each.root for each in documents):
-        raise refusal(Place(documents[0].files[0]), "is empty", f"expected {_FORM}")
+        raise refusal(Place(documents[0].texts[0].file), "is empty", f"expected {_FORM}")
     return _joined(documents) if several else documents[0]
 
 
@@ -198,7 +197,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
         raise refusal(second, "a second document starts here", "a configuration file holds one document")
     if node is None or node.content is None:
         if may_be_empty:
-            return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
+            return Document(values={(): Place(name, 1, 1)}, texts=(Text(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, list) else f"the string {str(node.content)[:40]!r}"
@@ -221,7 +220,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
         del sharing["mps"]  # as if it were not there
     values = {at[:end]: node.place for end in range(len(at))} | expand.values
     texts, problems = (Text(name, text),), tuple(expand.problems)
-    return Document(root, expand.keys, values, (name,), problems, texts, frozenset([name] if for_nvidia else []))
+    return Document(root, expand.keys, values, problems, texts, frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -275,11 +274,10 @@ def _joined(documents: Sequence[Document]) -> Document:
         root |= {section: value for section, value in document.root.items() if section in new}
         keys |= {path: place for path, place in document.keys.items() if path[0] in new}
         values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
-    files = tuple(file for document in documents for file in document.files)
     texts = tuple(text for document in documents for text in document.texts)
     for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
-    values = {(): Place(files[0], 1, 1)} | values
-    return Document(root, keys, values, files, tuple(problems), texts, for_nvidia)
+    values = {(): Place(texts[0].file, 1, 1)} | values
+    return Document(root, keys, values, tuple(problems), texts, for_nvidia)
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:

@@ -184,8 +184,7 @@ class ProblemReport:
 
     def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
         """Add errors of a file that the value at `path` names, at their places in that file."""
-        found = (problem for problem in bad.problems if isinstance(problem, Problem))
-        self.elsewhere += (problem for problem in found if problem not in self.elsewhere)
+        self.elsewhere += (problem for problem in bad.problems if problem not in self.elsewhere)
         self._broken_elsewhere.add(unit_of(path))
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:

@@ -34,7 +34,7 @@ def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -
     return ConfigError((problem_at(place, path, message, hint=hint),))
 
 
-def in_order(problems: Iterable[Problem], files: Iterable[str]) -> tuple[Problem, ...]:
+def in_order(problems: Iterable[Problem], files: Iterable[str] = ()) -> tuple[Problem, ...]:
     """Return each problem once: file by file, from top to bottom; then problems without a place in a file."""
     rank = {file: number for number, file in reversed(list(enumerate(files)))}
 

@@ -3,7 +3,7 @@
 Partitions are placed here only to refuse lists that the hardware would refuse.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -14,6 +14,7 @@ from ..model.geometry import (
     LayoutError,
     NamedLayout,
     PartitionChoice,
+    Profile,
     generated,
     layout,
     layouts_of,
@@ -22,7 +23,6 @@ from ..model.geometry import (
 )
 from ..model.problem import KeyPath, listed
 from ..model.scalars import index_range
-from ..model.section import Flaw
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
 from .layouts import Subject, layouts_in
@@ -36,65 +36,56 @@ _SHOWN = 3  # layouts that a warning names
 # --- how devices can be partitioned -----------------------------------------------------------------------------------
 
 
-def check_partitioning(geometry: Geometry | None, path: KeyPath, report: ProblemReport) -> bool:
+def check_partitioning(geometry: Geometry, path: KeyPath, report: ProblemReport) -> bool:
     """Report contradictions in a block `partitioning`. Returns whether there are none."""
-    faults = (list(_profile_faults(geometry)) or list(_layout_faults(geometry))) if geometry else []
-    for fault in faults:
-        report.error((*path, *fault.at), fault.message, fault.hint)
-    return not faults
-
-
-def _profile_faults(whole: Geometry) -> Iterator[Flaw]:
-    if not whole.profiles:
-        yield Flaw(("profiles",), "a device without profiles cannot be cut", "name at least one")
+    before = len(report.problems)
+    if not geometry.profiles:
+        report.error((*path, "profiles"), "a device without profiles cannot be cut", "name at least one")
     suffixes: dict[str, str] = {}
-    for name, profile in whole.profiles.items():
-        here = ("profiles", name)
-        suffix = resource_suffix(whole, name)
+    for name, profile in geometry.profiles.items():
+        at = (*path, "profiles", name)
+        suffix = resource_suffix(geometry, name)
+        other = suffixes.setdefault(suffix, name)
         if PIN in name or names.resource_name_problem(f"example.com/{suffix}"):
-            yield Flaw(here, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse")
-        elif other := suffixes.get(suffix):
-            yield Flaw(here, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}")
-        suffixes[suffix] = name
-        if profile.slices > whole.slices:
-            yield Flaw((*here, "slices"), f"{profile.slices} slices do not fit a device of {whole.slices}")
-        elif profile.placements is not None:
-            yield from _placement_faults(name, profile.placements, whole.slices - profile.slices)
-        yield from _compute_faults(whole, here, profile.compute)
+            report.error(at, f"{name!r} names the resource <domain>/{suffix}, which Kubernetes would refuse")
+        elif other != name:
+            report.error(at, f"{name!r} and {other!r} would name the same resource, <domain>/{suffix}")
+        _check_slices(geometry, name, profile, at, report)
+    if len(report.problems) == before:
+        own = layouts_of(geometry.model_copy(update={"layouts": {}}))
+        for name, profiles in geometry.layouts.items():
+            at = (*path, "layouts", name)
+            if name in own:
+                report.error(at, f"{name!r} exists for every device with this profile", "choose another name")
+                continue
+            try:
+                place(geometry, profiles)
+            except LayoutError as clash:
+                report.error(at if clash.position is None else (*at, clash.position), str(clash), clash.hint)
+    return len(report.problems) == before
 
 
-def _compute_faults(whole: Geometry, here: tuple[str, str], compute: int | None) -> Iterator[Flaw]:
-    if whole.compute is None and compute is not None:
-        yield Flaw((*here, "compute"), "the block does not say how many compute slices the device has")
-    elif whole.compute is not None and compute is None:
-        yield Flaw(here, f"the device has {whole.compute} compute slices, so each profile must say how many it takes")
-    elif whole.compute is not None and compute is not None and compute > whole.compute:
-        yield Flaw((*here, "compute"), f"{compute} compute slices do not fit a device of {whole.compute}")
-
-
-def _layout_faults(whole: Geometry) -> Iterator[Flaw]:
-    own = layouts_of(whole.model_copy(update={"layouts": {}}))
-    for name, profiles in whole.layouts.items():
-        here: tuple[str | int, ...] = ("layouts", name)
-        if name in own:
-            yield Flaw(here, f"{name!r} exists for every device with this profile", "choose another name")
-            continue
-        try:
-            place(whole, profiles)
-        except LayoutError as clash:
-            item = () if clash.position is None else (clash.position,)
-            yield Flaw((*here, *item), str(clash), clash.hint)
-
-
-def _placement_faults(name: str, placements: tuple[int, ...], last: int) -> Iterator[Flaw]:
-    here = ("profiles", name, "placements")
-    if not placements:
-        yield Flaw(here, f"{name} could start nowhere", "leave the key out to let it start wherever it fits")
-    for number, start in enumerate(placements):
+def _check_slices(whole: Geometry, name: str, profile: Profile, at: KeyPath, report: ProblemReport) -> None:
+    """Check that a profile fits the device, in memory slices and in compute slices."""
+    last = whole.slices - profile.slices
+    if last < 0:
+        report.error((*at, "slices"), f"{profile.slices} slices do not fit a device of {whole.slices}")
+    elif profile.placements == ():
+        hint = "leave the key out to let it start wherever it fits"
+        report.error((*at, "placements"), f"{name} could start nowhere", hint)
+    for number, start in enumerate((profile.placements or ()) if last >= 0 else ()):
         if start > last:
-            yield Flaw((*here, number), f"{name} cannot start at slice {start}: it fits at 0 to {last}")
-        elif start in placements[:number]:
-            yield Flaw((*here, number), f"slice {start} is listed twice")
+            message = f"{name} cannot start at slice {start}: it fits at 0 to {last}"
+            report.error((*at, "placements", number), message)
+        elif start in (profile.placements or ())[:number]:
+            report.error((*at, "placements", number), f"slice {start} is listed twice")
+    if whole.compute is None and profile.compute is not None:
+        report.error((*at, "compute"), "the block does not say how many compute slices the device has")
+    elif whole.compute is not None and profile.compute is None:
+        message = f"the device has {whole.compute} compute slices, so each profile must say how many it takes"
+        report.error(at, message)
+    elif whole.compute is not None and profile.compute is not None and profile.compute > whole.compute:
+        report.error((*at, "compute"), f"{profile.compute} compute slices do not fit a device of {whole.compute}")
 
 
 # --- the partitions of an entry ---------------------------------------------------------------------------------------
@@ -109,8 +100,7 @@ def partitions(
 ) -> dict[int, tuple[str, ...]]:
     """Return profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
-        if wanted:
-            _cannot_be_cut(path, report)
+        _cannot_be_cut(path, report)
         return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}

@@ -72,9 +72,10 @@ def built(
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
-    problems = in_order((*report.problems, *report.elsewhere), (*document.files, *files.layouts))
+    names = [each.file for each in document.texts]
+    problems = in_order((*report.problems, *report.elsewhere), (*names, *files.layouts))
     if len(problems) > MAX_PROBLEMS:
-        more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
+        more = error(names[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
         problems = (*problems[:MAX_PROBLEMS], more)
     broken = report.broken()
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
@@ -99,7 +100,7 @@ def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     if "kernel_log" in section.model_fields_set:
         report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
     if report.broken():
-        raise ConfigError(in_order(report.problems, document.files))
+        raise ConfigError(in_order(report.problems))
     return rules
 
 
@@ -108,7 +109,7 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report)
-    if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
+    if rules and not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         check_rules(rules, spec, report)
     return rules
 

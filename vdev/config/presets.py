@@ -87,7 +87,8 @@ def _load(name: str, files: UserFiles) -> Preset:
         model = _over(base, model)
     if model.numa:
         check_numa(model.numa, model.count, ("numa",), report)
-    check_links(model.links, model.count, ("links",), report)
+    if model.links:
+        check_links(model.links, model.count, ("links",), report)
     _refuse(report)
     return model.named(name)
 
@@ -97,9 +98,29 @@ def _read(name: str, files: UserFiles) -> tuple[ProblemReport, Preset]:
     if found is None:
         raise UnknownPresetError(name, preset_names(files))
     report, model = checked(read_text(found.text, found.file), Preset)
-    check_partitioning(model.partitioning, ("partitioning",), report)
+    if model.partitioning:
+        check_partitioning(model.partitioning, ("partitioning",), report)
     _refuse(report)
     return report, model
+
+
+@cache
+def _by_product() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for preset in map(load_preset, preset_names()):
+        for key in ("pciDeviceId", "product", "model"):
+            if not preset.count and (text := preset.attributes.get(key)):
+                found.setdefault(_normal(text), preset.name)
+    return found
+
+
+def _normal(text: str) -> str:
+    return text.lower().replace(" ", "-").removeprefix("nvidia-")
+
+
+def preset_of(product: str) -> str:
+    """Return the preset of a model, by its product name, its name in the driver, or its PCI id; empty if none is."""
+    return _by_product().get(_normal(product), "")
 
 
 def _over(base: Preset, model: Preset) -> Preset:

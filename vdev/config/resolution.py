@@ -51,7 +51,7 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
         virtual = _virtual(entry.virtual, (*path, "virtual"), files, report)
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
-        environment = entry.visible_devices_env or virtual.visible_devices_env
+        environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
     _check_templates(given, path, entry.attribute_names, report)
     if entry.smi and entry.maker is None:
@@ -69,6 +69,8 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
     if isinstance(entry.wanted_partitions, PartitionChoice):
         choice = chosen_layouts(entry.wanted_partitions, entry.virtual, at, files, report)
         return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
+    if not entry.wanted_partitions:
+        return entry
     count = entry.virtual.count if entry.virtual else 0
     return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at, report))
 
@@ -79,7 +81,8 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
 def _virtual(given: VirtualDevices, path: KeyPath, files: UserFiles, report: ProblemReport) -> VirtualDevices | None:
     """Return the block `virtual` at `path` with the values of its preset, or None if these are not known."""
     preset = _preset(given.preset, (*path, "preset"), files, report) if given.preset else NO_PRESET
-    if not check_partitioning(given.partitioning, (*path, "partitioning"), report) or preset is None:
+    own = given.partitioning
+    if (own and not check_partitioning(own, (*path, "partitioning"), report)) or preset is None:
         return None
     count = given.count if "count" in given.model_fields_set else len(given.ids) or preset.count or 1
     if given.ids and len(given.ids) != count:
@@ -91,7 +94,8 @@ def _virtual(given: VirtualDevices, path: KeyPath, files: UserFiles, report: Pro
         report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
     if "numa" in given.model_fields_set:
         check_numa(given.numa, count, (*path, "numa"), report)
-    check_links(given.link_rows, count, (*path, "links"), report)
+    if given.link_rows:
+        check_links(given.link_rows, count, (*path, "links"), report)
     return given.resolved(preset, count=count)
 
 
@@ -113,8 +117,13 @@ def _check_templates(entry: Entry, path: KeyPath, attributes: frozenset[str], re
     """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
     texts = [(at, each.source, attributes) for at, each in _templates(entry, path)]
     texts.append(((*path, "resource"), entry.resource, attributes))
+    real = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob)]
+    for number, selector in enumerate(entry.usb):
+        real.append(((*path, "usb", number) if len(entry.usb) > 1 else (*path, "usb"), selector.container_path))
+    if entry.sysfs:
+        real.append(((*path, "sysfs"), entry.sysfs.container_path))
     # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
-    texts += ((at, text, attributes | {"base"}) for at, text in _container_paths(entry, path))
+    texts += (((*at, "containerPath"), text, attributes | {"base"}) for at, text in real)
     for at, text, known in texts:
         try:
             parse(text, attributes=known)
@@ -136,19 +145,6 @@ def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template
             inner = enumerate(value)
     for key, each in inner:
         yield from _templates(each, (*path, key))
-
-
-def _container_paths(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob)]
-    several = len(entry.usb) > 1
-    items += [
-        ((*path, "usb", number) if several else (*path, "usb"), selector.container_path)
-        for number, selector in enumerate(entry.usb)
-    ]
-    if entry.sysfs:
-        items.append(((*path, "sysfs"), entry.sysfs.container_path))
-    for at, text in items:
-        yield (*at, "containerPath"), text
 
 
 # --- Dynamic Resource Allocation --------------------------------------------------------------------------------------
@@ -197,7 +193,7 @@ def _check_names(block: Dra, driver: str, path: KeyPath, report: ProblemReport) 
 
 
 def _default_driver(entry: Entry, path: KeyPath, report: ProblemReport) -> str:
-    maker = entry.virtual.maker_resource if entry.virtual else ""
+    maker = entry.virtual.model.resource if entry.virtual else ""
     domain = domain_and_name(entry.resource)[0]
     driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
     if problem := names.driver_problem(driver):

@@ -43,18 +43,21 @@ def discover(
         bare = (
             virtual_node.with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare
         )
-    if not (source.driver_nodes or source.partition_nodes):
+    if not (source.model.device_nodes or source.model.nodes_of_partitions):
         return Found(devices=tuple(bare))
     wanted = []
     for device in bare:
         known = facts(device, entry.resource_of(device))
-        whole, part = _nodes(source.driver_nodes, device, known), _nodes(source.partition_nodes, device, known)
+        whole, part = (
+            _nodes(source.model.device_nodes, device, known),
+            _nodes(source.model.nodes_of_partitions, device, known),
+        )
         wanted.append((device, whole, part))
     paths = {each.host_path for _, whole, part in wanted for each in (*whole, *part)}
     there = {path for path in paths if host.exists(path)}
     watch = frozenset(map(posixpath.dirname, paths))
     instances: Mapping[int, Mapping[int, tuple[DeviceNode, ...]]] = {}
-    if entry.geometry and source.id_style is IdStyle.NVIDIA:
+    if entry.geometry and source.model.id_style is IdStyle.NVIDIA:
         instances, watch = _instance_nodes(host), watch | {_CAPS}
     devices = (
         replace(

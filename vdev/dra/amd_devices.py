@@ -79,4 +79,4 @@ class Amd(Describer):
 
 def is_amd(entry: Entry) -> bool:
     """Whether AMD's driver would publish the entry's devices: those of AMD's presets."""
-    return entry.virtual is not None and domain_and_name(entry.virtual.maker_resource)[0] == "amd.com"
+    return entry.virtual is not None and domain_and_name(entry.virtual.model.resource)[0] == "amd.com"

@@ -1,12 +1,108 @@
 """Converts configurations of other plugins to vdev's: text in, texts out, with warnings for everything that is omitted.
 
-    draft        a vdev file in the making; the sources in a text, unwrapped from Kubernetes objects
+    sources      the documents in a text, unwrapped from Kubernetes objects
+    draft        a vdev file in the making
     go_patterns  Go's globs and regular expressions as vdev's patterns
-    forms        detects the form of a text, and calls its module; each form has a module
 
-Nothing here reads files or looks at a node. All results are valid vdev files.
+Each form has a module with its `TITLE`, `recognizes(content)` and `drafts(sources, options)`. Nothing here reads files
+or looks at a node. All results are valid vdev files.
 """
 
-from .forms import FORMS, Imported, ImportOptions, imported, recognized
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from .. import config
+from ..errors import ConfigError, UsageError
+from ..model.problem import errors
+from . import (
+    fake_gpu_operator,
+    generic_device_plugin,
+    mig_parted,
+    nvidia_device_plugin,
+    smarter_device_manager,
+    sriov_device_plugin,
+)
+from .draft import Draft
+from .sources import Arguments, ImportOptions, ImportSource, listed, mapping, sources
 
 __all__ = ["FORMS", "ImportOptions", "Imported", "imported", "recognized"]
+
+FORMS: Mapping[str, ModuleType] = {
+    "generic-device-plugin": generic_device_plugin,
+    "smarter-device-manager": smarter_device_manager,
+    "sriov": sriov_device_plugin,
+    "fake-gpu-operator": fake_gpu_operator,
+    "mig-parted": mig_parted,
+    "nvidia": nvidia_device_plugin,
+}
+"""The modules of the forms by name, in the order of detection."""
+
+_TRIES = 1000  # how many invalid parts of a result are removed, one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A vdev file that an import made. `name` distinguishes it from other results of the same text."""
+
+    name: str
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def recognized(text: str, name: str = "<text>") -> str:
+    """The title of the form of a text, or the empty string. NVIDIA's form counts only in a ConfigMap or Helm values,
+    because vdev reads the file.
+    """
+    try:
+        found = sources(text, name)
+    except ConfigError:
+        return ""
+    form = _form_of(found)
+    if form is nvidia_device_plugin:
+        wrapped = any(each.key or each.where or nvidia_device_plugin.is_wrapped(each.content) for each in found)
+        form = form if wrapped else None
+    return str(form.TITLE) if form else ""
+
+
+def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
+    """The vdev files for a text. Raises UsageError or ConfigError if there is nothing to import."""
+    found = sources(text, name)
+    if options.arguments:
+        found = [ImportSource(Arguments(options.arguments)), *found]
+    form = FORMS[options.form] if options.form else _form_of(found)
+    if form is None:
+        entries = [entry for each in found for entry in listed(mapping(each.content).get("devices"))]
+        if any("resource" in mapping(entry) for entry in entries):
+            raise UsageError(f"{name}: this is a configuration of vdev already; vdev validate checks it")
+        known = ", ".join(each.TITLE for each in FORMS.values())
+        raise UsageError(f"{name}: its form is not known; expected a configuration of {known}; --from says which it is")
+    own = [each for each in found if form.recognizes(each.content)]
+    if not own:
+        raise UsageError(f"{name}: this is not a configuration of {form.TITLE}")
+    drafts: Sequence[Draft] = form.drafts(own, options)
+    results = [_checked(draft) for draft in drafts]
+    if not any(draft.devices or draft.shared or draft.flags for draft in drafts):
+        why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)
+        nothing = "nothing in it can be converted:" + why if why else "it declares nothing"
+        raise UsageError(f"{name}: this is a configuration of {form.TITLE}, but {nothing}")
+    return results
+
+
+def _form_of(found: Sequence[ImportSource]) -> ModuleType | None:
+    return next((form for form in FORMS.values() if any(form.recognizes(each.content) for each in found)), None)
+
+
+def _checked(draft: Draft) -> Imported:
+    """The file, in which parts that vdev would refuse are comments."""
+    for _ in range(_TRIES):
+        text = draft.text()
+        try:
+            config.load_text(text, draft.name or "<imported>")
+        except ConfigError as bad:
+            texts = ((each.path, each.message + f"; {each.hint}" * bool(each.hint)) for each in errors(bad.problems))
+            if not any(draft.remove(path, why) for path, why in texts):
+                raise
+        else:
+            return Imported(draft.name, text, tuple(dict.fromkeys(draft.warnings)))
+    raise AssertionError("unreachable: each round removes something")

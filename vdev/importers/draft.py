@@ -1,17 +1,16 @@
-"""What all imports share: a vdev file in the making with its comments and warnings, and the sources in a text."""
+"""A vdev file in the making: its sections, comments, and warnings for everything that is omitted."""
 
 import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import yaml
 
 from .. import config
-from ..errors import ConfigError
+from ..model.problem import KeyPath, show
 
 _WIDTH = 110  # columns of a comment, and of a short list or mapping on one line
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
@@ -26,12 +25,12 @@ def keys(*names: str, **nested: Keys | None) -> Keys:
     return {**dict.fromkeys(names), **nested}
 
 
-@dataclass(slots=True)
-class Block:
+class DraftEntry(dict[str, Any]):
     """An item of `devices`, with the comments above it."""
 
-    body: dict[str, Any]
-    comments: list[str] = field(default_factory=list)
+    def __init__(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> None:
+        super().__init__(body)
+        self.comments = list(comments)
 
 
 @dataclass(slots=True)
@@ -42,33 +41,32 @@ class Draft:
     name: str = ""
     remarks: list[str] = field(default_factory=list)  # comments at the top
     flags: dict[str, Any] = field(default_factory=dict)
-    devices: list[Block] = field(default_factory=list)
-    sharing: dict[str, Any] = field(default_factory=dict)  # the section without its items
+    devices: list[DraftEntry] = field(default_factory=list)
     kind: str = "timeSlicing"
+    sharing: dict[str, Any] = field(default_factory=dict)  # the block of that kind without its items
     shared: list[dict[str, Any]] = field(default_factory=list)  # the items of sharing
     faults: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
-    def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> Block:
+    def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> DraftEntry:
         """Add an item of `devices`."""
-        block = Block(dict(body), list(comments))
-        self.devices.append(block)
-        return block
+        self.devices.append(DraftEntry(body, comments))
+        return self.devices[-1]
 
     def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
         """Share the devices of a resource, or those of some of its entries."""
         body: dict[str, Any] = {"name": resource, "replicas": replicas}
         self.shared.append(body | ({"devices": list(entries)} if entries else {}))
 
-    def omit(self, where: str, what: str, block: Block | None = None) -> None:
+    def omit(self, where: str, what: str, entry: DraftEntry | None = None) -> None:
         """Report something that cannot be converted, as a warning and a comment."""
-        self.warnings.append(f"{where}: {what}" if where else what)
-        (self.remarks if block is None else block.comments).append(f"not converted: {self.warnings[-1]}")
+        warning = f"{where}: {what}" if where else what
+        self.note("", warning, entry, comment=f"not converted: {warning}")
 
-    def note(self, where: str, what: str, block: Block | None = None) -> None:
+    def note(self, where: str, what: str, entry: DraftEntry | None = None, *, comment: str = "") -> None:
         """Report something that the reader should know, as a warning and a comment."""
         self.warnings.append(f"{where}: {what}" if where else what)
-        (self.remarks if block is None else block.comments).append(what)
+        (self.remarks if entry is None else entry.comments).append(comment or what)
 
     def name_unread(self, given: Any, known: Keys, where: str = "") -> None:
         """Report all keys that the import does not read and that are not empty."""
@@ -87,7 +85,7 @@ class Draft:
 
     def entry_name(self, wanted: str) -> str:
         """A valid name for an entry that is similar to `wanted` and not used yet."""
-        taken = {str(block.body.get("name")) for block in self.devices}
+        taken = {str(entry.get("name")) for entry in self.devices}
         clean = _NOT_ENTRY.sub("-", wanted.lower()).strip("-.")[:50].strip("-.") or "device"
         number, name = 1, clean
         while name in taken:
@@ -95,18 +93,31 @@ class Draft:
             name = f"{clean}-{number}"
         return name
 
-    def remove_entry(self, place: int, why: str) -> None:
-        """Turn an item of `devices` into a comment, and remove it from `sharing`."""
-        block = self.devices.pop(place)
-        name = block.body.get("name")
-        self.omit(f"devices {name!r}", why)
-        self.remarks += _yaml([block.body])
-        for shared in list(self.shared):
-            kept = [each for each in shared.get("devices", ()) if each != name]
-            if shared.get("devices") and not kept:
-                self.shared.remove(shared)
-            elif kept:
-                shared["devices"] = kept
+    def remove(self, path: KeyPath, why: str) -> bool:
+        """Turn the part at this path, which vdev would refuse, into a comment. Returns whether there is such a part."""
+        match path:
+            case ("devices", int(place), *_):
+                entry = self.devices.pop(place)
+                name = entry.get("name")
+                self.omit(f"devices {name!r}", why)
+                self.remarks += _yaml([entry])
+                for shared in [each for each in self.shared if each.get("devices")]:
+                    shared["devices"] = [each for each in shared["devices"] if each != name]
+                    if not shared["devices"]:
+                        self.shared.remove(shared)
+                return True
+            case ("sharing", str(), "resources", int(place), *_):
+                self.omit(f"sharing of {self.shared.pop(place).get('name')}", why)
+                return True
+            case ("flags", *steps) | ("sharing", str(), *steps):
+                values: Any = self.flags if path[0] == "flags" else self.sharing
+                *way, last = [step for step in steps if isinstance(step, str)] or [""]
+                for step in way:
+                    values = values.get(step) if isinstance(values, dict) else None
+                if isinstance(values, dict) and values.pop(last, None) is not None:
+                    self.omit(show(path), why)
+                    return True
+        return False
 
     def text(self) -> str:
         return "\n".join(self._lines()) + "\n"
@@ -119,10 +130,10 @@ class Draft:
             yield from _yaml({"flags": self.flags})
         if self.devices:
             yield "devices:"
-            for block in self.devices:
-                for comment in block.comments:
+            for entry in self.devices:
+                for comment in entry.comments:
                     yield from _comment(comment, "  ")
-                yield from _yaml([block.body], "  ")
+                yield from _yaml([entry], "  ")
         if self.shared:
             yield from _yaml({"sharing": {self.kind: {**self.sharing, "resources": self.shared}}})
         if self.faults:
@@ -152,6 +163,7 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.text)
 _Dumper.add_representer(config.Plain, _Dumper.number)
+_Dumper.add_multi_representer(dict, _Dumper.represent_dict)
 
 
 def _yaml(value: object, indent: str = "") -> Iterator[str]:
@@ -169,120 +181,3 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
             yield f"{indent}# {rest[:end]}".rstrip()
             rest = "  " + rest[end:].strip()
         yield f"{indent}# {rest}".rstrip()
-
-
-# --- sources ----------------------------------------------------------------------------------------------------------
-
-_WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
-_MAX_SOURCES = 1000
-_MAX_DIGITS = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions:
-    """The options of an import."""
-
-    form: str = ""  # empty: detected by the content
-    domain: str = ""  # of the resources, if the plugin takes it from its command line
-    preset: str = ""  # of the GPUs, for forms that do not name them
-    count: int = 0  # of the GPUs
-    arguments: tuple[str, ...] = ()  # flags of the plugin
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The command line of a plugin."""
-
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ImportSource:
-    """A document, or the arguments of a container."""
-
-    content: Any
-    key: str = ""  # in a ConfigMap, without the suffix
-    where: str = ""  # the path in a ConfigMap
-
-
-def sources(text: str, name: str) -> list[ImportSource]:
-    """All documents and arguments in the text. Raises ConfigError if it is not YAML."""
-    found = (each for tree in config.trees(text, name) for each in _unwrapped(tree, name))
-    return list(islice(found, _MAX_SOURCES))
-
-
-def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
-    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str) or "apiVersion" not in tree:
-        yield ImportSource(tree)
-        return
-    kind = tree["kind"]
-    if kind == "List" or (kind.endswith("List") and isinstance(tree.get("items"), list)):
-        for item in listed(tree.get("items")):
-            yield from _unwrapped(item, name)
-    elif kind == "ConfigMap":
-        for key, text in mapping(tree.get("data")).items():
-            if isinstance(text, str):
-                yield from _inner(text, key, name)
-    elif kind in _WORKLOADS:
-        yield from _containers(mapping(mapping(tree.get("spec")).get("template")))
-    elif kind == "Pod":
-        yield from _containers(tree)
-    else:
-        yield ImportSource(tree)
-
-
-def _inner(text: str, key: str, name: str) -> Iterator[ImportSource]:
-    try:
-        trees = config.trees(text, f"{name}: {key}")
-    except ConfigError:
-        return  # some other text, such as a script
-    stem = key.rpartition(".")[0] if key.endswith((".yaml", ".yml", ".json")) else key
-    for tree in trees:
-        yield ImportSource(tree, stem, f"data.{key}")
-
-
-def _containers(template: dict[str, Any]) -> Iterator[ImportSource]:
-    spec = mapping(template.get("spec"))
-    for container in (*listed(spec.get("initContainers")), *listed(spec.get("containers"))):
-        given = mapping(container)
-        words = [*listed(given.get("command")), *listed(given.get("args"))]
-        if words:
-            yield ImportSource(Arguments(tuple(str(each) for each in words if isinstance(each, str))))
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is a mapping; else an empty mapping."""
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: Any) -> list[Any]:
-    """The value if it is a list; else an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def is_true(value: Any) -> bool:
-    """Whether the value is true, with or without quotes."""
-    return str(value).lower() == "true"
-
-
-def number(value: Any) -> int | None:
-    """The value of a non-negative integer, with or without quotes; 0 for None, and None for anything else."""
-    if value is None:
-        return 0
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
-
-
-_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
-
-
-def as_yaml_1_1(tree: Any) -> Any:
-    """The values with the booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
-    match tree:
-        case dict():
-            return {key: as_yaml_1_1(value) for key, value in tree.items() if value is not None}
-        case list():
-            return [as_yaml_1_1(each) for each in tree]
-        case str() if not isinstance(tree, config.Plain) and tree.lower() in _BOOLEANS:
-            return _BOOLEANS[tree.lower()]
-    return tree

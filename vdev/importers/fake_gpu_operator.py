@@ -5,12 +5,13 @@ the pool.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from .. import config
-from .draft import Draft, ImportOptions, ImportSource, keys, listed, mapping, number
+from .draft import Draft, keys
+from .sources import ImportOptions, ImportSource, listed, mapping, number
 
+TITLE = "fake-gpu-operator"
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"
 _PROFILES = {
@@ -98,7 +99,7 @@ def _gpus(draft: Draft, options: ImportOptions, *, product: Any, memory: int, co
         draft.note("", "the pool has no GPUs")
         return
     model = str(product) if isinstance(product, str) else ""
-    own = options.preset or _preset_of(model)
+    own = options.preset or config.preset_of(model)
     preset = own or _PROFILES.get(profile, _ANY_GPU)
     virtual: dict[str, Any] = {"preset": preset, "count": count}
     if memory and not _same_memory(preset, memory):
@@ -110,25 +111,6 @@ def _gpus(draft: Draft, options: ImportOptions, *, product: Any, memory: int, co
         block.comments.append(f"There is no preset for {model}, so it cannot be partitioned.")
     elif preset == _ANY_GPU:
         draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes", block)
-
-
-@cache
-def _products() -> dict[str, str]:
-    """The presets by their product names of GPU Feature Discovery; presets of models come before those of nodes."""
-    found: dict[str, str] = {}
-    for preset in sorted((config.preset(name) for name in config.preset_names()), key=lambda each: each.count > 0):
-        for key in ("product", "model"):
-            if text := preset.attributes.get(key):
-                found.setdefault(_normal(text), preset.name)
-    return found
-
-
-def _preset_of(model: str) -> str:
-    return _products().get(_normal(model), "") if model else ""
-
-
-def _normal(text: str) -> str:
-    return text.lower().replace(" ", "-").removeprefix("nvidia-")
 
 
 def _same_memory(preset: str, mebibytes: int) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Arguments, Block, Draft, ImportOptions, ImportSource, is_true, keys, listed, mapping, number
+from .draft import Draft, DraftEntry, keys
 from .go_patterns import NotAPatternError, glob, literal, may_overlap
+from .sources import Arguments, ImportOptions, ImportSource, is_true, listed, mapping, number
 
+TITLE = "generic-device-plugin"
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"
 _USB = keys("vendor", "product", "serial")
@@ -30,13 +32,10 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 def recognizes(content: Any) -> bool:
     """Whether it is the file, one of its devices, or the plugin's arguments."""
     if isinstance(content, Arguments):
-        return any(word.partition("=")[0] in ("--device", "-device") for word in content.words)
-    if not isinstance(content, dict):
-        return False
-    if isinstance(content.get("genericDevicePlugin"), dict):
-        return True
-    devices = [*listed(content.get("device")), *listed(content.get("devices"))]
-    return "groups" in content or any("groups" in mapping(each) for each in devices)
+        return any(word.partition("=")[0] in ("--device", "-device") for word in content)
+    given = mapping(content)
+    devices = [given, *listed(given.get("device")), *listed(given.get("devices"))]
+    return isinstance(given.get("genericDevicePlugin"), dict) or any("groups" in mapping(each) for each in devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +67,23 @@ def _given(source: ImportSource, draft: Draft) -> _Given:
         draft.name_unread(block, _MICROSHIFT_BLOCK, "genericDevicePlugin")
         if _text(block.get("status")) == "Disabled":
             draft.note("genericDevicePlugin.status", "it is Disabled in MicroShift, which offers none of these devices")
-        found = [(f"devices[{n}]", each) for n, each in enumerate(listed(block.get("devices")))]
-        return _Given(_text(block.get("domain")) or _MICROSHIFT, found)
+        return _Given(_text(block.get("domain")) or _MICROSHIFT, _numbered("devices", block))
     if "groups" in content and "devices" not in content:
         draft.name_unread(content, _DEVICE)
         return _Given(_DOMAIN, [("", content)])
     draft.name_unread(content, _FILE)
     key = "device" if isinstance(content.get("device"), list) else "devices"
-    found = [(f"{key}[{n}]", each) for n, each in enumerate(listed(content.get(key)))]
-    return _Given(_text(content.get("domain")) or _DOMAIN, found, is_file=True)
+    return _Given(_text(content.get("domain")) or _DOMAIN, _numbered(key, content), is_file=True)
+
+
+def _numbered(key: str, content: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"{key}[{place}]", each) for place, each in enumerate(listed(content.get(key)))]
 
 
 def _arguments(given: Arguments, draft: Draft) -> _Given:
     domain = _DOMAIN
     devices: list[tuple[str, Any]] = []
-    words = list(given.words)
+    words = list(given)
     while words:
         name, equals, value = words.pop(0).partition("=")
         flag = name.lstrip("-")
@@ -110,29 +111,29 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
         draft.omit(where, "the device has no name")
         return
     resource = f"{domain}/{name}"
-    made: list[tuple[Block, int]] = []
+    made: list[tuple[str, int]] = []  # entries, and how many pods share their devices
     for place, group in enumerate(groups):
         at = f"{where}.groups[{place}]".lstrip(".")
-        body = _group(draft, mapping(group), at, is_file=is_file)
-        if body is None:
+        wanted = draft.entry_name(name if len(groups) == 1 else f"{name}-{place + 1}")
+        entry = DraftEntry({"name": wanted, "resource": resource})
+        if not _group(draft, entry, mapping(group), at, is_file=is_file):
             continue
         count = number(mapping(group).get("count"))
         if count is None:
             draft.omit(f"{at}.count", f"{mapping(group)['count']!r} is not a number")
-        wanted = name if len(groups) == 1 else f"{name}-{place + 1}"
-        body.body = {"name": draft.entry_name(wanted), "resource": resource, **body.body}
-        _allow_overlap(draft, body)
-        draft.devices.append(body)
-        made.append((body, count or 1))
+        _allow_overlap(draft, entry)
+        draft.devices.append(entry)
+        made.append((wanted, count or 1))
     counts = {count for _, count in made}
-    for body, count in made:
-        if count > 1 and len(counts) > 1:
-            draft.share(resource, count, [body.body["name"]])
     if len(counts) == 1 and counts != {1}:
         draft.share(resource, counts.pop())
+    for wanted, count in made if len(counts) > 1 else ():
+        if count > 1:
+            draft.share(resource, count, [wanted])
 
 
-def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
+def _group(draft: Draft, block: DraftEntry, group: dict[str, Any], where: str, *, is_file: bool) -> bool:
+    """Add the devices of a group to the entry. Returns whether it has any."""
     # In MicroShift's configurations, an item without values means nothing.
     usb_devices = [
         *listed(group.get("usb")),
@@ -141,16 +142,15 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
     paths = listed(group.get("paths"))
     if paths and usb_devices:
         draft.omit(where, "has both paths and usb, which generic-device-plugin refuses")
-        return None
-    block = Block({})
+        return False
     if paths:
         items = [
             each for n, path in enumerate(paths) if (each := _path(draft, block, mapping(path), f"{where}.paths[{n}]"))
         ]
         _warn_of_pairs(draft, block, items, where)
-        block.body["glob"] = items
+        block["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
-            block.body["allowDangerous"] = True
+            block["allowDangerous"] = True
     else:
         items = [
             each
@@ -158,18 +158,17 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
             if (each := _usb_item(draft, block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
         ]
         if items:
-            block.body["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
-            block.body["groupBy"] = "all"
+            block["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
+            block["groupBy"] = "all"
             block.comments.append("All matches are one device. Without groupBy, each match is a device.")
     if not items:
         draft.remarks += block.comments
         if not (paths or usb_devices):
             draft.omit(where, "the group has no paths and no usb")
-        return None
-    return block
+    return bool(items)
 
 
-def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
+def _path(draft: Draft, block: DraftEntry, path: dict[str, Any], where: str) -> dict[str, Any] | None:
     written = _text(path.get("path")).strip()
     try:
         pattern = glob(written)
@@ -202,7 +201,7 @@ def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[
     return item
 
 
-def _warn_of_pairs(draft: Draft, block: Block, items: Sequence[dict[str, Any]], where: str) -> None:
+def _warn_of_pairs(draft: Draft, block: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
     """Report the cases in which the plugin combines the matches of several paths in another way."""
     several = [item for item in items if item["path"] != literal(item["path"])]
     if len(several) > 1:
@@ -218,7 +217,7 @@ def _warn_of_pairs(draft: Draft, block: Block, items: Sequence[dict[str, Any]], 
 
 
 def _usb_item(
-    draft: Draft, block: Block, usb_device: dict[str, Any], where: str, *, is_file: bool
+    draft: Draft, block: DraftEntry, usb_device: dict[str, Any], where: str, *, is_file: bool
 ) -> dict[str, Any] | None:
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
@@ -239,22 +238,14 @@ def _usb_item(
     return item
 
 
-def _allow_overlap(draft: Draft, body: Block) -> None:
+def _allow_overlap(draft: Draft, entry: DraftEntry) -> None:
     """Set `shared` if another entry may have the same nodes. In the plugin, a node may be in several devices."""
     for other in draft.devices:
-        if _overlap(body.body, other.body):
-            body.body["shared"] = True
-            body.comments.append(
-                f"It may have the same devices as {other.body['name']}, so two pods could get one device."
-            )
+        paths = product(entry.get("glob", ()), other.get("glob", ()))
+        if _ids(entry) & _ids(other) or any(may_overlap(one["path"], another["path"]) for one, another in paths):
+            entry["shared"] = True
+            entry.comments.append(f"It may have the same devices as {other['name']}, so two pods could get one device.")
             return
-
-
-def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    paths = product(one.get("glob", ()), other.get("glob", ()))
-    if any(may_overlap(a["path"], b["path"]) for a, b in paths):
-        return True
-    return bool(_ids(one) & _ids(other))
 
 
 def _ids(body: dict[str, Any]) -> set[tuple[str, str]]:

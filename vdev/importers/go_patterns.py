@@ -10,7 +10,6 @@ Others are refused with a reason.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 _MAX_PATTERNS = 64
 _MAX_LENGTH = 200
@@ -103,19 +102,18 @@ def regex(text: str, directory: str) -> Matching:
     if _UNCLEAR.search(text):
         raise NotAPatternError("it has a literal '(', ')' or '|'")
     patterns: dict[tuple[str, tuple[str, ...]], None] = {}
-    exact, tried = True, 0
-    for alternative in _alternatives(text):
+    exact = True
+    optional = _ATOM.sub(lambda hit: f"(|{hit[0][:-1]})" if hit["sign"] == "?" else hit[0], text)
+    for number, alternative in enumerate(_alternatives(optional)):
+        if number >= _MAX_PATTERNS:
+            raise NotAPatternError("it has too many alternatives")
         # A final ".*$" is the same as no "$".
         bare = re.sub(r"(?<!\\)\.\*\$$", "", alternative)
         starts, ends = bare.startswith("^"), bare.endswith("$") and not bare.endswith("\\$")
-        for atoms in _sequences(bare[starts : len(bare) - ends]):
-            made, left_out, is_exact = _globs(atoms, starts=starts, ends=ends)
-            exclude = tuple(f"{directory}/{each}" for each in left_out)
-            patterns |= {(f"{directory}/{each}", exclude): None for each in made}
-            exact = exact and is_exact
-            tried += 1
-            if tried > _MAX_PATTERNS:
-                raise NotAPatternError("it has too many alternatives")
+        made, left_out, is_exact = _globs(_sequence(bare[starts : len(bare) - ends]), starts=starts, ends=ends)
+        exclude = tuple(f"{directory}/{each}" for each in left_out)
+        patterns |= {(f"{directory}/{each}", exclude): None for each in made}
+        exact = exact and is_exact
     return Matching(tuple(patterns), exact)
 
 
@@ -131,9 +129,9 @@ def _alternatives(text: str) -> Iterator[str]:
         yield from _alternatives(text[: group.start()] + each + text[group.end() :])
 
 
-def _sequences(text: str) -> Iterator[list[_Atom]]:
-    """The sequences of atoms that an expression without groups matches; an optional atom makes two of one."""
-    choices: list[list[list[_Atom]]] = []
+def _sequence(text: str) -> list[_Atom]:
+    """The atoms of an expression without groups and optional atoms."""
+    found: list[_Atom] = []
     place = 0
     while place < len(text):
         hit = _ATOM.match(text, place)
@@ -141,11 +139,9 @@ def _sequences(text: str) -> Iterator[list[_Atom]]:
             raise NotAPatternError(f"{text[place:]!r} is too complex")
         place = hit.end()
         atom = _atom(hit)
-        many = replace(atom, many=True)
-        signs: dict[str, list[list[_Atom]]] = {"": [[atom]], "?": [[], [atom]], "*": [[many]], "+": [[atom, many]]}
-        choices.append(signs[hit["sign"]])
-    for parts in product(*choices):
-        yield [atom for part in parts for atom in part]
+        found += [atom] if hit["sign"] != "*" else []
+        found += [replace(atom, many=True)] if hit["sign"] else []
+    return found
 
 
 def _atom(hit: re.Match[str]) -> _Atom:

@@ -14,8 +14,10 @@ from .. import config
 from ..config.layouts import GpuConfig, Subject
 from ..errors import ConfigError
 from ..model.problem import show
-from .draft import Draft, ImportOptions, ImportSource, as_yaml_1_1, keys, listed, mapping
+from .draft import Draft, keys
+from .sources import ImportOptions, ImportSource, as_yaml_1_1, listed, mapping
 
+TITLE = "NVIDIA's mig-parted"
 _KEY = "mig-configs"
 _ITEM = keys("devices", "device-filter", "mig-enabled", "mig-devices")
 _COUNT = 8  # GPUs of a node if the number is unknown

@@ -7,10 +7,10 @@ with devices if the options name them.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import config
-from ..errors import ConfigError
-from .draft import Draft, ImportOptions, ImportSource, as_yaml_1_1, keys, listed, mapping
+from .draft import Draft, keys
+from .sources import ImportOptions, ImportSource, as_yaml_1_1, listed, mapping, trees
 
+TITLE = "NVIDIA's device plugin"
 _CONFIGURATION = keys(*("version", "flags", "imex"), resources=keys("gpus", "mig"), sharing=keys("mps", "timeSlicing"))
 _LABEL = "nvidia.com/device-plugin.config"
 _HELM_FLAGS = {
@@ -37,7 +37,9 @@ def recognizes(content: Any) -> bool:
 def is_wrapped(content: Any) -> bool:
     """Whether it is Helm values with configurations."""
     named = mapping(mapping(content).get("config")).get("map")
-    return isinstance(named, dict) and bool(named) and all(_is_one(_read(each, key)) for key, each in named.items())
+    return (
+        isinstance(named, dict) and bool(named) and all(_is_one(_read(each, str(key))) for key, each in named.items())
+    )
 
 
 def _is_one(content: Any) -> bool:
@@ -45,12 +47,7 @@ def _is_one(content: Any) -> bool:
 
 
 def _read(value: Any, key: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return next(iter(config.trees(value, str(key))), None)
-    except ConfigError:
-        return None
+    return next(iter(trees(value, key)), None) if isinstance(value, str) else value
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
@@ -62,7 +59,7 @@ def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]
             continue
         values = source.content
         for key, each in values["config"]["map"].items():
-            draft = _draft(str(key), mapping(_read(each, key)), values, options)
+            draft = _draft(str(key), mapping(_read(each, str(key))), values, options)
             draft.name_unread(values, keys(*_HELM_FLAGS, config=keys("map")))
             made.append(draft)
     return made

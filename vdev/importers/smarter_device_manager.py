@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model.device import grouped
-from .draft import Block, Draft, ImportOptions, ImportSource, keys, listed, mapping, number
+from .draft import Draft, DraftEntry, keys
 from .go_patterns import NotAPatternError, common_name, literal, regex
+from .sources import ImportOptions, ImportSource, listed, mapping, number
 
+TITLE = "smarter-device-manager"
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]
 _JETSON = "nvidia-gpu"
@@ -56,12 +58,12 @@ def _item(draft: Draft, item: dict[str, Any], where: str) -> None:
     except NotAPatternError as wrong:
         draft.omit(where, f"the expression {expression!r} has no equivalent path patterns: {wrong}")
         return
-    block = Block({}, [f"devicematch {expression}"])
+    first = DraftEntry({}, [f"devicematch {expression}"])
     if not matching.exact:
-        draft.note(where, f"the patterns for {expression!r} are not exact: they may find more paths", block)
+        draft.note(where, f"the patterns for {expression!r} are not exact: they may find more paths", first)
     deep = len(matching.patterns) > 1
     made = [
-        _entry(draft, pattern, exclude, Block({}) if place else block, deep=deep)
+        _entry(draft, pattern, exclude, DraftEntry({}) if place else first, deep=deep)
         for place, (pattern, exclude) in enumerate(matching.patterns)
     ]
     for resource, entries in grouped((body["resource"], body["name"]) for body in made).items():
@@ -69,18 +71,16 @@ def _item(draft: Draft, item: dict[str, Any], where: str) -> None:
             draft.share(resource, count, entries)
 
 
-def _entry(draft: Draft, pattern: str, exclude: Sequence[str], block: Block, *, deep: bool) -> dict[str, Any]:
+def _entry(draft: Draft, pattern: str, exclude: Sequence[str], entry: DraftEntry, *, deep: bool) -> DraftEntry:
     is_one = pattern == literal(pattern)
     below = pattern.removeprefix("/dev/")
     fixed = "".join(each if each.isalnum() or each in "-_" else "_" for each in below)
-    block.body = {
-        "name": draft.entry_name(common_name(pattern)),
-        "resource": f"smarter-devices/{fixed}" if is_one and fixed.isascii() else _RESOURCE,
-        "glob": {"path": pattern, "kinds": _KINDS},
-    }
+    entry["name"] = draft.entry_name(common_name(pattern))
+    entry["resource"] = f"smarter-devices/{fixed}" if is_one and fixed.isascii() else _RESOURCE
+    entry["glob"] = {"path": pattern, "kinds": _KINDS}
     if exclude:
-        block.body["exclude"] = list(exclude)
+        entry["exclude"] = list(exclude)
     if "**" in pattern or deep:
-        block.body["shared"] = True  # a directory and the nodes in it are separate resources
-    draft.devices.append(block)
-    return block.body
+        entry["shared"] = True  # a directory and the nodes in it are separate resources
+    draft.devices.append(entry)
+    return entry

@@ -10,8 +10,10 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft, ImportOptions, ImportSource, is_true, keys, listed, mapping
+from .draft import Draft, keys
+from .sources import ImportOptions, ImportSource, is_true, mapping, texts
 
+TITLE = "the SR-IOV network device plugin"
 _PREFIX = "intel.com"
 _VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
@@ -89,10 +91,6 @@ def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
     return [mapping(each) for each in (given if isinstance(given, list) else [given])]
 
 
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in listed(value) if isinstance(each, str)]
-
-
 def _sysfs(pool: dict[str, Any], match: Match, children: Sequence[str]) -> dict[str, Any]:
     sysfs: dict[str, Any] = {"bus": "pci", "match": match}
     if children:
@@ -108,7 +106,7 @@ def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> I
     base: Match = {"class": _CLASSES[kind], **_ids(selector)}
     if kind == "netDevice":
         base["sriov_numvfs"] = {"notIn": ["[1-9]*"]}  # a physical function with virtual functions
-    if links := _texts(selector.get("linkTypes")):
+    if links := texts(selector.get("linkTypes")):
         known = [_LINKS[each] for each in links if each in _LINKS]
         if len(known) < len(links):
             draft.note(
@@ -118,7 +116,7 @@ def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> I
         base["class"] = {"in": known} if known else base["class"]
     if is_true(selector.get("isRdma")):
         base["infiniband"] = {"exists": True}
-    keys = [key for key in ("pfNames", "rootDevices") if _texts(selector.get(key))]
+    keys = [key for key in ("pfNames", "rootDevices") if texts(selector.get(key))]
     if len(keys) > 1:
         draft.note(where, "pfNames and rootDevices together are taken as alternatives")
     for parent in [each for key in keys for each in _parents(draft, selector, key, where)] if keys else [{}]:
@@ -128,18 +126,18 @@ def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> I
 def _ids(selector: dict[str, Any]) -> Match:
     found: Match = {}
     for key, attribute in (("vendors", "vendor"), ("devices", "device")):
-        if ids := _texts(selector.get(key)):
+        if ids := texts(selector.get(key)):
             found[attribute] = {"in": [f"0x{each.lower().removeprefix('0x')}" for each in ids]}
-    if addresses := _texts(selector.get("pciAddresses")):
+    if addresses := texts(selector.get("pciAddresses")):
         found["uevent"] = {"in": [f"*PCI_SLOT_NAME={each}*" for each in addresses]}
-    if indexes := _texts(selector.get("acpiIndexes")):
+    if indexes := texts(selector.get("acpiIndexes")):
         found["acpi_index"] = {"in": indexes}
     return found
 
 
 def _parents(draft: Draft, selector: dict[str, Any], key: str, where: str) -> Iterator[Match]:
     seen: set[str] = set()
-    for place, text in enumerate(_texts(selector.get(key))):
+    for place, text in enumerate(texts(selector.get(key))):
         name, mark, ranges = text.partition("#")
         if name.lower() in seen:
             continue  # the plugin uses the first one
@@ -167,7 +165,7 @@ def _numbers(text: str) -> list[int] | None:
 
 def _by_driver(match: Match, selector: dict[str, Any]) -> Iterator[tuple[Match, list[str]]]:
     """The conditions for each kind of driver, with the subsystems whose device nodes it needs."""
-    drivers = _texts(selector.get("drivers"))
+    drivers = texts(selector.get("drivers"))
     if not drivers:
         yield {**match, "driver": "vfio-pci"}, ["vfio"]
         yield {**match, "driver": {"in": list(_UIO)}}, ["uio"]

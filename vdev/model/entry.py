@@ -404,7 +404,7 @@ class Entry(Placed):
     @property
     def maker(self) -> SmiTool | None:
         """The maker of the preset, if it has such a tool."""
-        return _TOOLS.get(self.virtual.maker_resource) if self.virtual else None
+        return _TOOLS.get(self.virtual.model.resource) if self.virtual else None
 
     @property
     def measured(self) -> Measured | None:
@@ -427,7 +427,7 @@ class Entry(Placed):
     @property
     def is_nvidia(self) -> bool:
         """Whether answers about its devices have the exact form of NVIDIA's plugin, as for NVIDIA's presets."""
-        return self.virtual is not None and self.virtual.id_style is IdStyle.NVIDIA
+        return self.virtual is not None and self.virtual.model.id_style is IdStyle.NVIDIA
 
     @property
     def gpu_names(self) -> tuple[str, ...]:

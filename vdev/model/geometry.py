@@ -288,11 +288,6 @@ def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(name for name, count in counts.items() for _ in range(count))
 
 
-def counted(number: int, noun: str) -> str:
-    """Return `1 partition`, or `2 partitions`."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def instance_id(slices: int, taken: range) -> int:
     """Return the driver's number of a GPU instance: level by level in a tree that halves the memory slices."""
     size = max(1, len(taken))

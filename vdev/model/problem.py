@@ -148,6 +148,11 @@ def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", comm
     return f"{near} {text}" if near else text
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 device`, or `2 devices`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def either(words: Sequence[str]) -> str:
     """Return `a, b or c`."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

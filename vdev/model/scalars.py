@@ -40,9 +40,7 @@ def _text(value: object) -> object:
         kind = "boolean" if str(value).lower() in ("true", "false") else "number"
         written = str(value)
         refuse(f"expected a string, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
-    if not isinstance(value, str):
-        refuse(f"expected a string, got {described(value)}")
-    return _without_nul(value)
+    return _without_nul(value) if isinstance(value, str) else refuse(f"expected a string, got {described(value)}")
 
 
 MAX_NAME = 255  # bytes of a file's name, on every file system of Linux

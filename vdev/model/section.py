@@ -5,7 +5,6 @@ YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that t
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -19,7 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from .problem import Where
+from .problem import KeyPath, Where
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is vdev's."""
@@ -156,34 +155,30 @@ def refuse(message: str, hint: str = "") -> NoReturn:
     raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """One of several errors in a value; `at` is the place inside it."""
-
-    at: tuple[str | int, ...]
-    message: str
-    hint: str = ""
-    value: object = None
+def _first_step(place: int, _: object) -> KeyPath:
+    return (place,)
 
 
-def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
-    """Refuse the value under validation with several errors, each at its own place inside it."""
+def refuse_items(
+    title: str,
+    items: Iterable[object],
+    problem_of: Callable[[Any], str],
+    hint: str = "",
+    *,
+    at: Callable[[int, Any], KeyPath] = _first_step,
+) -> None:
+    """Refuse the items of the value under validation for which `problem_of` returns a text, each at its place."""
     details = [
         InitErrorDetails(
-            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
-            loc=fault.at,
-            input=fault.value,
+            type=PydanticCustomError(PROBLEM, "{message}", {"message": text, "hint": hint}),
+            loc=at(place, item),
+            input=item,
         )
-        for fault in faults
+        for place, item in enumerate(items)
+        if (text := problem_of(item))
     ]
-    raise ValidationError.from_exception_data(title, details)
-
-
-def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str], hint: str = "") -> None:
-    """Refuse the items of a list for which `problem_of` returns a text, each at its place."""
-    flaws = [Flaw((place,), text, hint, item) for place, item in enumerate(items) if (text := problem_of(item))]
-    if flaws:
-        refuse_all(title, flaws)
+    if details:
+        raise ValidationError.from_exception_data(title, details)
 
 
 def described(value: object) -> str:

@@ -118,25 +118,15 @@ class Operator(StrEnum):
     IN = "in"
     NOT_IN = "notIn"
     EXISTS = "exists"
-    GT = "gt"
-    GE = "ge"
-    LT = "lt"
-    LE = "le"
+    GT = ">"
+    GE = ">="
+    LT = "<"
+    LE = "<="
 
 
-_OPERATORS = {
-    "in": Operator.IN,
-    "notIn": Operator.NOT_IN,
-    "exists": Operator.EXISTS,
-    ">": Operator.GT,
-    "gt": Operator.GT,
-    ">=": Operator.GE,
-    "ge": Operator.GE,
-    "<": Operator.LT,
-    "lt": Operator.LT,
-    "<=": Operator.LE,
-    "le": Operator.LE,
-}
+_NAMES = {Operator.GT: "gt", Operator.GE: "ge", Operator.LT: "lt", Operator.LE: "le"}
+_OPERATORS = {each.value: each for each in (Operator.IN, Operator.NOT_IN, Operator.EXISTS)}
+_OPERATORS |= {word: each for each, name in _NAMES.items() for word in (each.value, name)}
 _TEXT_LIST = {"type": "array", "minItems": 1, "items": {"type": "string"}}
 _OPERANDS = {Operator.IN: _TEXT_LIST, Operator.NOT_IN: _TEXT_LIST, Operator.EXISTS: {"type": "boolean"}}
 _TEST_JSON = {
@@ -217,11 +207,11 @@ _EXISTS: TypeAdapter[bool] = TypeAdapter(Flag)
 
 _HEX = "0x"
 _NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
-_COMPARED: Mapping[Operator, tuple[str, Callable[[float, float], bool]]] = {  # with the sign, for messages
-    Operator.GT: (">", operator.gt),
-    Operator.GE: (">=", operator.ge),
-    Operator.LT: ("<", operator.lt),
-    Operator.LE: ("<=", operator.le),
+_COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
 }
 
 
@@ -239,7 +229,7 @@ def meets(test: AttributeTest, value: str | None) -> bool:
             return value is not None and any(_fits(value, pattern) for pattern in test.values)
         case Operator.GT | Operator.GE | Operator.LT | Operator.LE:
             left, right = number(value), number(test.values[0])
-            return left is not None and right is not None and _COMPARED[test.operator][1](left, right)
+            return left is not None and right is not None and _COMPARED[test.operator](left, right)
         case _:
             assert_never(test.operator)
 
@@ -265,7 +255,7 @@ def wording(attribute: str, test: AttributeTest) -> str:
         case Operator.GLOB:
             return f"{attribute} = {values}"
         case _:
-            return f"{attribute} {_COMPARED[test.operator][0]} {values}"
+            return f"{attribute} {test.operator} {values}"
 
 
 def _fits(value: str, pattern: str) -> bool:

@@ -206,28 +206,9 @@ class VirtualDevices(Section):
         return {pair: score for pair, score in known.items() if max(pair) < self.count}
 
     @property
-    def id_style(self) -> IdStyle:
-        return self._preset.id_style
-
-    @property
-    def maker_resource(self) -> str:
-        """The resource under which the maker's own plugin advertises devices of the preset."""
-        return self._preset.resource
-
-    @property
-    def driver_nodes(self) -> tuple[DriverNode, ...]:
-        """The nodes that the real device has."""
-        return self._preset.device_nodes
-
-    @property
-    def partition_nodes(self) -> tuple[DriverNode, ...]:
-        """The nodes that a partition of the real device has."""
-        return self._preset.nodes_of_partitions
-
-    @property
-    def visible_devices_env(self) -> str:
-        """The variable that tells the maker's runtime which devices a container gets; empty without a preset."""
-        return self._preset.visible_devices_env
+    def model(self) -> Preset:
+        """The preset, with the facts about the real device; an empty one without a preset."""
+        return self._preset
 
     @property
     def attribute_names(self) -> frozenset[str]:

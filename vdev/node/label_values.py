@@ -82,7 +82,7 @@ def maker(entry: Entry) -> str:
         return ""
     if entry.is_nvidia:
         return NVIDIA
-    domain = domain_and_name(entry.virtual.maker_resource or entry.resource)[0]
+    domain = domain_and_name(entry.virtual.model.resource or entry.resource)[0]
     return "" if domain == NVIDIA else domain
 
 

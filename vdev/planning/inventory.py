@@ -183,7 +183,7 @@ def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[Raw
     Their ids are `<name>-<index>`, or as NVIDIA's driver makes them, UUIDs that no other node has.
     """
     ids: Sequence[str] = source.ids
-    if not ids and source.id_style is IdStyle.NVIDIA:
+    if not ids and source.model.id_style is IdStyle.NVIDIA:
         ids = [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in range(source.count)]
     elif not ids:
         ids = [names.device_id(entry.name, str(index), fingerprint=16) for index in range(source.count)]

@@ -7,9 +7,9 @@ one. Dead ends are remembered by the occupied slices. Real hardware takes a few 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, most_of
+from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, most_of
 from ..model.names import dns_label
-from ..model.problem import either
+from ..model.problem import counted, either
 
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 

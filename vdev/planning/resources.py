@@ -239,7 +239,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
-            maker = entry.virtual.maker_resource if entry is not None and entry.virtual else ""
+            maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
             indices.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
     first: dict[str, int] = {}

@@ -123,6 +123,7 @@ def test_references():
         ("name: x, devices: [acme], health: Unhealthy, remove: true", "remove", "health and remove exclude"),
         ("name: x, devices: [acme], health: Sick", "health", "expected Healthy or Unhealthy"),
         ("name: x, devices: [acme]", "", "has no effect"),
+        ("name: x, resource: acme.dev/npu", "", "has no effect"),
         ("name: x, devices: [acme], every: 5m", "", "has no effect"),
         ("name: x, devices: [acme], drop: true", "drop", "allowHarmful: true"),
         ("name: x, stream: {oversized: true}", "stream", "allowHarmful: true"),

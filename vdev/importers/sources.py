@@ -1,0 +1,124 @@
+"""The sources of an import in a text: documents of YAML or JSON, unwrapped from Kubernetes objects, and arguments."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from .. import config
+from ..errors import ConfigError
+
+_WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
+_MAX_SOURCES = 1000
+_MAX_DIGITS = 7
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """The options of an import."""
+
+    form: str = ""  # empty: detected by the content
+    domain: str = ""  # of the resources, if the plugin takes it from its command line
+    preset: str = ""  # of the GPUs, for forms that do not name them
+    count: int = 0  # of the GPUs
+    arguments: tuple[str, ...] = ()  # flags of the plugin
+
+
+class Arguments(tuple[str, ...]):
+    """The command line of a plugin."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """A document, or the arguments of a container."""
+
+    content: Any
+    key: str = ""  # in a ConfigMap, without the suffix
+    where: str = ""  # the path in a ConfigMap
+
+
+def sources(text: str, name: str) -> list[ImportSource]:
+    """All documents and arguments in the text. Raises ConfigError if it is not YAML."""
+    found = (each for tree in config.trees(text, name) for each in _unwrapped(tree, name))
+    return list(islice(found, _MAX_SOURCES))
+
+
+def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
+    kind = tree.get("kind") if isinstance(tree, dict) and "apiVersion" in tree else None
+    if not isinstance(kind, str):
+        yield ImportSource(tree)
+    elif kind == "List" or (kind.endswith("List") and isinstance(tree.get("items"), list)):
+        for item in listed(tree.get("items")):
+            yield from _unwrapped(item, name)
+    elif kind == "ConfigMap":
+        for key, text in mapping(tree.get("data")).items():
+            stem = key.rpartition(".")[0] if key.endswith(_SUFFIXES) else key
+            for inner in trees(text, f"{name}: {key}"):
+                yield ImportSource(inner, stem, f"data.{key}")
+    elif kind in _WORKLOADS or kind == "Pod":
+        pod = mapping(mapping(tree.get("spec")).get("template")) if kind in _WORKLOADS else tree
+        spec = mapping(pod.get("spec"))
+        for container in (*listed(spec.get("initContainers")), *listed(spec.get("containers"))):
+            given = mapping(container)
+            words = texts([*listed(given.get("command")), *listed(given.get("args"))])
+            if words:
+                yield ImportSource(Arguments(words))
+    else:
+        yield ImportSource(tree)
+
+
+def trees(text: Any, name: str) -> Sequence[Any]:
+    """The documents in a value that is a text of YAML; none in any other value, such as a script."""
+    try:
+        return config.trees(text, name) if isinstance(text, str) else ()
+    except ConfigError:
+        return ()
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is a mapping; else an empty mapping."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """The value if it is a list; else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    """The texts of a list, without other items."""
+    return [str(each) for each in listed(value) if isinstance(each, str)]
+
+
+def is_true(value: Any) -> bool:
+    """Whether the value is true, with or without quotes."""
+    return str(value).lower() == "true"
+
+
+def number(value: Any) -> int | None:
+    """The value of a non-negative integer, with or without quotes; 0 for None, and None for anything else."""
+    if value is None:
+        return 0
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+_BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
+
+
+def as_yaml_1_1(tree: Any) -> Any:
+    """The values with the booleans of YAML 1.1, such as `yes`, as booleans, and without keys that have no value."""
+    match tree:
+        case dict():
+            return {key: as_yaml_1_1(value) for key, value in tree.items() if value is not None}
+        case list():
+            return [as_yaml_1_1(each) for each in tree]
+        case str() if not isinstance(tree, config.Plain) and tree.lower() in _BOOLEANS:
+            return _BOOLEANS[tree.lower()]
+    return tree
