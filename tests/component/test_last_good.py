@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process, ask, ready
 from vdev.agent import status
@@ -300,7 +300,7 @@ async def command(*arguments):
     """The exit code and all that a command of vdev prints."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
-        prepared.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
+        forkserver.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
     )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()

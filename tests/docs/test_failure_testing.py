@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from tests.kit.process import send_signal
 from vdev.agent import command_socket
 from vdev.config import load_rules, load_text
@@ -63,7 +63,7 @@ async def test_commands(directory):
 
     async def vdev(command):
         return await asyncio.create_subprocess_exec(
-            *(prepared.python(), "-m", "vdev", *shlex.split(command)),
+            *(forkserver.python(), "-m", "vdev", *shlex.split(command)),
             cwd=directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,

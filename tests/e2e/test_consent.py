@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.consent import refusal
-from tests.kit import prepared_pytest
+from tests.kit import forkserver
 
 ROOT = Path(__file__).parents[2]
 KUBECTL = """\
@@ -62,7 +62,7 @@ class Shell:
     def command(self, *options):
         """Two of the cluster's tests, as a person runs them."""
         tests = ["tests/e2e/test_cluster.py", "-k", "test_sharing or test_mig_mixed"]
-        command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command = [forkserver.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         return [*command, *tests, *options]
 
     def environ(self, **variables):

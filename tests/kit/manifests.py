@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from tests.kit.api_schemas import by_schema
-from tests.kit.once import once
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "vdev"
@@ -38,10 +37,6 @@ def _rendered(directory):
 @functools.cache
 def kustomized(directory):
     """What `kubectl kustomize` prints for a directory, which stays as it is."""
-    return once(f"kustomize {directory}", functools.partial(_kustomized, directory))
-
-
-def _kustomized(directory):
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -188,15 +183,12 @@ def composed(components, namespace="vdev-system"):
 
 @functools.cache
 def _composed(namespace, *components):
-    def make():
-        with tempfile.TemporaryDirectory() as place:
-            layer, overlay = Path(place, "layer"), Path(place, "overlay")
-            _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
-            used = [DEPLOY / "components" / name for name in components]
-            _kustomization(overlay, resources=[layer], components=used)
-            return _kustomized(overlay)
-
-    return loaded(once(" ".join(["kustomize base in", namespace, "with", *components]), make))
+    with tempfile.TemporaryDirectory() as place:
+        layer, overlay = Path(place, "layer"), Path(place, "overlay")
+        _kustomization(layer, namespace=namespace, resources=[DEPLOY / "base"])
+        used = [DEPLOY / "components" / name for name in components]
+        _kustomization(overlay, resources=[layer], components=used)
+        return loaded(kustomized(overlay))
 
 
 def _kustomization(place, **fields):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from vdev import config
 from vdev.cli import COMMANDS, main
 from vdev.planning import inventory
@@ -309,7 +309,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command
     path = tmp_path / "b\udcff\u00fc.yaml"
     path.write_text("devices: [{name: a, resource: a.b/c, virtual: {count: 50}}]")
     done = subprocess.run(
-        [prepared.python(), "-m", "vdev", command, str(path)],
+        [forkserver.python(), "-m", "vdev", command, str(path)],
         env={**os.environ, "PYTHONIOENCODING": encoding},
         capture_output=True,
         check=False,
@@ -400,7 +400,7 @@ def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, caps
 @pytest.mark.parametrize("command", ["plan", "validate", "config"])
 def test_a_dash_is_the_standard_input(command):
     done = subprocess.run(
-        [prepared.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
+        [forkserver.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
     )
     assert done.stdout
 
