@@ -199,19 +199,3 @@ async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, 
     )
     await shows(NPU, 2, 2)
     assert (await kubelet.run_pod(manifest("one", {NPU: 2}))).container().edits.cdi_devices
-
-
-async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_agent, shows):
-    """The one that deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
-    agent = await start_agent(TWO, retry_host_files=3600.0)
-    path = agent.cdi_dir / FILE
-    deleted = 0
-    while not any(reasons(agent).values()):
-        await kubelet.wait_until(lambda: path.exists() or any(reasons(agent).values()), what="repair, or a pause")
-        if path.exists():
-            path.unlink()
-            deleted += 1
-    assert 2 == deleted
-    await shows(NPU, 2, 0)
-    await shows(TPU, 1, 1)
-    assert "something else keeps deleting or changing" in reasons(agent)["acme-0"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 
 import pytest
 
@@ -142,23 +141,6 @@ async def test_a_version_that_is_forgotten(api_server, api, follow):
     assert "a:1" == seen.told[0]
 
 
-async def test_bookmarks(api_server, api, follow):
-    """They keep the version fresh where nothing happens to what is watched, so that none is forgotten."""
-    await api_server.add("nodes", node("a", "1"))
-    seen = await follow(api, fields="metadata.name=a")
-    api_server.expire()
-    version = str(api_server.objects.version)
-    mark = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": version}}}
-    api_server.break_watches(json.dumps(mark).encode() + b"\n")
-    await api_server.until(lambda: "back" in seen.told)
-    await api_server.edit("nodes", "a", node("a", "2"))
-    await api_server.until(lambda: "a:2" in seen.told)
-    assert ["a:1", "lost", "back", "a:2"] == seen.told
-    assert ("true", version) == tuple(
-        api_server.asked[-1].params[each] for each in ("allowWatchBookmarks", "resourceVersion")
-    )
-
-
 async def test_a_watch_that_the_server_ends(api_server, start_api, follow):
     """As it was asked to: the next one goes on, without a word."""
     await api_server.add("nodes", node("a", "1"))
@@ -181,31 +163,6 @@ async def test_a_connection_that_died_without_a_word(api_server, start_api, foll
     await api_server.until(lambda: "back" in seen.told)
     assert ["a:1", "lost", "back"] == seen.told
     assert "nothing came" in str(seen.errors[0])
-
-
-async def test_an_account_that_is_renewed_during_a_watch(api_server, api, account, follow):
-    """The refused request makes a new connection; the watch begins anew on it, and misses nothing."""
-    await api_server.add("nodes", node("a", "1"))
-    seen = await follow(api)
-    account.token.write_text("fresh")
-    api_server.tokens = {"fresh"}
-    await api.get(NODES, "a")
-    await api_server.edit("nodes", "a", node("a", "2"))
-    await api_server.until(lambda: "a:2" in seen.told)
-    assert ["a:1", "lost", "back", "a:2"] == seen.told
-    assert 1 == sum(each.verb == "list" for each in api_server.asked)
-
-
-async def test_what_is_written_is_known_at_once(api_server, api, follow):
-    """Neither the watch nor an older version tells it again."""
-    made = await api_server.add("nodes", node("a", "1"))
-    seen = await follow(api)
-    seen.informer.wrote(await api.patch(NODES, "a", {"metadata": {"labels": {"v": "2"}}}))
-    seen.informer.wrote(made)
-    await api_server.add("nodes", node("b"))
-    await api_server.until(lambda: "b:" in seen.told)
-    assert ["a:1", "a:2", "b:"] == seen.told
-    assert ["a:2", "b:"] == seen.there
 
 
 async def test_a_server_with_another_store_takes_what_the_old_one_had(api_server, start_api, follow):

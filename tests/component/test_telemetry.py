@@ -117,20 +117,6 @@ async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, ku
         assert kubelet.node().allocatable[GPU] == 1
 
 
-async def test_the_address_follows_the_file(agent, kubelet):
-    """Without the address nothing is served; with it, metrics are served again."""
-    before = len([each for each in agent.logs if each["event"] == "serving HTTP"])
-    agent.edit(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
-    await agent.serves(2, kubelet)
-    assert (await agent.agent.telemetry.top({}))["on"] is False
-    agent.edit(CONFIG)
-    await agent.serves(3, kubelet)
-    await kubelet.wait_until(
-        lambda: len([each for each in agent.logs if each["event"] == "serving HTTP"]) > before, what="the new address"
-    )
-    assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
-
-
 async def test_top_says_what_devices_measure(agent):
     told = await agent.agent.telemetry.top({})
     assert (told["on"], told["node"], len(told["devices"])) == (True, "node-1", 2)
@@ -173,23 +159,3 @@ async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_serv
     assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent, got" in problem()[0]
     await api_server.remove("pods", "one", namespace="default")
     await kubelet.wait_until(lambda: not problem(), what="the end of the problem")
-
-
-async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_server, account):
-    api_server.permissions = set()
-    running = await start_agent(ANNOTATED, api_server=account)
-    await kubelet.wait_until(lambda: up(running), what="the metrics")
-
-    def problem():
-        return [str(each) for each in running.agent.reconciler.problems if "podAnnotations" in str(each)]
-
-    await kubelet.wait_until(problem, what="the problem")
-    assert "let vdev list and watch pods, or set telemetry.podAnnotations to false" in problem()[0]
-    assert "DCGM_FI_DEV_GPU_UTIL" in await page(running)
-
-
-async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, api_server, account):
-    """Metrics without annotations need no permission."""
-    running = await start_agent(CONFIG, api_server=account)
-    await kubelet.wait_until(lambda: up(running), what="the metrics")
-    assert not api_server.asked

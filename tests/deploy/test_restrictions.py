@@ -23,9 +23,8 @@ from vdev.agent import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-# Those with a pod of their own: `host-devices` adds mounts to that of `base`, which is also the pod of `schedulers`,
-# and `kind` has the mounts of `cdi`.
-OVERLAYS = [f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "dra")]
+# `host-devices` adds mounts to the pod of `base`, which is also that of `schedulers`; `dra` has the mounts of `cdi`.
+OVERLAYS = [f"overlays/{name}" for name in ("host-devices", "dra")]
 TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 

@@ -26,7 +26,8 @@ _HELM_LABELS = {
 }
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
-helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
+HELM = importlib.util.find_spec("helm_python") is not None
+helm = pytest.mark.skipif(not HELM, reason="helm-python-sdk is not installed")
 
 
 @functools.cache

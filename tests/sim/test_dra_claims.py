@@ -181,60 +181,6 @@ async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
         release.set()
 
 
-async def test_a_prepare_is_tried_again_if_its_driver_registers_again(kubelet, clock, driver):
-    """The connection of the call is closed."""
-    release, sound = asyncio.Event(), driver.answer_prepare
-
-    async def hangs(_request):
-        await release.wait()
-
-    driver.answer_prepare = hangs
-    await add(kubelet, claim("gpu"))
-    creating = asyncio.create_task(kubelet.run_pod(pod("one", claims=["gpu"])))
-    await kubelet.wait_until(lambda: driver.asked("NodePrepareResources"))
-    driver.answer_prepare = sound
-    await driver.register()
-    clock.advance(1)
-    assert Phase.PENDING is (await creating).phase
-    text = "NodePrepareResources: rpc error: code = Canceled desc = grpc: the client connection is closing"
-    assert text in kubelet.events[-1].message
-    await kubelet.wait_until(lambda: driver.statuses[1:])
-    release.set()
-    clock.advance(10)
-    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING)
-
-
-async def test_a_driver_that_hangs_does_not_delay_other_pods(kubelet, dra, driver):
-    """Each pod has its own worker."""
-    pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates selectors, is not installed")
-    release = asyncio.Event()
-
-    async def hangs(_request):
-        await release.wait()
-        return v1.NodePrepareResourcesResponse()
-
-    driver.answer_prepare = hangs
-    only_other = device_class("other", "device.driver == 'other.dev'")
-    only_acme = device_class("acme", "device.driver == 'acme.dev'")
-    await dra(slice_of("other.dev", [device("x")]), driver="other.dev")
-    await add(kubelet, only_other, only_acme, claim("slow", exactly("acme")), claim("quick", exactly("other")))
-    slow = asyncio.create_task(kubelet.run_pod(pod("slow", claims=["slow"])))
-    await kubelet.wait_until(lambda: driver.asked("NodePrepareResources"))
-    assert Phase.RUNNING is (await kubelet.run_pod(pod("quick", claims=["quick"]))).phase
-    release.set()
-    assert Phase.PENDING is (await slow).phase
-
-
-async def test_unprepare_follows_a_failed_prepare(kubelet, driver):
-    """The driver may have prepared a part."""
-    driver.prepare_claim = failing("broken")
-    await add(kubelet, claim("gpu"))
-    await kubelet.run_pod(pod("one", claims=["gpu"]))
-    await kubelet.delete_pod("one")
-    assert [["gpu"]] == driver.asked("NodeUnprepareResources")
-    assert [] == kubelet.pods()
-
-
 async def test_a_claim_that_was_not_prepared_is_prepared_after_a_restart(kubelet, driver):
     """The kubelet's file has the claim without devices."""
     sound, driver.prepare_claim = driver.prepare_claim, failing("broken")
@@ -335,25 +281,6 @@ async def test_a_rejected_pod_releases_its_claims(kubelet, driver, plugins, show
     assert len(DEVICES) == len([await kubelet.run_pod(pod(each["name"], templates=["gpu"])) for each in DEVICES])
     await kubelet.wait_until(lambda: all(kubelet.pod(each["name"]).phase is Phase.RUNNING for each in DEVICES))
     assert [] == [each for names in driver.asked("NodePrepareResources") for each in names if each.startswith("one-")]
-
-
-async def test_a_force_deleted_pod_while_the_kubelet_is_down(kubelet, clock, driver):
-    """Its claim stays prepared. A new claim with its name must wait until the kubelet has noticed."""
-    await add(kubelet, claim("gpu"))
-    await kubelet.run_pod(pod("one", claims=["gpu"]))
-    await kubelet.stop()
-    await kubelet.delete_pod("one", force=True)
-    await kubelet.objects.delete("ResourceClaim", "gpu", "default")
-    await add(kubelet, claim("gpu"))
-    await kubelet.start()
-    await kubelet.wait_until(kubelet.drivers)
-    await kubelet.run_pod(pod("two", claims=["gpu"]))
-    await kubelet.wait_until(lambda: kubelet.events)
-    assert "old ResourceClaim with same name gpu and different UID" in kubelet.events[-1].message
-    clock.advance(60)
-    await kubelet.wait_until(lambda: driver.asked("NodeUnprepareResources"))
-    clock.advance(10)
-    await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
 
 
 async def test_podresources_names_all_devices_of_a_claim(kubelet, driver):

@@ -51,17 +51,6 @@ async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Unknown"])
 
 
-async def test_a_timeout(kubelet, clock, driver):
-    """The device is Unknown, by default after 30 s. A pod shows it when the kubelet looks at it again."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
-    clock.advance(31)
-    await kubelet.run_pod(pod("other"))
-    assert ["Healthy", "Healthy"] == words(kubelet)
-    clock.advance(60)
-    await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
-
-
 async def test_a_driver_that_unregisters(kubelet, clock, driver):
     """Its reports no longer count. Pods show it when the kubelet looks at them again."""
     driver.timeout = 3600
@@ -73,32 +62,6 @@ async def test_a_driver_that_unregisters(kubelet, clock, driver):
     assert ["Healthy", "Healthy"] == words(kubelet)
     clock.advance(60)
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
-
-
-async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
-    """The kubelet opens it again after five seconds."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
-    driver.health = {"gpu-0": "UNHEALTHY", "gpu-1": "HEALTHY"}
-    driver.end_streams()
-
-    def heard():
-        clock.advance(5)  # by when it has seen the end of the first
-        return words(kubelet) == ["Unhealthy", "Healthy"]
-
-    await kubelet.wait_until(heard)
-
-
-async def test_init_containers_and_sidecars_have_no_health(kubelet, driver):
-    """The kubelet writes it only into `containerStatuses`."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    both = pod("two", claims=["gpu"])
-    uses = both["spec"]["containers"][0]["resources"]
-    sidecar = {"name": "side", "image": "none", "restartPolicy": "Always", "resources": uses}
-    both["spec"]["initContainers"] = [{"name": "first", "image": "none", "resources": uses}, sidecar]
-    found = await kubelet.run_pod(both)
-    assert {"first": False, "side": False, "main": True} == {each.name: bool(each.health) for each in found.containers}
-    assert {("gpu",)} == {tuple(each.claims) for each in found.containers}
 
 
 async def test_a_driver_without_a_health_stream(kubelet, dra):

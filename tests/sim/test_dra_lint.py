@@ -7,7 +7,6 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim import manifest
 from vdev.sim.dra import cdi_directory, slice_lint
 
 
@@ -307,40 +306,3 @@ def test_a_device_that_is_mounted_with_nodev_is_reported(tmp_path):
     )
     (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
     assert f"acme.dev/uart=a mounts {tmp_path}/line, a device, with nodev" in problem
-
-
-def test_a_mount_without_a_source_is_reported(tmp_path):
-    """A runtime creates a missing source of a device plugin's mount, but fails for a mount of CDI."""
-    mounts = [{"hostPath": str(tmp_path / name), "containerPath": f"/in/{name}"} for name in ("here", "away")]
-    mounts += [{"hostPath": name, "containerPath": f"/in{name}", "type": "tmpfs"} for name in ("tmpfs", "/memory")]
-    (tmp_path / "here").mkdir()
-    devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
-    (tmp_path / "uart.json").write_text(
-        json.dumps({"cdiVersion": "0.4.0", "kind": "acme.dev/uart", "devices": devices})
-    )
-    (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
-    assert f"acme.dev/uart=a mounts {tmp_path}/away, which does not exist" in problem
-
-
-def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
-    """Drivers do this on purpose: the list of all devices comes last."""
-    devices = [
-        {"name": name, "containerEdits": {"env": [f"GPU={value}"]}}
-        for name, value in (("a", "0"), ("b", "1,2"), ("all", "0,1,2"))
-    ]
-    spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices}
-    (tmp_path / "gpu.json").write_text(json.dumps(spec))
-    names = [f"acme.dev/gpu={each['name']}" for each in devices]
-    assert () == cdi_directory.resolve(tmp_path, names).overwritten
-    assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
-
-
-async def test_slices_of_other_nodes_are_not_checked(kubelet):
-    """A mistake that stays is reported once."""
-    for node in ("n1", "sim-node"):
-        slice_ = slice_of("acme.dev", [device("A")], node=node, pool=node, name=node)
-        await kubelet.objects.create("ResourceSlice", slice_)
-    await kubelet.wait_until(lambda: kubelet.findings)
-    await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
-    await kubelet.run_pod(manifest("one"))
-    assert [("device-name", True)] == [(each.code, "slice sim-node" in each.message) for each in kubelet.findings]

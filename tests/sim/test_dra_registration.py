@@ -1,7 +1,6 @@
 """DRA drivers register with the embedded kubelet, which deletes their slices when they are gone."""
 
 import asyncio
-import socket
 
 import pytest
 from h2.config import H2Configuration
@@ -90,19 +89,6 @@ async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, chan
     assert {} == kubelet.drivers()
 
 
-async def test_another_type_of_plugin(kubelet, dra, clock):
-    """The kubelet has no handler for it."""
-    driver = await dra(register=False)
-    driver.info = registration.PluginInfo(type="CSIPlugin", name="acme.dev")
-    await driver.register()
-    said = (
-        "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket "
-        f"{driver.registration_socket}"
-    )
-    assert said == await refused(kubelet, clock)
-    assert said == driver.statuses[0].error
-
-
 async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
     """One second; in this test less."""
     async with kubelet_of(get_info=0.1) as kubelet:
@@ -117,24 +103,6 @@ async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
         await driver.register()
         assert (await refused(kubelet, clock)).endswith("code = DeadlineExceeded desc = context deadline exceeded")
         release.set()
-
-
-async def test_files_that_are_ignored(kubelet, dra, clock):
-    """Names that begin with a dot, and files that are not sockets. Subdirectories are read too."""
-    registry = kubelet.root / "plugins_registry"
-    (registry / "file").write_text("")
-    for name in (".hidden", "below/x.sock"):
-        (registry / name).parent.mkdir(exist_ok=True)
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(str(registry / name))
-    clock.advance(1)
-    driver = await dra()
-    assert ["acme.dev"] == list(kubelet.drivers())
-    driver.registration_socket.unlink()
-    driver.registration_socket = registry / "below" / "y.sock"
-    await driver.register()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: driver.statuses[1:] and kubelet.drivers())
 
 
 async def test_two_instances_of_a_driver(kubelet, dra, clock):

@@ -194,18 +194,6 @@ async def test_a_claim_that_is_not_prepared(node, dra_on):
     assert {"waiting": {"reason": "ContainerCreating"}} == container["state"]
 
 
-async def test_a_pod_without_grace(node, plugins):
-    """Its deletion does not wait for the kubelet."""
-    await plugins(NPU, on=node.kubelet, devices=["a"])
-    one = manifest("one", {NPU: 1})
-    one["spec"]["terminationGracePeriodSeconds"] = 0
-    await node.create(one)
-    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
-    await node.delete("one")
-    assert not node.all("Pod")
-    await node.until(lambda: not node.kubelet.pods(), "its end on the kubelet")
-
-
 async def test_a_pod_that_is_replaced(node, plugins):
     """A new pod of the same name waits for the end of the old one, unless that was deleted by force."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
@@ -214,43 +202,6 @@ async def test_a_pod_that_is_replaced(node, plugins):
         await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
         await node.delete("one", force=True)
     await node.until(lambda: not node.kubelet.pods(), "the last one's end")
-
-
-async def test_a_pod_that_is_none(node):
-    """The status says why the kubelet refuses a pod."""
-    wrong = manifest("wrong", {NPU: 1})
-    wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
-    await node.create(wrong)
-    await node.until(lambda: node.status("wrong").get("conditions"), "the reason")
-    assert "needs a limit" in node.status("wrong")["conditions"][0]["message"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        (None, "at least one container"),
-        ({"containers": [{}]}, "expected a name"),
-        ({"containers": [{"name": "c", "resources": {"limits": {NPU: "lots"}}}]}, "is not a quantity"),
-    ],
-)
-async def test_a_pod_with_no_content(node, spec, why):
-    """The server stores it, and the kubelet goes on."""
-    await node.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, **({"spec": spec} if spec else {})}
-    )
-    await node.until(lambda: node.status("odd").get("conditions"), "the reason")
-    assert why in node.status("odd")["conditions"][0]["message"]
-    await node.create(manifest("good"))
-    await node.until(lambda: node.status("good").get("phase") == "Running", "the next pod")
-
-
-async def test_another_nodes_pod(node):
-    other = manifest("other")
-    other["spec"]["nodeName"] = "elsewhere"
-    await node.create(other)
-    await node.create(manifest("mine"))
-    await node.until(lambda: "Running" == node.status("mine").get("phase"), "pod mine")
-    assert {"phase": "Pending"} == node.status("other")
 
 
 @pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])

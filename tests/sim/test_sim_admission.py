@@ -150,30 +150,6 @@ async def test_no_topology_is_no_affinity():
     assert {"d1", "d2"} == await pick(table(d1=(), d2=()), 2, affinity=frozenset({0}))
 
 
-async def test_freed_while_the_plugin_is_asked():
-    """Conformance 37: devices that are freed during GetPreferredAllocation do not affect the allocation."""
-    devices = table(d1=(), d2=())
-    devices.hold("old", "main", NPU, ["d2"], b"")
-    devices.recount()
-
-    async def free_meanwhile(available, _taken):
-        devices.free_all_but(set())
-        return available
-
-    assert {"d1"} == await pick(devices, 1, prefer=free_meanwhile)
-    assert {"d1"} == devices.allocated[NPU]
-
-
-async def test_options_of_a_removed_pod(kubelet, plugins):
-    """Conformance 38: a deleted pod holds nothing."""
-    plugin = await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.delete_pod("p")
-    again = await kubelet.run_pod(manifest("q", {NPU: 1}))
-    assert ("d1",) == again.container().devices[NPU]
-    assert 2 == len(plugin.requests("Allocate"))
-
-
 async def test_init_container_devices_are_reused(kubelet, plugins):
     """Conformance 39: app containers take an init container's devices first; each gets its own Allocate."""
     plugin = await plugins(NPU, ["d1", "d2", "d3", "d4", "d5"])
@@ -203,14 +179,6 @@ async def test_unknown_resource_is_skipped(kubelet):
     """A pod runs without a resource that no plugin serves and that is not in the node status."""
     pod = await kubelet.run_pod(manifest("p", {GPU: 1}))
     assert (Phase.RUNNING, {}) == (pod.phase, pod.container().devices)
-
-
-async def test_zero_devices(kubelet, plugins):
-    """Conformance 42: a request of zero makes no call."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    pod = await kubelet.run_pod(manifest("p", {NPU: 0}))
-    assert Phase.RUNNING is pod.phase
-    assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()
 
 
 @pytest.mark.parametrize(
@@ -307,21 +275,6 @@ async def test_preferred_error_fails_the_pod(kubelet, plugins, refusal):
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
     cause = "rpc error: code = FailedPrecondition desc = no idea"
     assert rejected(f"device plugin GetPreferredAllocation rpc failed with err: {cause}") == pod.message
-
-
-async def test_choice_is_repeatable(short_dir, plugin_class):
-    """The same seed chooses the same devices."""
-
-    async def choose(name, seed):
-        async with Kubelet(short_dir / name, seed=seed, clock=ManualClock()) as kubelet:
-            plugin = await (await plugin_class(kubelet, NPU, [f"d{i}" for i in range(32)]).serve()).register()
-            await kubelet.wait_until(lambda: kubelet.devices().capacity)
-            chosen = (await kubelet.run_pod(manifest("p", {NPU: 8}))).container().devices[NPU]
-            await plugin.stop()
-        return chosen
-
-    assert await choose("a", 1) == await choose("b", 1)
-    assert await choose("c", 1) != await choose("d", 2)
 
 
 async def test_slow_and_hung_allocate(short_dir, plugin_class):

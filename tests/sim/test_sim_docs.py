@@ -34,6 +34,7 @@ def test_example_test_passes(tmp_path):
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.usefixtures("prepared_python")
 async def test_example_scenario_comes_true():
     """The example scenario is valid and passes."""
     async with SimDriver() as driver:

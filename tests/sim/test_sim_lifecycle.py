@@ -1,9 +1,7 @@
 """Restarts, crashes and reboots of the kubelet, its plugins and its pods."""
 
 import asyncio
-import re
 import socket
-from pathlib import Path
 
 import grpc
 import pytest
@@ -156,60 +154,6 @@ async def test_health_in_pod_status(kubelet, plugins, device):
         assert expected == kubelet.pod("p").container().allocated_resources_status
 
 
-async def test_health_of_app_containers_only(kubelet, plugins, device):
-    """As in 1.36, init containers and sidecars never have allocatedResourcesStatus."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    document = manifest("p", {NPU: 1})
-    limits = {"resources": {"limits": {NPU: 1}}}
-    document["spec"]["initContainers"] = [
-        {"name": "first", **limits},
-        {"name": "side", "restartPolicy": "Always", **limits},
-    ]
-    pod = await kubelet.run_pod(document)
-    assert [1, 1, 1] == [len(each.devices[NPU]) for each in pod.containers]
-    plugin.list(device("d1", "Unhealthy"), device("d2", "Unhealthy"))
-    await kubelet.wait_until(lambda: "Unhealthy" in str(kubelet.pod("p").container().health))
-    seen = kubelet.pod("p")
-    assert ([], []) == tuple(seen.container(name).allocated_resources_status for name in ("first", "side"))
-
-
-async def test_health_of_a_container_that_never_started(kubelet, plugins, device, refusal):
-    """Conformance 20: also for a pod whose container waits."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-
-    async def fail(_request):
-        raise refusal(grpc.StatusCode.INTERNAL, "cold")
-
-    plugin.answer_pre_start = fail
-    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    assert (Phase.PENDING, "CreateContainerConfigError") == (pod.phase, pod.container().waiting)
-    plugin.list(device("d1", "Unhealthy"))
-    await kubelet.wait_until(lambda: kubelet.pod("p").container().health == {NPU: {"d1": "Unhealthy"}})
-
-
-async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
-    """Conformance 46: a list updates a pod only if the health of its device has changed."""
-    plugin = await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    updates = []
-    kubelet.journal.listen(lambda entry: updates.append(entry) if entry.event == "pod" else None)
-    plugin.list("d1")
-    plugin.list("d1", "d2")
-    plugin.list(device("d1", "Unhealthy"), "d2")
-    await kubelet.wait_until(lambda: (kubelet.node().capacity, kubelet.node().allocatable) == ({NPU: 2}, {NPU: 1}))
-    assert 1 == len(updates)
-
-
-async def test_dropped_device_leaves_the_status_standing(kubelet, plugins, shows):
-    """A held id that is dropped does not change the pod's status, but is a finding."""
-    plugin = await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    plugin.list()
-    await shows(kubelet, NPU, 0, 0)
-    assert {NPU: {"d1": "Healthy"}} == kubelet.pod("p").container().health
-    assert ["held-device-dropped"] == [finding.code for finding in kubelet.errors]
-
-
 async def test_pre_start_at_each_start(kubelet, plugins):
     """PreStartContainer is called before each container start, without a new Allocate."""
     plugin = await plugins(NPU, ["d1", "d2", "d3"], pre_start=True)
@@ -242,28 +186,6 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refu
             await kubelet.journal.next_change(at_most=0.01)
     assert 4 == len(plugin.requests("PreStartContainer"))
     assert [f"Error: {said}"] * 2 == [event.message for event in kubelet.events]
-
-
-async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
-    """A container restart waits for the plugin, but not after a kubelet restart, which forgets the options."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await plugin.stop()
-    await shows(kubelet, NPU, 1, 0)
-    container = (await kubelet.restart_container("p")).container()
-    assert "CreateContainerConfigError" == container.waiting
-    assert container.message.startswith("device plugin PreStartContainer rpc failed with err: endpoint ")
-    assert re.search(r"endpoint &\{.* acme.dev/npu .*\} has been stopped$", container.message)
-    assert Phase.RUNNING is kubelet.pod("p").phase
-
-
-async def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet, plugins):
-    """Between a kubelet restart and the plugin's registration, PreStartContainer is skipped."""
-    plugin = await plugins(NPU, ["d1"], pre_start=True)
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.restart()
-    assert (await kubelet.restart_container("p")).container().running
-    assert 1 == len(plugin.requests("PreStartContainer"))
 
 
 async def test_checkpoint(kubelet, plugins):
@@ -331,38 +253,6 @@ async def test_start_removes_sockets_only(kubelet, plugins):
     assert ["dir", "kubelet.sock", "kubelet_internal_checkpoint", "notes"] == names
 
 
-async def test_a_socket_never_changes(kubelet, monkeypatch):
-    """The times of a kubelet's socket never change, because plugins identify a kubelet by them."""
-    seen, linked = {}, Path.hardlink_to
-
-    def link(self, target):
-        linked(self, target)
-        if self == kubelet.socket:
-            seen["at first"] = kubelet.socket.stat()
-
-    monkeypatch.setattr(Path, "hardlink_to", link)
-    await kubelet.restart()
-    seen["later"] = kubelet.socket.stat()
-    await kubelet.crash()
-    seen["after the end"] = kubelet.socket.stat()
-    assert 1 == len({(each.st_ino, each.st_nlink, each.st_ctime_ns) for each in seen.values()}), seen
-
-
-async def test_two_kubelets_in_one_directory(kubelet):
-    """A second kubelet in a directory is refused, and the first one goes on."""
-    with pytest.raises(SocketError, match="another kubelet is running here"):
-        async with Kubelet(kubelet.root):
-            pass
-    assert ["kubelet.sock"] == sockets(kubelet)
-
-
-async def test_too_long_a_directory(short_dir):
-    """A directory is refused if the paths of its sockets would be too long."""
-    with pytest.raises(SocketError, match="at most 107 are allowed"):
-        async with Kubelet(short_dir / ("x" * 100)):
-            pass
-
-
 async def test_real_kubelets_directory(short_dir):
     """The directory of a real kubelet is refused; it is recognized by its checkpoint."""
     directory = short_dir / "device-plugins"
@@ -390,23 +280,6 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
     assert {"panic", "held-device-dropped"} == {finding.code for finding in kubelet.errors}
     await kubelet.start()
     assert kubelet.alive
-
-
-async def test_crash_during_allocate(kubelet, plugins):
-    """If the kubelet crashes during an Allocate, the pod stays Pending and is admitted after the next start."""
-    plugin = await plugins(NPU, ["d1"])
-
-    async def hang(_request):
-        await asyncio.Event().wait()
-
-    plugin.answer_allocate = hang
-    async with asyncio.TaskGroup() as group:
-        run = group.create_task(kubelet.run_pod(manifest("p", {NPU: 1})), name="run pod")
-        await kubelet.wait_until(lambda: plugin.requests("Allocate"))
-        await kubelet.crash()
-    assert Phase.PENDING is run.result().phase
-    await kubelet.start()
-    assert "no healthy devices present" in kubelet.pod("p").message
 
 
 async def test_run_pod_while_the_kubelet_is_down(kubelet):

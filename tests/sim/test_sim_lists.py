@@ -2,7 +2,7 @@
 
 import grpc
 
-from vdev.sim import Kubelet, ManualClock, manifest
+from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"
@@ -118,17 +118,3 @@ async def test_list_over_the_limit(kubelet, plugins, shows):
     plugin.list(*(f"{i:036}" for i in range(86_000)))
     await shows(kubelet, NPU, 1, 0)
     assert ["list-over-limit"] == [finding.code for finding in kubelet.errors]
-
-
-async def test_node_status_only_each_tick(short_dir, plugins):
-    """Without `status_on_change` the node status follows only the ten-second tick, the device manager at once."""
-    clock = ManualClock()
-    async with Kubelet(short_dir, clock=clock, status_on_change=False) as kubelet:
-        plugin = await plugins(NPU, None, on=kubelet)
-        await kubelet.wait_until(lambda: plugin.streams)
-        plugin.list("d1")
-        await kubelet.wait_until(lambda: kubelet.devices().capacity == {NPU: 1})
-        clock.advance(9)
-        assert {} == kubelet.node().capacity
-        clock.advance(1)
-        assert {NPU: 1} == kubelet.node().capacity

@@ -244,14 +244,6 @@ async def test_what_cannot_come_true_is_not_waited_for(driver):
         await play(scenario(shows(2, 2), {"createPod": "one"}, wants, pods=greedy), driver, patience=600)
 
 
-async def test_a_finding_is_not_waited_for(driver):
-    """It ends the waiting at once, because it is never removed."""
-    forbids = {"expect": {"findings": ["id-too-long"]}}
-    story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, forbids, configuration={NPU: ["d" * 64]})
-    with pytest.raises(ScenarioError, match=r"step 3: it cannot become true any more: warning: id-too-long"):
-        await play(story, driver, patience=600)
-
-
 @pytest.mark.parametrize(
     ("amount", "seen", "met"),
     [
@@ -277,11 +269,6 @@ async def test_numbers(driver, amount, seen, met):
             await play(scenario(*before, wants), driver, patience=1)
 
 
-async def test_what_stays(driver):
-    """With `stays`, an expectation must stay true for a while."""
-    assert [] == await play(scenario({"expect": {**shows(2, 2)["expect"], "stays": 0.05}}), driver)
-
-
 async def test_what_comes_true_and_does_not_stay(driver):
     """A change within `stays` fails the step."""
 
@@ -297,12 +284,3 @@ async def test_what_comes_true_and_does_not_stay(driver):
 
     with pytest.raises(ScenarioError, match=r"it was true, but not for 600 s: .* seen 1"):
         await play(scenario(*steps), driver, after=after)
-
-
-async def test_nothing_remembered(driver):
-    """`remembered` without `remember` is an error."""
-    with pytest.raises(ScenarioError, match=r"npu: capacity: nothing is remembered; put `remember:` before"):
-        await play(scenario({"expect": {"node": {NPU: "remembered"}}}), driver)
-    pods = {"one": {"phase": "Running", "containers": {"main": {"devices": "remembered"}}}}
-    with pytest.raises(ScenarioError, match="pod one: main: devices: nothing is remembered"):
-        await play(scenario({"createPod": "one"}, {"expect": {"pods": pods}}, pods=ONE), driver)

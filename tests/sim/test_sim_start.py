@@ -98,18 +98,6 @@ async def test_a_new_pod_waits_with_the_old_ones(kubelet, plugins, clock):
     assert {"old", "new"} == (await listed(kubelet)).keys()
 
 
-async def test_a_kubelet_that_ends_before_it_knows_its_pods(kubelet, plugins):
-    """A pod that waits for a kubelet which ends stays Pending."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    await kubelet.run_pod(manifest("old", {NPU: 1}))
-    await restart(kubelet, plugin)
-    async with asyncio.TaskGroup() as group:
-        new = group.create_task(kubelet.run_pod(manifest("new", {NPU: 1})), name="new pod")
-        await kubelet.wait_until(lambda: len(kubelet.pods()) == 2)
-        await kubelet.crash()
-    assert Phase.PENDING is new.result().phase
-
-
 async def test_a_new_node_has_nothing_to_hear_of(kubelet, plugins):
     """Without a checkpoint and pods, the first pod is admitted at once."""
     await plugins(NPU, ["d1"])
@@ -130,22 +118,6 @@ async def test_a_pod_in_admission_is_named(kubelet, plugins):
     pod = await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
     assert [0, 1] == seen
     assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}  # a List frees nothing of it
-
-
-async def test_get_frees_nothing(kubelet, plugins, clock):
-    """Only List and Allocate free the devices of ended pods."""
-    plugin = await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("plain"))
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.run_pod(manifest("other"))
-    await kubelet.delete_pod("p")
-    await ask(kubelet, v1.GetPodResourcesRequest(pod_name="plain", pod_namespace="default"), "Get")
-    plugin.list("d1", "d2")
-    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 2)
-    assert ["d1"] == remembered(kubelet)
-    await listed(kubelet)
-    plugin.list("d1")
-    await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1 and remembered(kubelet) == [])
 
 
 async def test_checkpoint_form(kubelet, plugins, device):
@@ -180,22 +152,6 @@ async def test_checkpoint_is_an_upper_bound(kubelet, plugins, clock):
     assert ["d1", "d2"] == remembered(kubelet)
     pod = await kubelet.run_pod(manifest("next", {NPU: 1}))
     assert list(pod.container().devices[NPU]) == remembered(kubelet)
-
-
-async def test_checkpoint_is_not_written_without_need(kubelet, plugins, refusal, shows):
-    """Neither a failed Allocate nor the loss of a plugin writes the checkpoint."""
-    plugin = await plugins(NPU, ["d1"])
-    path = kubelet.device_plugin_dir / "kubelet_internal_checkpoint"
-    before = path.stat().st_ino
-
-    async def fail(_request):
-        raise refusal(grpc.StatusCode.INTERNAL, "no")
-
-    plugin.answer_allocate = fail
-    assert Phase.FAILED is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
-    await plugin.stop()
-    await shows(kubelet, NPU, 1, 0)
-    assert before == path.stat().st_ino
 
 
 async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
@@ -241,21 +197,3 @@ async def test_a_device_is_given_twice(kubelet, plugins, clock):
     (found,) = kubelet.findings
     assert ("device-given-twice", NPU, "warning") == (found.code, found.resource, found.severity.value)
     assert kubelet.errors == []
-
-
-async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
-    """The device of a finished init container may be dropped from the list, and does not count as held."""
-    plugin = await plugins(NPU, ["d1", "d2"])
-    document = manifest("p", {})
-    document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {NPU: 1}}}]
-    await kubelet.run_pod(document)
-    ((id_,),) = kubelet.pod("p").container("first").devices.values()
-    other = "d2" if id_ == "d1" else "d1"
-    assert Phase.FAILED is (await kubelet.run_pod(manifest("both", {NPU: 2}))).phase
-    plugin.list(other)
-    await shows(kubelet, NPU, 1, 1)
-    assert {NPU: {other: "Healthy"}} == kubelet.listed()
-    assert [] == kubelet.findings
-    await plugin.stop()
-    await shows(kubelet, NPU, 1, 0)
-    assert {} == kubelet.listed()

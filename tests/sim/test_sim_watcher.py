@@ -1,7 +1,5 @@
 """Device plugins with a registration socket in plugins_registry."""
 
-import asyncio
-
 import grpc
 import grpc.aio
 import pytest
@@ -170,36 +168,6 @@ def refusals(kubelet):
     return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
 
 
-async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
-    """Failures are counted by path, so a plugin that restarts keeps the back-off."""
-    asked = await watched(supported_versions=[])
-    for count in (2, 3):  # after 0.5 s and 1 s
-        await asked.stop()
-        await asked.start()
-        clock.advance(1)
-        await kubelet.wait_until(lambda count=count: count == len(refusals(kubelet)))
-    await asked.stop()
-    asked.info.supported_versions[:] = ["v1beta1"]
-    await asked.start()
-    other = await watched("acme.dev/dsp", file="dsp")  # which takes a second, and a look of the kubelet
-    assert [(True, "")] == other.statuses
-    assert (True, "") not in asked.statuses
-    clock.advance(1)
-    await kubelet.wait_until(lambda: (True, "") in asked.statuses)
-
-
-@pytest.mark.parametrize("endpoint", ["npu.sock", "../npu.sock"])
-async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch, endpoint):
-    """A relative endpoint starts at the kubelet's working directory."""
-    async with Kubelet(short_dir, clock=clock, timings=Timings(dial=0.2, **QUICK)) as kubelet:
-        monkeypatch.chdir(short_dir)
-        asked = await watched(on=kubelet, endpoint=endpoint)
-        said = "failed to dial device plugin: context deadline exceeded"
-        assert [(False, f"RegisterPlugin error -- plugin registration failed with err: {said}")] == asked.statuses
-        assert ["endpoint-relative"] == codes(kubelet)
-        assert {} == kubelet.node().capacity
-
-
 async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched, shows):
     """Its devices are unhealthy and its stream is closed, even if it still serves."""
     asked = await watched()
@@ -209,20 +177,6 @@ async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watche
     await shows(kubelet, NPU, 2, 0)
     await kubelet.wait_until(lambda: not asked.plugin.streams)
     assert [f"the registration socket for {asked.info.endpoint} is gone"] == lost(kubelet)
-
-
-async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_class, shows):
-    """After a failed NotifyRegistrationStatus, it is unregistered and tried again."""
-    plugin = await plugin_class(kubelet, NPU, ["d1"], socket="../npu.sock").serve()
-    asked = Asked(kubelet, plugin, "npu", endpoint=str(kubelet.root / "npu.sock"))
-    asked.fails = True
-    await asked.start()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: lost(kubelet))
-    asked.fails = False
-    clock.advance(1)
-    await shows(kubelet, NPU, 1, 1)
-    await asked.stop()
 
 
 @pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 3)])
@@ -278,17 +232,3 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await asked.start()
     clock.advance(1)
     await shows(kubelet, NPU, 2, 2)
-
-
-async def test_a_plugin_that_ends_well_is_no_finding(kubelet, clock, watched, shows):
-    """A plugin that ends with its socket is no finding."""
-    asked = await watched()
-    await shows(kubelet, NPU, 2, 2)
-    await asked.plugin.stop()
-    await asked.stop()
-    clock.advance(1)
-    await shows(kubelet, NPU, 2, 0)
-    await asyncio.wait_for(kubelet.wait_until(lambda: not asked.socket.exists()), 30)
-    clock.advance(30)
-    await shows(kubelet, NPU, 2, 0)
-    assert [] == kubelet.findings

@@ -137,14 +137,6 @@ async def test_no_device_is_handed_out_twice(driver, allocate):
     assert "" == (await kubelet.prepare(other))[uid(other)].error
 
 
-async def test_two_claims_in_one_call_cannot_have_one_device(driver, allocate):
-    """The second one is refused."""
-    _, kubelet = driver
-    claims = [await allocate(name, ("r", "gpu-0")) for name in ("one", "other")]
-    answers = await kubelet.prepare(*claims)
-    assert 1 == sum(bool(each.error) for each in answers.values())
-
-
 async def test_shares_are_told_apart(driver, allocate):
     """The same device in two claims, and twice in one."""
     shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(3)]
@@ -160,20 +152,6 @@ async def test_shares_are_told_apart(driver, allocate):
 
 
 # --- files that cannot be used ----------------------------------------------------------------------------------------
-
-
-async def test_a_cdi_directory_that_cannot_be_made_is_said(driver, allocate, cdi_dir):
-    """The device goes to no other claim until the kubelet has unprepared this one, which it does if it gives up."""
-    _, kubelet = driver
-    cdi_dir.write_text("a file")
-    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
-    assert f"cannot make the CDI directory {cdi_dir}: File exists" == (await kubelet.prepare(claim))[uid(claim)].error
-    cdi_dir.unlink()
-    assert "it is prepared for ResourceClaim default/c" in (await kubelet.prepare(other))[uid(other)].error
-    assert "" == (await kubelet.prepare(claim))[uid(claim)].error
-    assert document(cdi_dir, claim)
-    await kubelet.unprepare(claim)
-    assert "" == (await kubelet.prepare(other))[uid(other)].error
 
 
 async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet):

@@ -160,35 +160,6 @@ async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allo
     assert {file.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
 
 
-async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver, kubelet, allocate, cdi_dir):
-    """Containers that restart would not find them; they are there once the directory is."""
-    claim = await allocate("c", ("r", "gpu-0"))
-    first = await start_driver(api)
-    await (await kubelet.register()).prepare(claim)
-    await first.stop()
-    shutil.rmtree(cdi_dir)
-    cdi_dir.write_text("a file")
-    second = await start_driver(api)
-    await second.until(lambda: second.driver.problems)
-    (problem,) = second.driver.problems
-    assert (
-        f"containers of ResourceClaim default/c cannot be started: cannot make the CDI directory {cdi_dir}: File exists"
-    ) == problem.message
-    cdi_dir.unlink()
-    second.driver.recheck()
-    await second.until(lambda: not second.driver.problems)
-    assert [f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"] == [each.name for each in cdi_dir.iterdir()]
-
-
-async def test_a_path_that_is_too_long_is_said(start_driver, directory):
-    """GRPC itself would hide the reason."""
-    place = directory / ("x" * 90)
-    (place / "plugins_registry").mkdir(parents=True)
-    running = await start_driver(None, kubelet_dir=place, wait=False)
-    await running.until(lambda: running.driver.problems)
-    assert "the system allows 107: use a shorter --kubelet-dir" in running.driver.problems[0].message
-
-
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):
     """A driver that stops finishes what it began."""
     running = await start_driver(api)

@@ -370,15 +370,6 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     assert first.devices != discovery.discover(entry, fake.host, node="n").devices
 
 
-def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
-    """The directories that were listed, of literal paths the parent, of links also the target's."""
-    fake.node("ttyUSB0")
-    fake.link("/dev/serial/by-id/x", "../../ttyUSB0")
-    assert {"/dev", "/dev/serial/by-id"} == find(fake, "/dev/serial/by-id/*").watch
-    assert {"/dev/missing"} == find(fake, "/dev/missing/*").watch
-    assert {"/dev/net"} == find(fake, "/dev/net/tun").watch
-
-
 # --- bad weather ------------------------------------------------------------------------------------------------------
 
 

@@ -53,24 +53,6 @@ class Server:
         }
 
 
-def test_a_first_publication():
-    """One slice for each specification, all of generation 1."""
-    server = Server()
-    assert server.settle([spec("a", "b"), spec("c")])
-    assert {(1, 2)} == server.pools
-    assert not server.settle([spec("a", "b"), spec("c")])
-
-
-def test_an_empty_pool():
-    """Says that the driver is there; and a device that comes is an update in place."""
-    server = Server()
-    server.settle([spec()])
-    assert {(1, 1)} == server.pools
-    server.settle([spec("a")])
-    assert {(1, 1)} == server.pools
-    assert 2 == server.writes
-
-
 def test_one_slice_is_updated_in_place():
     """And no other is written."""
     server = Server()
@@ -100,16 +82,6 @@ def test_a_slice_more_and_a_slice_less():
     server.settle([spec("b")])
     assert {(3, 1)} == server.pools
     assert ["b"] == [device["name"] for each in server.slices for device in each["spec"]["devices"]]
-
-
-@pytest.mark.parametrize(("wiped", "generation"), [(2, 1), (1, 2)], ids=["all", "half"])
-def test_a_wipe(wiped, generation):
-    """All of it is made again from generation 1; what is left gets the new one along with what is made again."""
-    server = Server()
-    server.settle([spec("a"), spec("b")])
-    del server.slices[:wiped]
-    server.settle([spec("a"), spec("b")])
-    assert {(generation, 2)} == server.pools
 
 
 def test_slices_of_an_older_generation_go():

@@ -534,11 +534,6 @@ def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataO
     _try(json.dumps(tree))
 
 
-@given(st.text(max_size=40))
-def test_no_text_crashes_an_import(text: str) -> None:
-    _try(text)
-
-
 def _try(text: str) -> None:
     for form in ("", *FORMS):
         try:
