@@ -162,9 +162,9 @@ def test_every_value_is_here():
 
 # Values that change what others show; the remaining ones are tried together, as one values file.
 ALONE = {
-    "agent.enabled", "standIns.enabled", "existingConfigMap", "fleet.existingConfigMap", "fullnameOverride", "nameOverride", "image.digest",
-    "image.tag", "serviceAccount.create", "serviceAccount.name", "cdi.strategy", "deviceListStrategy",
-    "securityContext.allowPrivilegeEscalation", "securityContext.capabilities.drop",
+    "agent.enabled", "standIns.enabled", "cdi.strategy", "existingConfigMap", "fleet.existingConfigMap",
+    "fullnameOverride", "nameOverride", "image.digest", "image.tag", "serviceAccount.create", "serviceAccount.name",
+    "deviceListStrategy", "securityContext.allowPrivilegeEscalation", "securityContext.capabilities.drop",
 }  # fmt: skip
 
 
