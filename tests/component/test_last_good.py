@@ -241,21 +241,6 @@ async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, ku
     assert "" == refused(agent)
 
 
-async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
-    start_agent, kubelet, shows, leave, directory
-):
-    """The files are read again at the pace at which everything is looked at."""
-    wrong = directory / "port"
-    wrong.write_text("no device")
-    await leave()
-    text = GOOD + f"  - {{name: port, resource: acme.dev/port, glob: {wrong}}}\n"
-    agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
-    assert f"{wrong} is not a device node" in refused(agent)
-    wrong.unlink()
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
-    assert "" == refused(agent)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("prepared_python")

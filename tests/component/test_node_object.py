@@ -6,7 +6,6 @@ import contextlib
 import pytest
 import structlog
 
-from vdev.agent import status
 from vdev.agent.node_objects import NodeObject
 from vdev.aio.clock import LeapClock, Timing
 from vdev.config.file_choice import LABELS
@@ -123,13 +122,3 @@ async def test_an_agent_goes_by_its_node_label_at_once(api_server, account, star
     await api_server.edit("nodes", "node-1", labelled("a100"))
     await shows("example.com/a100", 1)
     assert 0 == api_server.writes
-
-
-async def test_a_directory_of_files_without_an_api_server(start_agent, directory, shows):
-    """The file is chosen by the node's name; that no API server is known is no trouble of the Node's."""
-    files = directory / "files"
-    files.mkdir()
-    (files / "default.yaml").write_text(FILE.format(name="default"))
-    agent = await start_agent("", files=(files,))
-    await shows("example.com/default", 1)
-    assert "" == status.status(agent.agent)["nodeApi"]["problem"]

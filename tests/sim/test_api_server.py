@@ -275,18 +275,6 @@ async def test_a_watch(ask):
     assert ("ERROR", 410) == (error["type"], error["object"]["code"])
 
 
-async def test_bookmarks_are_rare(ask):
-    """At most one a minute, as on a real server, no matter how many other objects change."""
-    _, begin = await ask("GET", MAPS)
-    path = f"{SLICES}?resourceVersion={begin['metadata']['resourceVersion']}&allowWatchBookmarks=true"
-    watching = asyncio.create_task(ask.watch(path))
-    while not ask.server.watching:
-        await ask("GET", MAPS)
-    for name in ("a", "b", "c"):
-        await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
-    assert ["BOOKMARK"] == [each["type"] for each in await watching]
-
-
 def named(event):
     """Type and name."""
     return event["type"], event["object"]["metadata"]["name"]

@@ -9,7 +9,6 @@ from vdev.sim.api import tables
 from vdev.sim.api.server import ApiServer
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
-MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 KUBECTL = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 
@@ -153,22 +152,6 @@ def test_an_age(subtests):
             assert shown == tables.age(dt.timedelta(seconds=seconds))
 
 
-async def test_the_object_of_a_row(server):
-    """The object's metadata, the whole object or nothing, as the client asks."""
-    store = Store(server)
-    for name in ("n1", "n2"):
-        store.add("Node", name, {"phase": "x"})
-    rows = {}
-    for include in ("None", "Metadata", "Object", ""):
-        _, table = await Caller(server)("GET", f"{NODES}?includeObject={include}", accept=KUBECTL)
-        assert table["metadata"].keys() == {"resourceVersion"}
-        rows[include] = table["rows"][0]["object"]
-    assert rows["None"] is None
-    assert {"kind", "apiVersion", "metadata"} == rows[""].keys() == rows["Metadata"].keys()
-    assert ("PartialObjectMetadata", "n1") == (rows[""]["kind"], rows[""]["metadata"]["name"])
-    assert ("Node", "v1", {"phase": "x"}) == tuple(rows["Object"][each] for each in ("kind", "apiVersion", "status"))
-
-
 async def test_a_watch_of_rows(server):
     """Each event has a table of one row, the first of them with the columns."""
     store = Store(server)
@@ -178,20 +161,3 @@ async def test_a_watch_of_rows(server):
     assert ["ADDED", "ADDED"] == [each["type"] for each in added]
     assert ["n1", "n2"] == [each["object"]["rows"][0]["cells"][0] for each in added]
     assert [True, False] == [bool(each["object"]["columnDefinitions"]) for each in added]
-
-
-@pytest.mark.parametrize(
-    ("path", "accept"),
-    [
-        (NODES, "application/json"),
-        (NODES, f"application/json,{TABLE}"),
-        (NODES, "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"),
-        (NODES, "application/vnd.kubernetes.protobuf,application/json"),
-        (NODES, "*/*"),
-        (MAPS, KUBECTL),
-    ],
-)
-async def test_requests_that_get_objects(server, path, accept):
-    """Clients that prefer objects, and all clients for kinds without a table."""
-    _, found = await Caller(server)("GET", path, accept=accept)
-    assert found["kind"] in ("NodeList", "ConfigMapList")

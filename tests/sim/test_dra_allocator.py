@@ -167,38 +167,6 @@ def test_counters_are_never_exceeded(sizes, count):
         assert sum(sizes[int(name.removeprefix("p-"))] for name in found) <= 4
 
 
-def test_a_device_that_a_constraint_refused_takes_no_counters():
-    """With one half of a GPU taken, two halves of the other one are found."""
-    sets = [{"name": name, "counters": {"m": {"value": "2"}}} for name in ("x", "y")]
-    counters = slice_of("acme.dev", counters=sets, name="0", count=2)
-
-    def half(name, number):
-        uses = [{"counterSet": name, "counters": {"m": {"value": "1"}}}]
-        return device(f"{name}-{number}", attributes={"parent": name}, consumesCounters=uses)
-
-    halves = slice_of("acme.dev", [half(name, number) for name in "xy" for number in range(2)], name="1", count=2)
-    pair = claim("one", exactly(count=2), constraints=[{"matchAttribute": "acme.dev/parent"}])
-    assert ["x-0", "x-1"] == names([counters, halves], pair)
-    held = with_status(claim("o"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "x-0"}])
-    assert ["y-0", "y-1"] == names([counters, halves], pair, others=[held])
-
-
-def test_counters_of_two_drivers_with_pools_of_one_name():
-    """Each has its own."""
-    slices = []
-    for driver, name in (("acme.dev", "c"), ("other.dev", "d")):
-        sets = [{"name": name, "counters": {"m": {"value": "4"}}}]
-        uses = [{"counterSet": name, "counters": {"m": {"value": "3"}}}]
-        slices.append(slice_of(driver, counters=sets, name="0", count=2))
-        devices = [device(f"{name}-{each}", consumesCounters=uses, attributes={name: True}) for each in range(2)]
-        slices.append(slice_of(driver, devices, name="1", count=2))
-    both = claim("one", exactly("acme.dev", "c", name="x"), exactly("acme.dev", "d", name="y"))
-    assert ["c-0", "d-0"] == names(slices, both)
-    for attribute in ("c", "d"):
-        with pytest.raises(UnschedulableError):
-            names(slices, claim("two", exactly("acme.dev", attribute, count=2)))
-
-
 def test_shares_of_a_device_consume_its_counters_once():
     """This also holds for a share that takes no memory."""
     policy = {"default": "0", "validRange": {"min": "0"}}
@@ -267,39 +235,10 @@ def test_a_share_of_a_device_without_capacity_takes_nothing():
     assert "consumedCapacity" not in found
 
 
-def test_all_devices_with_a_capacity():
-    """Capacity that is in use does not count."""
-    devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
-    request = exactly(allocationMode="All", capacity={"requests": {"memory": "2Gi"}})
-    assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
-    shares = [device(name, allowMultipleAllocations=True, capacity={"memory": "4Gi"}) for name in "st"]
-    full = {"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "s", "shareID": "1"}
-    held = with_status(claim("x"), [full | {"consumedCapacity": {"memory": "4Gi"}}])
-    assert ["t"] == names([slice_of("acme.dev", shares)], claim("one", request), others=[held])
-
-
 def test_a_claim_names_capacity_as_the_device_does():
     slices = [slice_of("acme.dev", [device("a", capacity={"memory": "8Gi"})])]
     with pytest.raises(UnschedulableError):
         names(slices, claim("one", exactly(capacity={"requests": {"acme.dev/memory": "2Gi"}})))
-
-
-def test_more_devices_than_a_claim_may_have():
-    slices = [slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])]
-    text = "claim default/one asks for {} devices, at most 32 are allowed"
-    with pytest.raises(UnschedulableError, match=text.format(33)):
-        names(slices, claim("one", exactly(count=33)))
-    with pytest.raises(UnschedulableError, match=text.format(40)):
-        names(slices, claim("one", exactly(allocationMode="All")))
-    alternatives = [{"name": f"of-{count}", "deviceClassName": "acme.dev", "count": count} for count in (20, 10)]
-    (results,) = allocated(slices, claim("one", {"name": "f", "firstAvailable": alternatives}, exactly(count=20)))
-    assert ["f/of-10"] * 10 + ["main"] * 20 == [each["request"] for each in results]
-
-
-def test_capacity_selects_among_devices_that_are_not_shared():
-    devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
-    request = exactly(capacity={"requests": {"memory": "2Gi"}})
-    assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
 
 
 def test_taints(subtests):
@@ -326,14 +265,6 @@ def test_admin_access_occupies_nothing():
     assert ["a", "b"] == names([two()], look, others=[held])
     seen = with_status(look, allocated([two()], look)[0])
     assert ["a"] == names([two()], claim("one"), others=[seen])
-
-
-def test_admin_access_in_one_claim_is_to_different_devices():
-    looks = [exactly(name=name, adminAccess=True) for name in "xy"]
-    assert ["a", "b"] == names([two()], claim("one", *looks))
-    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()))
-    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]))
-    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]))
 
 
 def test_all_devices_against_a_constraint():

@@ -10,7 +10,6 @@ import urllib.request
 import pytest
 import yaml
 
-from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import SimOptions, serve
 from vdev.sim.node_objects import NodeObjects
@@ -203,21 +202,3 @@ async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
     address = json.loads(file.read_text())["clusters"][0]["cluster"]["server"]
     with await asyncio.to_thread(urllib.request.urlopen, f"{address}/api/v1/nodes/n1", timeout=30) as answer:
         assert "n1" == json.load(answer)["metadata"]["name"]
-
-
-async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):
-    (short_dir / "pods").rmdir()
-    _, task = await sim()
-    with pytest.raises(HostError, match="pods: not a directory; give --pods the directory of the manifests"):
-        await task
-
-
-async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):
-    """A directory of another user is refused."""
-    (short_dir / "k").mkdir()
-    if os.geteuid():
-        pytest.skip("needs root to give a directory away")
-    os.chown(short_dir / "k", 65534, 65534)
-    _, task = await sim()
-    with pytest.raises(HostError, match="belongs to user 65534"):
-        await task

@@ -6,10 +6,9 @@ import socket
 import grpc
 import pytest
 
-from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
-from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
+from vdev.sim import KubeletPanic, Phase, manifest
 
 NPU = "acme.dev/npu"
 
@@ -223,16 +222,6 @@ async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
     assert ["checkpoint-unreadable"] == [finding.code for finding in kubelet.findings]
 
 
-async def test_new_node_zeroes_what_it_showed(kubelet, plugins, shows):
-    """Conformance 43: without a checkpoint, the node counts as new and its extended resources are zero."""
-    await plugins(NPU, ["d1"])
-    await kubelet.stop()
-    (kubelet.device_plugin_dir / "kubelet_internal_checkpoint").unlink()
-    assert {NPU: 1} == kubelet.node().capacity
-    await kubelet.start()
-    await shows(kubelet, NPU, 0, 0)
-
-
 async def test_crash_leaves_a_stale_socket(kubelet, plugins):
     """After a crash, kubelet.sock remains and refuses connections, and the plugin's stream has ended."""
     plugin = await plugins(NPU, ["d1"])
@@ -241,26 +230,6 @@ async def test_crash_leaves_a_stale_socket(kubelet, plugins):
     with socket.socket(socket.AF_UNIX) as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(str(kubelet.socket))
     await kubelet.wait_until(lambda: not plugin.streams)
-
-
-async def test_start_removes_sockets_only(kubelet, plugins):
-    """A start removes all sockets, also those of running plugins, but no files and directories."""
-    await plugins(NPU, ["d1"])
-    (kubelet.device_plugin_dir / "notes").write_text("mine")
-    (kubelet.device_plugin_dir / "dir").mkdir()
-    await kubelet.restart()
-    names = sorted(path.name for path in kubelet.device_plugin_dir.iterdir())
-    assert ["dir", "kubelet.sock", "kubelet_internal_checkpoint", "notes"] == names
-
-
-async def test_real_kubelets_directory(short_dir):
-    """The directory of a real kubelet is refused; it is recognized by its checkpoint."""
-    directory = short_dir / "device-plugins"
-    directory.mkdir()
-    (directory / "kubelet_internal_checkpoint").write_text('{"Data": {}, "Checksum": 1}')
-    with pytest.raises(SocketError, match="belongs to a real kubelet"):
-        async with Kubelet(short_dir):
-            pass
 
 
 async def test_dropped_during_allocate_panics(kubelet, plugins):
@@ -280,11 +249,3 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
     assert {"panic", "held-device-dropped"} == {finding.code for finding in kubelet.errors}
     await kubelet.start()
     assert kubelet.alive
-
-
-async def test_run_pod_while_the_kubelet_is_down(kubelet):
-    """A pod that is created while the kubelet is down runs after its start."""
-    await kubelet.stop()
-    assert Phase.PENDING is (await kubelet.run_pod(manifest("p"))).phase
-    await kubelet.start()
-    assert Phase.RUNNING is kubelet.pod("p").phase

@@ -38,20 +38,6 @@ async def test_list_shape(kubelet, plugins, api, device):
     assert {NPU} == {entry.resource_name for entry in container.devices}
 
 
-async def test_a_numa_node_of_minus_one(kubelet, plugins, api, device):
-    """NUMA node -1 is in GetAllocatableResources, but not in List."""
-    await plugins(NPU, [device("d1", numa=[-1])])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    (free,) = (await api.GetAllocatableResources(v1.AllocatableResourcesRequest())).devices
-    assert [-1] == [node.ID for node in free.topology.nodes]
-    ((held,),) = [
-        container.devices
-        for pod in (await api.List(v1.ListPodResourcesRequest())).pod_resources
-        for container in pod.containers
-    ]
-    assert not held.HasField("topology")
-
-
 async def test_who_is_listed(kubelet, plugins, api):
     """Conformance 10: List has pods without devices and sidecars, but no regular init containers and no ended pods."""
     await plugins(NPU, ["d1", "d2", "d3"])

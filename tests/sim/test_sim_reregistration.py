@@ -1,11 +1,9 @@
 """A second registration of a resource, in 1.36 and in 1.37."""
 
-import asyncio
-
 import grpc
 import pytest
 
-from vdev.sim import Kubelet, ManualClock, Timings
+from vdev.sim import Kubelet, ManualClock
 
 NPU = "acme.dev/npu"
 
@@ -79,36 +77,4 @@ async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, sh
     third = await plugins("acme.dev/other", ["o1"])
     third.list("o1", "o2")
     await shows(kubelet, "acme.dev/other", 2, 2)
-    await shows(kubelet, NPU, 1, 1)
-
-
-async def test_late_listener(short_dir, plugin_class, shows):
-    """A plugin may start to listen after it registered, within the dial timeout."""
-    async with Kubelet(short_dir, clock=ManualClock(), timings=Timings(dial=20)) as kubelet:
-        plugin = plugin_class(kubelet, NPU, ["d1"])
-        async with asyncio.TaskGroup() as group:
-            group.create_task(plugin.register(), name="register")
-            await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU])
-            await plugin.serve()
-        await shows(kubelet, NPU, 1, 1)
-        await plugin.stop()
-
-
-async def test_impatient_plugin(kubelet, plugins, shows):
-    """A plugin whose own deadline ends its registration is not registered, and can register again."""
-    plugin = await plugins(NPU, ["d1"], register=False)
-    release = asyncio.Event()
-
-    async def hang():
-        await release.wait()
-        return plugin.options
-
-    plugin.answer_options, answer = hang, plugin.answer_options
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await plugin.register(deadline=0.2)
-    assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
-    assert {} == kubelet.node().capacity
-    plugin.answer_options = answer
-    release.set()
-    await plugin.register()
     await shows(kubelet, NPU, 1, 1)

@@ -91,19 +91,6 @@ def test_what_sysfs_knows_of_a_device() -> None:
     assert "# key-ABC12345: usb 1050:0407 1-2 Yubico YubiKey serial ABC12345" in text
 
 
-def test_ids_that_a_node_cannot_have_twice() -> None:
-    """Ids that vdev would refuse are replaced, with a warning."""
-    draft = recorded(
-        Recording(
-            "n", [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
-        ),
-        Mask(),
-    )
-
-    assert ["0", "y-0", "strange-id"] == [each for block in draft.devices for each in block.body["virtual"]["ids"]]
-    assert 2 == len(draft.warnings)
-
-
 def test_nothing_of_the_node_is_left_with_a_salt() -> None:
     """Serials, UUIDs, addresses, ids and the node's name are hashed; numbers, models and NUMA nodes stay."""
     devices = [

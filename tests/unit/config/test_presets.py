@@ -1,9 +1,6 @@
 """Preset files: what ours say, and how a user's own are read."""
 
-import re
-from fractions import Fraction
 from itertools import permutations
-from math import ceil
 from pathlib import Path as FilePath
 
 import pytest
@@ -106,17 +103,6 @@ def test_the_grid_of_seven_compute_slices(subtests):
             )
 
 
-def test_profile_names_follow_from_memory(subtests):
-    """NVIDIA's driver names a profile after its eighths of the memory, rounded up; ours agree with their figures."""
-    for name in [*MIG, *FOUR]:
-        with subtests.test(name=name):
-            preset = load_preset(name)
-            for profile in preset.partitioning.profiles.values():
-                eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
-                gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
-                assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
-
-
 def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
     """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
     for name in [*MIG, *FOUR]:
@@ -124,16 +110,6 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
             geometry = load_preset(name).partitioning
             for profile in geometry.profiles.values():
                 assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
-
-
-def test_an_a30():
-    """Four slices, and one holder of the media extensions at most."""
-    geometry = load_preset("a30").partitioning
-    assert [("1g.6gb", 1), ("1g.6gb+me", 1), ("2g.12gb", 2), ("2g.12gb+me", 2), ("4g.24gb", 4)] == [
-        (profile.name, profile.slices) for profile in geometry.profiles.values()
-    ]
-    with pytest.raises(LayoutError, match=r"^2g\.12gb\+me needs 1 of engines-jpeg, and those before it leave 0 of 1$"):
-        place(geometry, ["1g.6gb+me", "2g.12gb+me"])
 
 
 def test_devices_that_cannot_be_cut(subtests):
@@ -162,19 +138,6 @@ def test_modes_of_amd(name, memory, mode, count):
     geometry = load_preset(name).partitioning
     placements = place(geometry, layout(geometry, mode))
     assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
-
-
-@pytest.mark.parametrize(
-    ("mode", "count"),
-    [("spx_nps1", 1), ("dpx_nps1", 2), ("dpx_nps2", 2), ("qpx_nps1", 4), ("cpx_nps1", 8), ("cpx_nps2", 8)],
-)
-def test_modes_of_an_mi355x(mode, count):
-    """Its memory has two parts at most, where that of an MI300X has four."""
-    geometry = load_preset("mi355x").partitioning
-    placements = place(geometry, layout(geometry, mode))
-    assert [288 * GIB // count] * count == [placement.profile.memory for placement in placements]
-    with pytest.raises(LayoutError, match="unknown layout 'cpx_nps4'"):
-        layout(geometry, "cpx_nps4")
 
 
 def test_an_rtx_pro_6000():
@@ -420,13 +383,6 @@ def test_faults_have_their_place(own, text, expected):
     with pytest.raises(ConfigError) as refused:
         load_preset("a", PresetTexts(dirs))
     assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
-
-
-def test_every_fault_of_a_file_is_told(own):
-    """Two wrong values are two problems."""
-    with pytest.raises(ConfigError) as refused:
-        load_preset("a", PresetTexts(own(a="memory: x\ncount: y")))
-    assert 2 == len(refused.value.problems)
 
 
 @pytest.mark.parametrize("name", ["zzz", "../presets/t4", ""])

@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,41 +140,3 @@ def test_a_generation_never_mixes_old_and_new(before, after):
         generations = {each["spec"]["pool"]["generation"] for each in (*found.update, *found.create)}
         assert {2} == generations
         assert len(after) == len(found.update) + len(found.create)
-
-
-SPOILT = ("incomplete", "oldGeneration", "duplicateName")
-
-
-@given(st.lists(st.tuples(POOLS, st.sampled_from((None, *SPOILT))), min_size=1, max_size=6), POOLS, st.data())
-def test_faults_come_and_go(history, last, data):
-    """Each is there after one round of writes, and nothing is left of it once it is over, whatever was deleted."""
-    server = Server()
-    for wanted, fault in history:
-        for each in list(server.slices):
-            if data.draw(st.booleans()):
-                server.slices.remove(each)
-        server.settle(wanted, fault)
-        assert not server.settle(wanted, fault)
-        check(server, wanted, fault)
-    server.settle(last)
-    check(server, last, None)
-
-
-def check(server, wanted, fault):
-    """That the fault, and no other, is there."""
-    newest = max(generation for generation, _ in server.pools)
-    current = [each for each in server.slices if each["spec"]["pool"]["generation"] == newest]
-    (count,) = {each["spec"]["pool"]["resourceSliceCount"] for each in current}
-    assert count == len(current) + (fault == "incomplete")
-    assert (fault == "oldGeneration") == (len(current) < len(server.slices))
-    names = [device["name"] for each in current for device in each["spec"]["devices"]]
-    again = fault == "duplicateName" and bool(names)
-    assert len(names) == len(set(names)) + again
-    assert set(names) == {device["name"] for each in wanted for device in each["devices"]}
-
-
-@pytest.mark.parametrize("fault", ["late", "withheld", "wiped"])
-def test_nothing_is_written(fault):
-    """By faults that keep what is there as it is."""
-    server = Server()
-    assert not server.settle([spec("a")], fault)

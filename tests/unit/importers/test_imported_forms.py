@@ -80,13 +80,6 @@ def test_other_texts_have_no_form(subtests):
             assert recognized(text) is None
 
 
-def test_a_form_that_is_not_known() -> None:
-    with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
-        imported("a: 1", "f", ImportOptions())
-    with pytest.raises(UsageError, match="f: this is not a configuration of NVIDIA's mig-parted"):
-        imported(GENERIC, "f", ImportOptions(form="mig-parted"))
-
-
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
 
 
@@ -122,16 +115,6 @@ def test_usb_devices_of_a_group_are_one() -> None:
     two = entry('{usb: [{vendor: "1209", product: "f"}, {vendor: "1a86", product: "7523"}]}')
     assert [True, True] == [each["optional"] for each in two["usb"]]
     assert "all" == two["groupBy"]
-
-
-def test_numbers_of_devices() -> None:
-    """Equal counts are of the resource, different ones of each group."""
-    same = only(
-        "devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {count: 3, paths: [{path: /dev/b}]}]}]"
-    )
-    assert [{"name": "squat.ai/ab", "replicas": 3}] == same["sharing"]["timeSlicing"]["resources"]
-    other = only("devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {paths: [{path: /dev/b}]}]}]")
-    assert [{"name": "squat.ai/ab", "replicas": 3, "devices": ["ab-1"]}] == other["sharing"]["timeSlicing"]["resources"]
 
 
 def test_what_overlaps_there_is_shared_here() -> None:
@@ -174,13 +157,6 @@ def test_flags_in_a_manifest() -> None:
         "", form="generic-device-plugin", arguments=("--device", GENERIC.removeprefix("devices: [").removesuffix("]"))
     )
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
-
-
-def test_an_id_that_is_a_number_in_its_file_too() -> None:
-    """The plugin reads the same ids, so there is no warning."""
-    (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
-    assert [] == [each for each in made.warnings if "without quotes" in each]
-    assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
 
 
 def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
@@ -458,30 +434,6 @@ def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
     said = f"{named} has no counterpart here"
     assert said in made.warnings
     assert f"# not converted: {said}" in made.text
-
-
-def test_helm_values_in_quotes() -> None:
-    """Quotes make no difference. An invalid value is removed alone, and named."""
-    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
-    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
-    (made,) = files(values, preset="t4", count=1)
-
-    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
-    assert flags == yaml.safe_load(made.text)["flags"]
-    (warning,) = made.warnings
-    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
-    assert f"# not converted: {warning[:40]}" in made.text
-
-
-def test_a_value_of_sharing_that_is_refused() -> None:
-    """Only this value is removed."""
-    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
-    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
-
-    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
-        "timeSlicing"
-    ]
-    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------

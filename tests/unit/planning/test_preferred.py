@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.specs import made_entry, made_virtual
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
-from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import AllocationPolicy
-from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator
-from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -295,36 +291,6 @@ def test_many_linked_devices_stay_in_their_islands():
 
 
 # --- from the inventory -----------------------------------------------------------------------------------------------
-
-
-def resource_of(slots, source, policy=DISTRIBUTED):
-    entry = made_entry("npu", "acme.dev/npu", virtual=source)
-    flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
-    return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
-
-
-def test_the_allocator_of_a_resource_knows_its_links():
-    """Links between indices of an entry become links between its devices."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
-    slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = made_virtual(4, links=[[1, 3]])
-    allocator = resource_of(slots, source).allocator
-    assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"), [(DISTRIBUTED, ["npu-0-p0", "npu-1-p0"]), (PACKED, ["npu-0-p0", "npu-0-p1"])]
-)
-def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
-    """The policy is the flag's, and partitions belong to their raw device."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(2)]
-    slots = [
-        Slot(f"{raw.id}-p{part}", Device(id=f"{raw.id}-p{part}", raw=raw, ordinal=f"{raw.index}:{part}", profile="p"))
-        for raw in raws
-        for part in range(2)
-    ]
-    allocator = resource_of(slots, made_virtual(2), policy).allocator
-    assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
 def test_the_allocator_of_a_preset_knows_its_board(tmp_path):
