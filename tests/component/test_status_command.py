@@ -147,29 +147,6 @@ def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
     assert fine is not ("--watch: expected seconds" in capsys.readouterr().err)
 
 
-def frames(*made):
-    """What makes these one after the other, raises what is an exception, and is then cancelled."""
-    left = iter(made)
-
-    async def frame():
-        match next(left, None):
-            case None:
-                raise asyncio.CancelledError
-            case HostError() as failed:
-                raise failed
-            case found:
-                return found
-
-    return frame
-
-
-async def test_programs_that_watch_get_documents_alone(capsys):
-    """A failure is for people, on stderr, and not between the lines of JSON."""
-    with pytest.raises(asyncio.CancelledError):
-        await common.stream(frames("{}", HostError("nobody answers"), "[]"), 0.0)
-    assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
-
-
 def test_an_agent_that_is_not_there(tmp_path, capsys):
     """In words, and with where it was looked for."""
     assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])

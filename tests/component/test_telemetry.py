@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 
 import pytest
 
@@ -99,22 +98,6 @@ async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
     assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] < 60
     running.clock.advance(120)
     assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] == 100
-
-
-async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, kubelet):
-    """The devices are served, and a problem says what to do."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        running = await start_agent(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
-
-        def problem():
-            return [str(each) for each in running.agent.reconciler.problems if "telemetry.address" in str(each)]
-
-        await kubelet.wait_until(problem, what="the problem")
-        (sentence,) = problem()
-        assert f"metrics of devices cannot be served at 127.0.0.1:{port}: Address already in use" in sentence
-        assert "choose another address" in sentence
-        assert kubelet.node().allocatable[GPU] == 1
 
 
 async def test_top_says_what_devices_measure(agent):

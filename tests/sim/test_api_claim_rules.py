@@ -121,14 +121,6 @@ async def test_a_claim_with_constraints_and_configuration(ask):
     assert 201 == (await make(ask, "ResourceClaim", spec))[0]
 
 
-async def test_all_devices_and_tolerations(ask):
-    """Mode All gets no count, a toleration gets its operator."""
-    _, made = await make(ask, "ResourceClaim", asked(allocationMode="All", tolerations=[{"key": "a"}]))
-    request = made["spec"]["devices"]["requests"][0]["exactly"]
-    assert "count" not in request
-    assert "Equal" == request["tolerations"][0]["operator"]
-
-
 async def test_a_wrong_extended_resource_name(subtests, ask):
     """A pod could not request it."""
     cases = [
@@ -171,16 +163,3 @@ async def test_a_status_is_refused(subtests, ask):
         with subtests.test(field=field):
             code, answer = await ask("PATCH", f"{PATHS['ResourceClaim']}/one/status", {"status": status}, MERGE)
             assert (422, [field]) == (code, fields(answer))
-
-
-async def test_a_status_with_all_fields(ask):
-    """The server accepts it."""
-    share = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
-    told = {"shareID": share, "data": {"a": 1}, "networkData": {"ips": ["10.0.0.1/24", "2001:db8::1/64"]}}
-    binding = {"bindingConditions": ["a.dev/a"], "bindingFailureConditions": ["a.dev/b"]}
-    status = given(
-        {"shareID": share, "consumedCapacity": {"memory": "1Gi"}, **binding}, [told | {"conditions": [READY]}]
-    )
-    await make(ask, "ResourceClaim", asked())
-    code, answer = await ask("PATCH", f"{PATHS['ResourceClaim']}/one/status", {"status": status}, MERGE)
-    assert 200 == code, answer["message"]

@@ -39,14 +39,6 @@ async def test_null_is_left_out(ask):
     assert "annotations" not in made["metadata"]
 
 
-async def test_an_object_need_not_name_its_kind(ask):
-    """The items of a list do not name it."""
-    status, made = await ask("POST", MAPS, {"metadata": {"name": "m"}})
-    assert (201, "ConfigMap") == (status, made["kind"])
-    del made["kind"], made["apiVersion"]
-    assert 200 == (await ask("PUT", f"{MAPS}/m", made))[0]
-
-
 async def test_fields_that_only_the_server_writes(ask):
     """A write neither changes nor removes them."""
     _, made = await ask("POST", MAPS, of("ConfigMap"))

@@ -216,12 +216,6 @@ async def test_metadata_is_refused(ask):
     assert "ownerReferences.uid" in answer["message"]
 
 
-async def test_another_kind_is_refused(ask):
-    """A patch cannot change the kind."""
-    await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    assert 400 == (await ask("PATCH", f"{NODES}/n", {"kind": "Pod"}, MERGE))[0]
-
-
 @pytest.mark.parametrize(
     ("selector", "chosen"),
     [
@@ -278,15 +272,6 @@ async def test_a_watch(ask):
 def named(event):
     """Type and name."""
     return event["type"], event["object"]["metadata"]["name"]
-
-
-async def test_a_deletion_by_selector(ask):
-    """A kubelet deletes the slices of its node so."""
-    for number, node in enumerate(["n1", "n1", "n2"]):
-        await ask("POST", SLICES, slice_({"name": "a"}, name=f"s{number}", nodeName=node))
-    assert 200 == (await ask("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3Dn1"))[0]
-    _, rest = await ask("GET", SLICES)
-    assert ["s2"] == [each["metadata"]["name"] for each in rest["items"]]
 
 
 async def test_finalizers_hold_an_object(ask):

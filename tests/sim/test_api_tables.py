@@ -1,11 +1,8 @@
 """The tables in which kubectl shows Pods and Nodes."""
 
-import datetime as dt
-
 import pytest
 
 from tests.kit.rest import Caller
-from vdev.sim.api import tables
 from vdev.sim.api.server import ApiServer
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
@@ -143,21 +140,3 @@ async def test_how_a_node_is_shown(server, conditions, spec, shown):
     first, second = await cells(server, NODES)
     assert (shown, "edge,gpu,worker", "v1.36.2") == (first["Status"], first["Roles"], first["Version"])
     assert ("Unknown", "<none>") == (second["Status"], second["Roles"])
-
-
-def test_an_age(subtests):
-    """It is shown in the largest unit of which it has at least two."""
-    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
-        with subtests.test(seconds=seconds):
-            assert shown == tables.age(dt.timedelta(seconds=seconds))
-
-
-async def test_a_watch_of_rows(server):
-    """Each event has a table of one row, the first of them with the columns."""
-    store = Store(server)
-    store.add("Node", "n1", {})
-    store.add("Node", "n2", {})
-    added = await Caller(server).watch(NODES, accept=KUBECTL)
-    assert ["ADDED", "ADDED"] == [each["type"] for each in added]
-    assert ["n1", "n2"] == [each["object"]["rows"][0]["cells"][0] for each in added]
-    assert [True, False] == [bool(each["object"]["columnDefinitions"]) for each in added]

@@ -206,24 +206,6 @@ async def test_another_answer_after_a_restart(driver):
     assert ["prepare-not-idempotent"] == [each.code for each in kubelet.errors]
 
 
-async def test_a_claim_that_was_allocated_again_while_the_kubelet_was_down(driver):
-    """Another device may have another answer. The old one was not unprepared, because its pod was force-deleted."""
-    kubelet = driver.kubelet
-    await kubelet.run_pod(pod("one", claims=["gpu"]))
-    before = len(driver.statuses)
-    await kubelet.crash()
-    await kubelet.delete_pod("one", force=True)
-    await kubelet.objects.create("ResourceClaim", claim("another", exactly(count=1)))
-    await kubelet.start()
-    await kubelet.wait_until(lambda: len(driver.statuses) > before and kubelet.drivers()["acme.dev"][0].connected)
-    await kubelet.run_pod(pod("first", claims=["another"]))
-    await kubelet.run_pod(pod("two", claims=["gpu"]))
-    assert [] == kubelet.errors
-    assert [["gpu"]] * 4 == [each for each in driver.asked("NodePrepareResources") if each == ["gpu"]]
-    prepared = [each.fields["devices"] for each in kubelet.journal.of("claim") if each.fields["what"] == "prepared"]
-    assert [["acme.dev/sim-node/gpu-0"], ["acme.dev/sim-node/gpu-1"]] == prepared
-
-
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [

@@ -89,22 +89,6 @@ async def test_services_that_the_kubelet_does_not_know(kubelet, dra, clock, chan
     assert {} == kubelet.drivers()
 
 
-async def test_get_info_has_a_deadline(kubelet_of, dra_on, clock):
-    """One second; in this test less."""
-    async with kubelet_of(get_info=0.1) as kubelet:
-        driver = await dra_on(kubelet, register=False)
-        release = asyncio.Event()
-
-        async def hangs():
-            await release.wait()
-            return driver.info
-
-        driver.answer_info = hangs
-        await driver.register()
-        assert (await refused(kubelet, clock)).endswith("code = DeadlineExceeded desc = context deadline exceeded")
-        release.set()
-
-
 async def test_two_instances_of_a_driver(kubelet, dra, clock):
     """The kubelet calls the newest connected one, and refuses the same endpoint twice."""
     await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
@@ -125,21 +109,6 @@ async def test_two_instances_of_a_driver(kubelet, dra, clock):
     assert f"RegisterPlugin error -- plugin registration failed with err: {text}" == await refused(kubelet, clock)
     await kubelet.wait_until(lambda: thief.statuses)
     assert text in thief.statuses[0].error
-
-
-async def test_a_refused_instance_does_not_affect_others(kubelet, dra, clock):
-    """When its registration socket is removed, the instance with the same endpoint stays."""
-    driver = await dra(instance="first")
-    thief = await dra(register=False, instance="thief")
-    thief.info.endpoint = str(driver.endpoint)
-    await thief.register()
-    await refused(kubelet, clock)
-    clock.advance(1)
-    await kubelet.wait_until(lambda: thief.statuses[1:], what="another try")
-    await thief.stop()
-    clock.advance(1)
-    await dra(driver="other.dev")  # which takes looks of the kubelet
-    assert [(str(driver.endpoint), True)] == [(e.endpoint, e.connected) for e in kubelet.drivers()["acme.dev"]]
 
 
 async def test_a_kubelet_that_starts_deletes_the_slices_of_its_node(kubelet, dra):

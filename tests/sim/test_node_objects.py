@@ -160,23 +160,6 @@ async def test_what_is_seen_of_containers(node, plugins):
     assert not {"containerStatuses", "initContainerStatuses"} & node.status("two").keys()
 
 
-async def test_a_running_pod_that_a_restart_rejects(node, plugins):
-    """If its finished init container is not admitted again after a restart, its containers are killed."""
-    plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
-    one = manifest("one", {})
-    one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
-    await node.create(one)
-    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
-    await node.kubelet.stop()
-    await plugin.stop()
-    await node.kubelet.start()
-    await node.until(lambda: "Failed" == node.status("one").get("phase"), "the refusal")
-    assert "UnexpectedAdmissionError" == node.status("one")["reason"]
-    (first,), (main,) = (node.status("one")[each] for each in ("initContainerStatuses", "containerStatuses"))
-    assert {"terminated": {"exitCode": 0, "reason": "Completed"}} == first["state"]
-    assert {"terminated": {"exitCode": 137, "reason": "Error"}} == main["state"]
-
-
 async def test_a_claim_that_is_not_prepared(node, dra_on):
     """The reason is in an event, not in the status."""
     driver = await dra_on(node.kubelet, slice_of("acme.dev", [device("gpu-0")]))
@@ -192,16 +175,6 @@ async def test_a_claim_that_is_not_prepared(node, dra_on):
     assert event["message"].endswith("the device is ill")
     (container,) = node.status("one")["containerStatuses"]
     assert {"waiting": {"reason": "ContainerCreating"}} == container["state"]
-
-
-async def test_a_pod_that_is_replaced(node, plugins):
-    """A new pod of the same name waits for the end of the old one, unless that was deleted by force."""
-    await plugins(NPU, on=node.kubelet, devices=["a"])
-    for _ in range(3):
-        await node.create(manifest("one", {NPU: 1}))
-        await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
-        await node.delete("one", force=True)
-    await node.until(lambda: not node.kubelet.pods(), "the last one's end")
 
 
 @pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])

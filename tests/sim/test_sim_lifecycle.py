@@ -132,16 +132,6 @@ async def test_reboot_after_the_plugin(kubelet, plugins):
     assert "previously allocated devices are no longer healthy" in kubelet.pod("p").message
 
 
-async def test_dead_container_at_kubelet_start(kubelet, plugins):
-    """A pod whose container died during a kubelet restart is admitted again, and fails without its plugin."""
-    await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    await kubelet.stop()
-    await kubelet.kill_container("p")
-    await kubelet.start()
-    assert "no healthy devices present" in kubelet.pod("p").message
-
-
 async def test_health_in_pod_status(kubelet, plugins, device):
     """Conformance 19 and 45: the health of a held device is in the pod's status at once."""
     plugin = await plugins(NPU, ["d1"])

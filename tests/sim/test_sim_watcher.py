@@ -7,10 +7,9 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from vdev.pb import pluginregistration_v1_pb2 as registration
 from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
-from vdev.sim import Compat, Kubelet, Timings, manifest
+from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
-QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
 
 
 class Asked(registration_grpc.RegistrationServicer):
@@ -140,34 +139,6 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
     await kubelet.wait_until(lambda: (True, "") in asked.statuses)
 
 
-async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows, refusal):
-    """A failed registration is tried again with growing pauses."""
-
-    async def fail():
-        raise refusal(grpc.StatusCode.INTERNAL, "no options today")
-
-    asked = await watched(serve=False, endpoint="")
-    await shows(kubelet, NPU, 2, 2)
-    await asked.stop()
-    clock.advance(1)
-    await shows(kubelet, NPU, 2, 0)
-    asked.plugin.answer_options = fail
-    await asked.start()
-    said = "failed to get device plugin options: rpc error: code = Internal desc = no options today"
-    for count, pause in enumerate([1, 0.5, 1], start=1):
-        clock.advance(pause)
-        await kubelet.wait_until(lambda count=count: count == len(refusals(kubelet)))
-    text = f"RegisterPlugin error -- plugin registration failed with err: {said}"
-    assert ([(False, text)] * 3, [text] * 3) == (asked.statuses[1:], refusals(kubelet))
-    asked.plugin.answer_options = asked.plugin._options
-    clock.advance(2)
-    await shows(kubelet, NPU, 2, 2)
-
-
-def refusals(kubelet):
-    return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
-
-
 async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched, shows):
     """Its devices are unhealthy and its stream is closed, even if it still serves."""
     asked = await watched()
@@ -177,23 +148,6 @@ async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watche
     await shows(kubelet, NPU, 2, 0)
     await kubelet.wait_until(lambda: not asked.plugin.streams)
     assert [f"the registration socket for {asked.info.endpoint} is gone"] == lost(kubelet)
-
-
-@pytest.mark.parametrize(("compat", "allocatable"), [(Compat.V1_36, 0), (Compat.V1_37, 3)])
-async def test_an_old_instance_takes_the_new_one_along(short_dir, clock, watched, shows, compat, allocatable):
-    """In 1.36, the end of an old registration socket closes the new instance's connection; in 1.37, it does not."""
-    timings = Timings(**QUICK)
-    async with Kubelet(short_dir, clock=clock, compat=compat, rate_limit=False, timings=timings) as kubelet:
-        old = await watched(on=kubelet, file="old")
-        await shows(kubelet, NPU, 2, 2)
-        new = await watched(on=kubelet, file="new", devices=("d1", "d2", "d3"))
-        await shows(kubelet, NPU, 3, 3)
-        assert ["registered-while-streaming"] == codes(kubelet)
-        old.socket.unlink()
-        clock.advance(1)
-        await kubelet.wait_until(lambda: not (old if allocatable else new).plugin.streams)
-        await shows(kubelet, NPU, 3, allocatable)
-        await old.stop()
 
 
 async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched, shows):

@@ -67,17 +67,6 @@ async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubel
         assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
 
 
-async def test_it_waits_for_a_kubelet(start_driver, kubelet, directory):
-    """Whose directory is not there yet; that is a problem with a hint."""
-    place = directory / "later"
-    running = await start_driver(None, kubelet_dir=place, wait=False)
-    await running.until(lambda: running.driver.problems)
-    assert f"there is no directory {place}; is --kubelet-dir right, and mounted?" == running.driver.problems[0].message
-    assert not place.exists()
-    (place / "plugins_registry").mkdir(parents=True)
-    await running.until(lambda: not running.driver.problems and running.driver.state is DriverState.WAITING)
-
-
 async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kubelet):
     """Of this driver alone, and only where nobody listens."""
     own = kubelet.directory / "plugins" / DRIVER

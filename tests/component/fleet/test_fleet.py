@@ -192,24 +192,6 @@ async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, u
     assert before == node(api_server, "gpu-1")
 
 
-async def test_devices_come_after_the_node_is_ready(start, api_server, until):
-    """Labels at once, capacity after its time, slices last: what autoscalers race with."""
-    clock = LeapClock()
-    text = CONFIG.replace("      capacity:", "      devicesAfter: 300s\n      slicesAfter: 600s\n      capacity:")
-    await start(text, clock=clock)
-    await until(lambda: "nvidia.com/gpu.product" in node(api_server, "gpu-0").get("metadata", {}).get("labels", {}))
-    assert [None, None] == capacity(api_server, "gpu-0")
-    for number in range(3):
-        await api_server.edit(
-            "nodes", f"gpu-{number}", {"status": {"conditions": [ready(clock)]}}, manager="kwok", subresource="status"
-        )
-    clock.advance(310)
-    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
-    assert [] == slices(api_server, "gpu-0")
-    clock.advance(310)
-    await until(lambda: 2 == len(slices(api_server, "gpu-0")))
-
-
 def ready(clock):
     """The condition of a Node that is Ready since now."""
     from datetime import UTC, datetime

@@ -247,14 +247,6 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert "" == done.stderr
 
 
-def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("vdev.config.load", interrupted)
-    assert 130 == main(["validate", good])
-
-
 CHOSEN = """\
 flags: {migStrategy: mixed}
 devices:

@@ -374,21 +374,3 @@ def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, .
     assert ([] if here else ["e: warning: glob matches nothing on this node: none of its optional paths is there"]) == (
         messages(found)
     )
-
-
-def test_all_matches_together_are_one_device(fake: FakeHost) -> None:
-    """With groupBy all, whatever the patterns match, under one id that never changes."""
-    for name in ("infiniband/uverbs0", "infiniband/uverbs1", "infiniband/rdma_cm"):
-        fake.node(name)
-    paths = (GlobItem(path="/dev/infiniband/uverbs*", containerPath="/dev/ib/"), "/dev/infiniband/rdma_cm")
-
-    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
-
-    assert "e-all" == device.id
-    inside = [node.container_path for node in device.nodes]
-    assert ["/dev/ib/uverbs0", "/dev/ib/uverbs1", "/dev/infiniband/rdma_cm"] == inside
-    fake.remove("/dev/infiniband/uverbs0")
-    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
-    assert ("e-all", 2) == (device.id, len(device.nodes))
-    fake.remove("/dev/infiniband/rdma_cm")
-    assert [] == nodes(find(fake, *paths, group_by=GroupBy.ALL))

@@ -163,16 +163,3 @@ def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
     assert {"e-A1": bus(11, 12), "e-A2": bus(13, 14)} == nodes(found)
     assert [("char 189:10", "char 189:11"), ("char 189:12", "char 189:13")] == [device.owns for device in found.devices]
     assert not found.problems
-
-
-def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
-    """With groupBy all; of optional sticks it needs one."""
-    fake = FakeHost(tmp_path)
-    both = [Usb(vendor="0bda", product=product, optional=True) for product in ("2838", "4711")]
-    assert {} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    stick(fake, "1-1", 11, "A1")
-    assert {"e-all": bus(11)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    stick(fake, "1-2", 12, "D1", product="4711")
-    stick(fake, "1-3", 13, "A2")
-    assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    assert {"e-all": bus(11, 13)} == nodes(find(fake, SDR, group_by=GroupBy.ALL))

@@ -303,25 +303,6 @@ def test_whatever_is_not_carried_over_is_named(subtests):
             assert warning in made.text
 
 
-def test_overrides_of_fake_gpu_operator() -> None:
-    """The example is from its tests of pools: the product name overrides that of the profile."""
-    overrides = {
-        "device_count": 2,
-        "device_defaults": {"name": "Renamed-H100-For-E2E", "power": {"default_limit_mw": 1}},
-        "system": {"driver_version": "1.2.3"},
-    }
-    pool = {"gpu": {"backend": "fake", "profile": "h100", "overrides": overrides}}
-    text = json.dumps({"nodePools": {"default": pool}})
-
-    virtual = only(text)["devices"][0]["virtual"]
-
-    assert virtual["preset"] == "h100-sxm5-80gb"
-    assert virtual["attributes"] == {"product": "Renamed-H100-For-E2E", "model": "Renamed-H100-For-E2E"}
-    said = warnings(text)
-    assert "gpu.overrides.system" in said
-    assert "gpu.overrides.device_defaults.power" in said
-
-
 def test_configurations_of_mig_parted() -> None:
     text = """
 version: v1
@@ -352,19 +333,6 @@ def test_the_model_is_one_that_can_be_cut_so() -> None:
     ):
         made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
         assert preset == made["devices"][0]["virtual"]["preset"]
-
-
-def test_the_model_is_one_that_an_item_of_mig_parted_is_for() -> None:
-    """Items for other models have no effect on it, also if the model could not have their partitions."""
-    items = """
-    - {device-filter: "0x20B010DE", devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}
-    - {device-filter: ["0x20B710DE"], devices: all, mig-enabled: yes, mig-devices: {1g.6gb: 4}}
-"""
-    other = "[{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1}}]"
-    _, balanced = files(f"version: v1\nmig-configs:\n  other: {other}\n  all-balanced:{items}")
-    made = yaml.safe_load(balanced.text)
-    assert "a100-sxm4-40gb" == made["devices"][0]["virtual"]["preset"]
-    assert {"all": {"1g.5gb": 7}} == made["devices"][0]["partitions"]
 
 
 def test_every_item_of_mig_parted_that_is_left_out_is_named() -> None:

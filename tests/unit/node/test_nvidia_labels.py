@@ -237,14 +237,6 @@ def test_the_time_and_the_machine_are_those_of_the_start(labels):
     assert "DGXH100" == dgx.values["nvidia.com/gpu.machine"]
 
 
-def test_no_time_where_gfd_is_told_so(labels):
-    text = ONE % ""
-    assert (
-        "nvidia.com/gfd.timestamp"
-        not in labels(text + "\nflags: {gfd: {noTimestamp: true}}", machine=Machine("", 7)).values
-    )
-
-
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [

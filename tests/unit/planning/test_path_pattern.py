@@ -129,13 +129,6 @@ def test_wildcards_capture_their_text(text: str, path: str, captures: tuple[str,
     assert captures == path_pattern.parse(text).captures(path)
 
 
-@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=8))
-def test_numbers_sort_by_value(numbers: list[int]) -> None:
-    """ttyUSB2 before ttyUSB10."""
-    shown = sorted((f"ttyUSB{number}" for number in numbers), key=path_pattern.natural_key)
-    assert [f"ttyUSB{number}" for number in sorted(numbers)] == shown
-
-
 def test_conditions(subtests):
     """Each operator, with a value and without."""
     cases = [

@@ -241,23 +241,6 @@ def test_a_file_that_means_something_else_by_a_name_triggers():
     assert {"mig-7g.40gb": 1, "gpu": 1} == node.counts
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
-def test_a_restart_goes_on_from_what_was_listed(known):
-    """It cuts nothing, and what had failed still has."""
-    node = Node(value="balanced")
-    before = node.listed
-    node.restart(known=known)
-    assert ("success", before) == (node.told, node.listed)
-    node.holders[node.keys[0]] = "holder"
-    node.choose("all-disabled")
-    assert "failed" == node.told
-    sentence = node.progress.sentence
-    node.holders.clear()
-    node.restart(known=known)
-    node.look()
-    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
-
-
 def test_amd_tells_success_and_failure_alone():
     """Without a word in between."""
     node = Node(label="dcm.amd.com/gpu-config-profile", value="all-disabled")
