@@ -3,7 +3,20 @@
 import pytest
 import yaml
 
-from tests.kit.manifests import DEPLOY, HELM, charted, composed, helm, kustomize, one, plain, pod_of, rendered, validate
+from tests.kit.manifests import (
+    DEPLOY,
+    HELM,
+    charted,
+    composed,
+    granted,
+    helm,
+    kustomize,
+    one,
+    plain,
+    pod_of,
+    rendered,
+    validate,
+)
 
 _DRA = "resource.k8s.io"
 WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
@@ -41,31 +54,6 @@ DIRECTORIES = {  # of the host, which a component adds, with the same paths insi
         "/var/run/cdi": "DirectoryOrCreate",
     },
 }
-RENDERED = [DEPLOY / "base", *sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))]
-
-
-def granted(objects):
-    """The permissions of the agent's service account: (namespace, resource, verb).
-
-    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
-    """
-    account = one(objects, "ServiceAccount")["metadata"]
-    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
-    found = set()
-    for binding in objects:
-        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
-            continue
-        (subject,) = binding["subjects"]
-        assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
-        namespace = binding["metadata"].get("namespace", "")
-        for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
-            assert {"apiGroups", "resources", "verbs"} == rule.keys() - {"resourceNames"}
-            (group,) = rule["apiGroups"]
-            what = [f"{each}.{group}" if group else each for each in rule["resources"]]
-            if "resourceNames" in rule:
-                what = [f"{each} {name}" for each in what for name in rule["resourceNames"]]
-            found |= {(namespace, each, verb) for each in what for verb in rule["verbs"]}
-    return found
 
 
 def everything():
@@ -90,14 +78,6 @@ def test_nothing_by_default():
     assert {"Namespace", "ServiceAccount", "ConfigMap", "DaemonSet"} == {each["kind"] for each in objects}
     assert not pod_of(objects)["automountServiceAccountToken"]
     assert not one(objects, "ServiceAccount")["automountServiceAccountToken"]
-
-
-@kustomize
-@pytest.mark.parametrize("directory", RENDERED, ids=lambda path: path.name)
-def test_a_token_only_with_a_permission(directory):
-    """An overlay's pod has a token just where a role needs it."""
-    objects = rendered(directory)
-    assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
 
 
 @kustomize

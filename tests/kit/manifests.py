@@ -166,6 +166,30 @@ def permissions_of(component):
     }
 
 
+def granted(objects):
+    """The permissions of the agent's service account: (namespace, resource, verb).
+
+    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
+    """
+    account = one(objects, "ServiceAccount")["metadata"]
+    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
+    found = set()
+    for binding in objects:
+        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
+            continue
+        (subject,) = binding["subjects"]
+        assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
+        namespace = binding["metadata"].get("namespace", "")
+        for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
+            assert {"apiGroups", "resources", "verbs"} == rule.keys() - {"resourceNames"}
+            (group,) = rule["apiGroups"]
+            what = [f"{each}.{group}" if group else each for each in rule["resources"]]
+            if "resourceNames" in rule:
+                what = [f"{each} {name}" for each in what for name in rule["resourceNames"]]
+            found |= {(namespace, each, verb) for each in what for verb in rule["verbs"]}
+    return found
+
+
 def one(objects, kind):
     """The only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
