@@ -2,14 +2,13 @@
 PYTHON ?= python3
 VENV   ?= .venv
 WORKERS ?= auto
-RUNS   ?= 20
 EXAMPLES ?= 2000
 BIN    := $(VENV)/bin
 PARALLEL := -n $(WORKERS) --dist load --maxschedchunk 1
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-again properties test-install check lint lint-workflows format proto schema lock bench worlds clean docs wheel image kind-up kind-down e2e
+.PHONY: help run test properties test-install check lint lint-workflows format proto schema lock bench worlds clean docs wheel image kind-up kind-down e2e
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,12 +30,9 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.test
 run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few seconds
 	@$(BIN)/python -m vdev demo
 
-test test-again properties test-install: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
+test properties test-install: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
 test: $(VENV)/.test ## run the tests, in three workers per processor (WORKERS=0: in one process)
 	$(BIN)/python -m pytest -q $(PARALLEL)
-
-test-again: $(VENV)/.test ## run the tests RUNS times (20), each with another seed, until one run is red
-	$(BIN)/python -m tests.kit.again --runs $(RUNS) $(PARALLEL)
 
 properties: $(VENV)/.test ## the tests with properties, with EXAMPLES (2000) for each
 	VDEV_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q $(PARALLEL) -m hypothesis --timeout 3600

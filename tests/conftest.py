@@ -3,6 +3,7 @@
 import functools
 import os
 import random
+import shlex
 import shutil
 import signal
 import sys
@@ -13,7 +14,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.kit import mortal, once, play, prepared, prepared_plugin, prepared_pytest
+from tests.kit import forkserver
 
 # No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
 # first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
@@ -45,11 +46,7 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):
         config.option.randomly_reorganize = False  # pytest_collection_modifyitems below mixes all of them
     if config.getoption("numprocesses", None):  # before the workers begin
-        prepared_pytest.share()
-        play.share()
-        mortal.share()
-        once.share()
-        prepared_plugin.share()
+        forkserver.share(config.args)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the workers begin, which are told the place
@@ -64,10 +61,11 @@ def pytest_sessionstart(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config, specs):
-    """Begin the workers as copies of one process that has all tests."""
-    from tests.kit import workers
+    """Begin the workers as copies of one process: to import all tests takes longer than to collect them."""
+    import execnet
 
-    workers.prepare(specs, config.args)
+    program = shlex.quote(forkserver.python())
+    specs[:] = [execnet.XSpec(f"{each}//python={program}") if each.popen else each for each in specs]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -127,7 +125,7 @@ def _grpc_engine():
 @pytest.fixture
 def prepared_python(monkeypatch):
     """What vdev starts from this process as `python -m vdev` need not begin with nothing."""
-    monkeypatch.setattr(sys, "executable", prepared.python())
+    monkeypatch.setattr(sys, "executable", forkserver.python())
 
 
 @pytest.fixture

@@ -129,16 +129,6 @@ async def test_beside_a_kubelet_that_runs_nothing_is_waited_for(kubelet, start, 
     await listener.ready()
 
 
-async def test_a_first_start_makes_the_kubelet_not_wait_for_its_own_directory(kubelet, start, listener):
-    """On a new node the kubelet makes the directory; the plugin says what it waits for."""
-    await kubelet.stop()
-    nowhere = kubelet.device_plugin_dir.with_name("not-yet")
-    await start(plugin_dir=nowhere, boot_wait=1000.0)
-    await listener.ready()
-    await listener.until(lambda: "no directory" in listener.status, "the reason")
-    assert f"no directory {nowhere}" in listener.status
-
-
 async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(kubelet, start_agent, shows, directory):
     """One stick of two is gone and the other is the first to be found now; its pod keeps it, where it is now."""
     host = FakeHost(directory / "sticks")

@@ -56,21 +56,6 @@ async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
     await becomes(kubelet, agent, {"npu": ["acme-0", "all"]})
 
 
-async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
-    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last.
-
-    Nothing waits for what such a pod has, so its end is noticed at the slow pace.
-    """
-    agent = await start_agent(NPU % (CRI, 2), look_at_holders=0.2)
-    await kubelet.run_pod(ONE)
-    await agent.has_named(kubelet)
-    agent.edit(NPU % ("", 2))
-    await agent.serves(2, kubelet)
-    await becomes(kubelet, agent, {"npu": ["acme-0", "acme-1"]})
-    await kubelet.delete_pod("one")
-    await becomes(kubelet, agent, {})
-
-
 @pytest.mark.parametrize("flags", ["", "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"])
 async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     """A pod that is admitted while another strategy is being put in force has names that a runtime can resolve."""

@@ -8,7 +8,6 @@ import os
 import pytest
 
 from tests.kit.litter import litter
-from vdev.agent.status import status
 from vdev.sim import manifest
 
 TWO = """
@@ -77,23 +76,6 @@ def nest(depth):
     for _ in range(depth):
         value = [value]
     return value
-
-
-async def test_a_directory_in_the_place_of_one_file_concerns_that_resource_alone(kubelet, start_agent, cdi, shows):
-    """Its devices are Unhealthy and say why, in list, status and log; once there is room they are well again."""
-    (cdi / FILE).mkdir()
-    agent = await start_agent(TWO, wait=False)
-    await shows(NPU, 2, 0)
-    await shows(TPU, 1, 1)
-    said = f"cannot write {cdi / FILE}: Is a directory"
-    assert all(reason.endswith(said) for reason in reasons(agent).values())
-    assert said in status(agent.agent)["cdi"]["problem"]
-    assert [said] == [
-        log["reason"].partition("name: ")[2] for log in agent.logs if log["event"] == "files for containers not made"
-    ]
-    (cdi / FILE).rmdir()
-    await shows(NPU, 2, 2)
-    await kubelet.wait_until(lambda: status(agent.agent)["ready"], what="ready")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
@@ -199,19 +181,3 @@ async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, 
     )
     await shows(NPU, 2, 2)
     assert (await kubelet.run_pod(manifest("one", {NPU: 2}))).container().edits.cdi_devices
-
-
-async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_agent, shows):
-    """The one that deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
-    agent = await start_agent(TWO, retry_host_files=3600.0)
-    path = agent.cdi_dir / FILE
-    deleted = 0
-    while not any(reasons(agent).values()):
-        await kubelet.wait_until(lambda: path.exists() or any(reasons(agent).values()), what="repair, or a pause")
-        if path.exists():
-            path.unlink()
-            deleted += 1
-    assert 2 == deleted
-    await shows(NPU, 2, 0)
-    await shows(TPU, 1, 1)
-    assert "something else keeps deleting or changing" in reasons(agent)["acme-0"]

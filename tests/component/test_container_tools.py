@@ -103,23 +103,6 @@ async def test_a_mig_device(kubelet, start_agent, inside):
     assert "/  4864MiB    | 14      0 |" in box.run("nvidia-smi").stdout
 
 
-async def test_several_resources_of_one_container(kubelet, start_agent, inside):
-    """Each tool shows its maker's devices, in the order of the node."""
-    both = config(entry=', partitions: {"0": [1g.5gb]}', flags="migStrategy: mixed", count=2)
-    amd = "  - {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 1}}\ntelemetry: {}"
-    await start_agent(both.replace(TELEMETRY, amd))
-    pod = await kubelet.run_pod(manifest("a", {GPU: 1, MIG: 1, "amd.com/spx_nps1": 1}))
-    box = inside(pod)
-    lines = box.run("nvidia-smi", "-L").stdout.splitlines()
-    assert ["GPU 0:", "  MIG ", "GPU 1:"] == [line[:6] for line in lines]
-    assert devices_of(pod) < box.uuids()
-    (listed,) = json.loads(box.run("amd-smi", "static", "-p", "--json").stdout)["gpu_data"]
-    assert "SPX" == listed["partition"]["accelerator_partition"]
-    assert not any(
-        "/usr/bin" in each.message for each in kubelet.errors
-    )  # of the variables there are, as with NVIDIA's
-
-
 async def test_a_shared_device(kubelet, start_agent, inside):
     shared = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
     await start_agent(config(more=f"{TELEMETRY}\n{shared}", count=1))

@@ -54,18 +54,3 @@ async def test_what_somebody_else_made_otherwise_is_left(file, api_server, kubec
     assert 1 == await command("classes", file, "--apply", "--extended-resources", "--kubeconfig", kubeconfig)
     assert "helm" in capsys.readouterr().err
     assert theirs["spec"] == api_server.object("deviceclasses", "npu.acme.dev")["spec"]
-
-
-async def test_no_cluster_and_no_action(file, capsys, monkeypatch, directory):
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(directory))
-    assert 2 == await command("classes", file, "--apply")
-    assert 2 == await command()
-    assert "the following arguments are required: classes" in capsys.readouterr().err
-
-
-async def test_a_file_without_claims_says_so(directory, capsys):
-    path = directory / "vdev.yaml"
-    path.write_text("devices: [{name: a, resource: a.b/c, virtual: {}}]")
-    assert 0 == await command("classes", path)
-    assert ("", "no entry is advertised by dra\n") == tuple(capsys.readouterr())

@@ -128,35 +128,6 @@ async def test_prepare_answers_with_another_device(kubelet, start):
     assert {"prepared-not-allocated", "allocated-not-prepared", "cdi-unresolved"} <= found(kubelet)
 
 
-@pytest.mark.parametrize("fault", ["delay: 20s", "hang: true"])
-async def test_prepare_takes_its_time(kubelet, start, clear, fault):
-    """The pod starts after the delay, or after the fault."""
-    agent = await start(f"name: x, rpc: NodePrepareResources, nth: 1, {fault}")
-    starting = asyncio.create_task(kubelet.run_pod(pod("one", templates=["npu"])))
-    await kubelet.wait_until(lambda: injected(agent)["x"], what="the call")
-    assert 0 == claims(agent)
-    if "hang" in fault:
-        await clear(agent)
-    else:
-        agent.clock.advance(20.0)
-    await starting
-    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING, what="the pod")
-    assert [] == kubelet.errors
-
-
-async def test_unprepare_fails(kubelet, start, clear):
-    """The pod is Terminating and the claim stays prepared until the fault ends."""
-    agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")
-    await runs(kubelet, pod("one", templates=["npu"]))
-    await kubelet.delete_pod("one")
-    await kubelet.wait_until(lambda: injected(agent)["x"] >= 2, what="two calls")
-    assert "the device is stuck" in kubelet.pod("one").message
-    assert 1 == claims(agent)
-    await clear(agent)
-    await kubelet.wait_until(lambda: 0 == claims(agent), what="the end of the claim")
-    assert [] == kubelet.errors
-
-
 async def test_a_device_fails_once_a_claim_has_it(kubelet, start, clear):
     """The rule's times start with the first preparation; a second call for the claim does not count."""
     agent = await start("name: x, onAllocate: true, nth: 1, at: 20s, devices: [npu/0-1], health: Unhealthy")
@@ -223,23 +194,6 @@ async def test_a_taint(kubelet, start, slices, api_server, clear):
     assert [] == kubelet.errors
 
 
-async def test_a_taint_beside_health(start, slices, api_server):
-    """A device can have several taints, even if the entry's policy is none, within the limits of slices."""
-    head = CONFIG.replace("count: 2", "count: 100") + "    dra: {taints: {unhealthy: none, lost: none}}\n"
-    await start(
-        "name: a, devices: [npu/0], taint: {key: acme.dev/drain, effect: NoExecute}",
-        "name: b, devices: [npu/0], taint: {key: acme.dev/test, effect: None}",
-        "name: c, devices: [npu/0], health: Unhealthy",
-        head=head,
-    )
-    await api_server.until(lambda: 100 == len(devices(slices())))
-    (sick,) = [each for row in slices() for each in row["spec"]["devices"] if each.get("taints")]
-    assert [("acme.dev/drain", "NoExecute"), ("acme.dev/test", "None")] == [
-        (each["key"], each["effect"]) for each in sick["taints"]
-    ]
-    assert 2 == len(slices())
-
-
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
@@ -264,19 +218,6 @@ async def allocates_nothing(kubelet):
     await kubelet.delete_pod("waits")
 
 
-async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
-    """Nothing is allocated from a pool that announces more slices than exist."""
-    agent = await start("name: x, slices: {incomplete: true}")
-    assert [(1, 2)] == pools(slices())
-    await allocates_nothing(kubelet)
-    writes = api_server.writes
-    await agent.settled(kubelet)
-    assert writes == api_server.writes
-    await clear(agent)
-    await api_server.until(lambda: [(2, 1)] == pools(slices()))
-    await runs(kubelet, pod("one", templates=["npu"]))
-
-
 async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet):
     """Nothing is allocated from a pool in which a device is in two slices."""
     agent = await start("name: x, slices: {duplicateName: true}")
@@ -295,17 +236,6 @@ async def test_requests_about_slices_fail(start, slices, api_server, clear):
     await clear(agent)
     agent.clock.advance(60.0)
     await api_server.until(lambda: NPUS == devices(slices()))
-
-
-async def test_requests_about_claims_fail(kubelet, start, clear):
-    """A claim cannot be read, and its pod waits with a message that names the rule."""
-    agent = await start("name: x, api: {unreachable: true, resources: resourceclaims}")
-    waiting = await kubelet.run_pod(pod("one", templates=["npu"]))
-    assert Phase.PENDING is waiting.phase
-    assert any("'x'" in each.message for each in kubelet.events)
-    await clear(agent)
-    await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING, what="the pod")
-    assert [] == kubelet.errors
 
 
 # --- what people see --------------------------------------------------------------------------------------------------

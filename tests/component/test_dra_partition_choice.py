@@ -91,11 +91,3 @@ async def test_what_a_claim_has_is_not_cut(held, start_agent, account, api_serve
     await choose("all-1g.5gb")
     await api_server.until(lambda: ["1g.5gb"] * 14 == published())
     await api_server.until(lambda: "success" == state())
-
-
-async def test_strategies_are_for_device_plugins(held, api_server, published, choose, state):
-    """Claims get partitions under each of them, and keep those that they have."""
-    await held(CONFIG.replace("mixed", "none"))
-    await choose("all-1g.5gb")
-    await api_server.until(lambda: "failed" == state())
-    assert ["3g.20gb"] * 4 == published()

@@ -64,23 +64,6 @@ async def test_a_reading_that_fails(kubelet, start_agent, shows):
     assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
 
 
-async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):
-    """What an earlier process kept is in force until the files can be read, which is tried again and again."""
-    agent = await start_agent(DEVICES)
-    await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
-    await agent.stop()
-    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
-    agent = await start_agent(MORE, load=load, wait=False, **SOON)
-    await shows(NPU, 2, 2)
-    await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
-    reason = "reading the configuration failed: OverflowError: who would have thought"
-    assert reason in failing(agent)
-    assert not status.ready(agent.agent)
-    load.failure = None
-    await shows(NPU, 3, 3)
-    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
-
-
 async def test_a_takeover_that_fails(kubelet, start_agent, shows):
     """Nothing is listed before it is known what was, and the agent tries again."""
     agent = await start_agent(DEVICES, wait=False, **SOON)
@@ -151,23 +134,6 @@ async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
     assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
     nodes.make.failure = None
     await shows(NPU, 2, 2)
-
-
-async def test_tools_that_fail(kubelet, start_agent, shows):
-    """A container with a mount whose source is missing would not start, so the device comes without it."""
-    text = """
-version: v1
-devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}}]
-telemetry: {address: "127.0.0.1:0"}
-"""
-    agent = await start_agent(text, **SOON)
-    tools = agent.agent.tools
-    tools.make = Trouble(tools.make, RuntimeError("who would have thought"))
-    agent.edit(text.replace("count: 1", "count: 2"))
-    await shows("nvidia.com/gpu", 2, 2)
-    await kubelet.wait_until(lambda: tools.without_tools, what="the failure")
-    tools.make.failure = None
-    await kubelet.wait_until(lambda: not tools.without_tools, what="the tools")
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

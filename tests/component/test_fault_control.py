@@ -84,19 +84,6 @@ async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agen
     assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
 
 
-async def test_a_rule_about_devices_of_other_nodes_is_no_problem(start_agent, clock, shows):
-    """A rule whose devices are all for other nodes is not reported."""
-    gpu = "  - {name: gpu, resource: acme.dev/gpu, onNodes: [gpu-*], virtual: {}}\nfaults:\n"
-    rules = "".join(
-        f"    - {{name: theirs-{number}, devices: {devices}, health: Unhealthy}}\n"
-        for number, devices in enumerate(("[gpu/0]", "{resource: acme.dev/gpu}", "['gp*']"))
-    )
-    agent = await start_agent(DEVICES.replace("faults:\n", gpu) + rules, clock=clock)
-    await shows(NPU, 4, 4)
-    assert [] == complaints(agent)
-    assert [] == status(agent.agent)["problems"]
-
-
 async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
     """A fault in two resources counts once for each, and the list names both."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
@@ -192,26 +179,6 @@ async def test_what_the_configuration_takes_over_is_its_own(agent, vdev, shows, 
     await shows(NPU, 4, 3)
 
 
-async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet):
-    """A request that is refused does not change a device that was set before."""
-    await vdev("device", "set", "acme-0", "--health", "Unhealthy")
-    await shows(NPU, 4, 3)
-    request = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
-    for wrong in ({"for": "soon"}, {"health": "Sick"}):
-        with pytest.raises(UsageError, match="expected"):
-            await command_socket.ask(run_dir, request | wrong)
-    await agent.settled(kubelet)
-    assert agent.agent.faults.engine.runs["device:acme-0"].active
-
-
-@pytest.mark.parametrize("command", [("status",), ("fault", "list")])
-async def test_a_table_has_one_line_for_each(agent, vdev, shows, command):
-    """A reason with control characters stays on its line."""
-    await vdev("device", "set", "acme-0", "--health", "Unhealthy", "--reason", "one\ntwo \x1b[2Jthree")
-    await shows(NPU, 4, 3)
-    assert "one two  [2Jthree" in (await vdev(*command))[1]
-
-
 async def test_permission(start_agent, run_dir):
     """Without --enable-fault-injection, faults can be listed and not added."""
     await start_agent(DEVICES, run_dir=run_dir)
@@ -236,47 +203,6 @@ async def test_rules_from_files(agent, shows, directory, kubelet):
     await shows(NPU, 4, 3)
     file.unlink()
     await shows(NPU, 4, 4)
-
-
-async def test_rules_that_move_between_files(start_agent, shows, directory, kubelet):
-    """All files of a ConfigMap change at once, so a rule may move from one file to another."""
-    faults, moved = directory / "faults", {"x": "b", "y": "a"}
-    for version, place in (("old", {"x": "a", "y": "b"}), ("new", moved)):
-        (faults / version).mkdir(parents=True)
-        for file in "ab":
-            rules = [
-                f"{{name: {n}, devices: [acme/{'xyz'.index(n)}], health: Unhealthy}}" for n in place if place[n] == file
-            ]
-            (faults / version / f"{file}.yaml").write_text(f"rules: [{', '.join(rules)}]\n")
-    (faults / "..data").symlink_to("old")
-    for file in "ab":
-        (faults / f"{file}.yaml").symlink_to(f"..data/{file}.yaml")
-    agent = await start_agent(DEVICES, fault_injection=True, fault_dir=faults)
-    await shows(NPU, 4, 2)
-    (faults / "..new").symlink_to("new")
-    (faults / "..new").rename(faults / "..data")
-
-    def in_force():
-        return {name: run.source for name, run in agent.agent.faults.engine.runs.items() if run.active}
-
-    expected = {name: f"file {file}.yaml" for name, file in moved.items()}
-    await kubelet.wait_until(lambda: in_force() == expected, what=f"{expected}, not {in_force()}")
-    assert not agent.agent.faults.store.problems
-
-
-async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
-    """Of two files with one rule name, the first counts; the other one is a problem."""
-    first, second = directory / "faults" / "a.yaml", directory / "faults" / "b.yaml"
-    second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
-    await shows(NPU, 4, 2)
-    first.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
-    await shows(NPU, 4, 3)
-    (problem,) = agent.agent.faults.store.problems
-    assert "b.yaml" in str(problem)
-    assert "the rule 'filed' exists already, from file a.yaml; choose another name" in str(problem)
-    first.unlink()
-    await shows(NPU, 4, 2)
-    assert not agent.agent.faults.store.problems
 
 
 async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet):

@@ -2,13 +2,10 @@
 
 import asyncio
 
-import grpc
 import pytest
 
 from vdev.agent.status import status
 from vdev.aio.clock import LeapClock, ManualClock
-from vdev.pb import deviceplugin_v1beta1_pb2 as pb
-from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sim import Phase, manifest
 
 NPU = "acme.dev/npu"
@@ -42,13 +39,6 @@ async def start(start_agent, clock):
 
 def injected(agent, name):
     return agent.agent.faults.engine.runs[name].injections.total()
-
-
-async def allocate(kubelet, agent, ids, *, deadline=20):
-    service = agent.agent.lists.services[NPU]
-    async with grpc.aio.insecure_channel(f"unix:{service.socket}") as channel:
-        request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
-        return await rpc.DevicePluginStub(channel).Allocate(request, timeout=deadline)
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -130,14 +120,6 @@ async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
     assert "hung until the fault 'x' ended" in (await call).message
 
 
-async def test_hanging_call_can_be_cancelled(start, kubelet):
-    """A hanging call can be cancelled, and its device is no longer in flight."""
-    agent = await start("name: x, rpc: Allocate, hang: true")
-    with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
-        await allocate(kubelet, agent, ["acme-0"], deadline=0.2)
-    await kubelet.wait_until(lambda: not agent.agent.requests.in_flight)
-
-
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -158,14 +140,6 @@ async def test_bogus_allocate_answer(start, kubelet):
     await start("name: x, rpc: Allocate, answer: {bogusIds: true}")
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     assert "vdev-bogus-0" == kubelet.pod("p").container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
-
-
-@pytest.mark.parametrize("answer", ["bogusIds", "empty"])
-async def test_useless_preferences_are_survived(start, kubelet, answer):
-    """The kubelet ignores a wrong preference."""
-    agent = await start(f"name: x, rpc: GetPreferredAllocation, answer: {{{answer}: true}}")
-    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 2}))).phase
-    assert injected(agent, "x")
 
 
 async def test_pre_start_can_fail(start, kubelet, clock):
@@ -232,18 +206,6 @@ async def test_stalled_stream(start, kubelet, shows, clock):
     await shows(NPU, 4, 3)
 
 
-async def test_flood(start, kubelet, clock):
-    """The same list is sent repeatedly."""
-    agent = await start("name: x, stream: {flood: 100}, at: 10s, for: 10s")
-    clock.advance(10)
-    await kubelet.wait_until(lambda: injected(agent, "x"))
-    for _ in range(20):
-        clock.advance(0.01)
-        await asyncio.sleep(0)
-    clock.advance(10)
-    assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {NPU: 1}))).phase
-
-
 @TIME_GOES_ON
 @pytest.mark.parametrize("fault", ["delete", "replace"])
 async def test_spoilt_socket(start, kubelet, shows, clock, fault):
@@ -254,27 +216,6 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     await kubelet.wait_until(lambda: agent.agent.lists.services[NPU].socket not in ("", before))
     await shows(NPU, 4, 4)
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
-
-
-@TIME_GOES_ON
-@pytest.mark.timeout(120)
-async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
-    """Sockets that are disturbed repeatedly do not affect others, and exist again at the end."""
-    names = [f"acme.dev/npu{number}" for number in range(8)]
-    entries = "".join(f"  - {{name: e{n}, resource: {name}, virtual: {{count: 1}}}}\n" for n, name in enumerate(names))
-    head = f"version: v1\ndevices:\n{entries}"
-    # The kubelet dials a spoilt socket for ten seconds; a pause as long after that would only be waited for.
-    agent = await start("name: x, socket: {replace: true}, every: 2s", head=head, retry_most=0.5)
-    for _ in range(10):
-        before = injected(agent, "x")
-        clock.advance(2)
-        await kubelet.wait_until(lambda: injected(agent, "x") > before or agent.task.done())
-        assert not agent.task.done()
-    agent.agent.faults.engine.clear("x")
-    for name in names:
-        await shows(name, 1, 1)
-    await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == len(names))
-    assert [] == [each for each in agent.logs if "injecting faults" in str(each)]  # nor did an attempt fail on the way
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
@@ -310,36 +251,3 @@ async def test_pod_resources_down(start, kubelet, clock):
 
 
 # --- rules over time -------------------------------------------------------------------------------------------------
-
-
-async def test_reload(start, shows, clock, kubelet):
-    """An unchanged rule goes on, a changed one starts again, a removed one ends."""
-    one = "name: a, devices: [acme/0], at: 60s, health: Unhealthy"
-    other = "name: b, devices: [acme/1], at: {}, health: Unhealthy"
-    agent = await start(one, other.format("60s"))
-    clock.advance(50)
-    agent.edit(config(one, other.format("55s")))
-    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["b"].rule.at == 55)
-    clock.advance(10)
-    await shows(NPU, 4, 3)
-    clock.advance(45)
-    await shows(NPU, 4, 2)
-    agent.edit(config(other.format("55s")))
-    await shows(NPU, 4, 3)
-    agent.edit(DEVICES)
-    await shows(NPU, 4, 4)
-
-
-async def test_drills_can_be_seen(start, shows, clock):
-    """Log, metrics and status mark an injected fault."""
-    agent = await start("name: x, devices: [acme/0], at: 5s, health: Unhealthy, reason: XID 79")
-    clock.advance(5)
-    await shows(NPU, 4, 3)
-    faults = status(agent.agent)["faults"]
-    assert (1, "active") == (faults["active"], faults["rules"][0]["state"])
-    sample = agent.agent.metrics.registry.get_sample_value
-    assert 1.0 == sample("vdev_faults_active", {"kind": "device"})
-    assert 1.0 == sample("vdev_faults_injected_total", {"kind": "device", "resource": NPU})
-    lines = [each for each in agent.logs if each.get("injected")]
-    assert {"fault begins", "device unhealthy"} <= {each["event"] for each in lines}
-    assert {"x"} == {each["rule"] for each in lines}

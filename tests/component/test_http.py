@@ -135,23 +135,6 @@ async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
     assert 0 == (await samples_of(served(agent)))["vdev_drill_devices", NPU]
 
 
-async def test_metrics_of_a_removed_resource(kubelet, start_agent):
-    """A resource that was measured and then removed is in the metrics no more."""
-    more = "  - {name: other, resource: acme.dev/other, virtual: {count: 3}}\n"
-    both = CONFIG.replace("devices: [", "devices:\n  - ").replace("]\n", "\n") + more
-    agent = await start_agent(both, http_address=ANY_PORT)
-    assert 3 == (await samples_of(served(agent)))["vdev_devices", "Healthy", "acme.dev/other"]
-    agent.edit(CONFIG)
-    await kubelet.wait_until(
-        lambda: ("stopped", "acme.dev/other") in [(each["event"], each.get("resource")) for each in agent.logs]
-    )
-    samples = await samples_of(served(agent))
-    assert 2 == samples["vdev_devices", "Healthy", NPU]
-    gauges = {"vdev_devices", "vdev_list_bytes", "vdev_retired_devices", "vdev_held_devices", "vdev_streams"}
-    assert gauges <= {name for name, *labels in samples if NPU in labels}
-    assert not gauges & {name for name, *labels in samples if "acme.dev/other" in labels}
-
-
 async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
     """Somebody else has the port: one line says so, and the plugin works on."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -210,10 +193,3 @@ async def test_a_stuck_agent_is_not_alive():
         alive = await get(address, "/healthz")
         assert (503, "the reconciler has not finished a step for 200 s\n") == (alive.status, alive.text)
         assert "a: not there\nb: not there\n" == (await get(address, "/readyz")).text
-
-
-async def test_all_addresses():
-    """An address without a host means all of them, which is what probes and a port-forward need."""
-    async with http.serving(":0", Stuck()) as address:
-        port = address.rpartition(":")[2]
-        assert 503 == (await get(f"127.0.0.1:{port}", "/healthz")).status

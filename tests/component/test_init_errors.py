@@ -46,17 +46,3 @@ async def test_on_reload_a_new_problem_is_told_once(start_agent, shows):
     await shows(NPU, 4, 4)
     assert 1 == told(agent, "/etc/passwd is not a device node")
     assert any("/etc/passwd" in problem.message for problem in agent.agent.reconciler.problems)
-
-
-async def test_a_node_without_entries_says_so(start_agent, kubelet):
-    """A wrong node name is the usual cause, so the log names the node and the patterns."""
-    agent = await start_agent(GOOD.replace("name: acme,", "name: acme, onNodes: [gpu-*],"), wait=False)
-    found = []
-
-    def logged():
-        found[:] = [each for each in agent.logs if each["event"] == "no entry is for this node"]
-        return found
-
-    await kubelet.wait_until(logged)
-    (line,) = found
-    assert ("node-1", ["gpu-*"]) == (line["node"], line["onNodes"])

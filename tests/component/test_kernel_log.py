@@ -57,32 +57,6 @@ async def test_the_line(kubelet, start_agent, tmp_path):
     assert ("0000:11:00", True) == (place[1], place[2] in ids)
 
 
-async def test_once_for_each_time_that_it_begins(kubelet, start_agent, tmp_path):
-    """It is written once for each beginning of the fault, and after a restart."""
-    log = tmp_path / "kern.log"
-    agent = await start_agent(config(log))
-    await kubelet.wait_until(lambda: len(said(log)) == 2, what="the Xid")
-    for _ in range(3):
-        await agent.settled(kubelet)
-    assert len(said(log)) == 2
-    agent.edit(config(log, rules="[]"))
-    await agent.serves(2, kubelet)
-    agent.edit(config(log))
-    await kubelet.wait_until(lambda: len(said(log)) == 4, what="the second time")
-    await agent.stop()
-    agent = await start_agent(config(log))
-    await kubelet.wait_until(lambda: len(said(log)) == 6, what="the restart")
-
-
-async def test_a_cut_device_has_it_once(kubelet, start_agent, tmp_path):
-    log = tmp_path / "kern.log"
-    cut = ', partitions: {"1": [1g.5gb, 1g.5gb, 3g.20gb]}'
-    agent = await start_agent(config(log, partitions=cut))
-    await kubelet.wait_until(lambda: bool(said(log)), what="the Xid")
-    await agent.settled(kubelet)
-    assert [2, 1] == [len(said(log)), log.read_text().count("): 79,")]
-
-
 async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
     """It is a problem, everything else goes on, and the line is written later."""
     place = tmp_path / "logs"

@@ -15,11 +15,14 @@ import asyncio
 import json
 import os
 import random
+import signal
 
 import pytest
 
+from tests.kit import forkserver
 from tests.kit.hardware import Node
-from tests.kit.mortal import NEVER, Fuse, start
+from tests.kit.mortal import NEVER, Fuse
+from tests.kit.process import send_signal
 from vdev.sim import Kubelet, Timings, manifest
 
 GIVEN = os.environ.get("VDEV_KILLS", "")
@@ -84,7 +87,7 @@ class Story:
         self.held, before, after = CHANGES[change]
         self.before, self.node = Node(**before), Node(**after)
         self.points = self.pods = 0
-        self.lives = []
+        self.process = None
         self.node.parts = self.before.parts
         self.before.plan()
         self.node.plan()
@@ -97,15 +100,15 @@ class Story:
         async with Kubelet(self.directory / "kubelet", **options) as self.kubelet:
             try:
                 self.edit(self.before)
-                self.start("first")
+                await self.start("first")
                 await self.wait(lambda: self.lists(self.before), "the first list")
                 first = await self.run(self.held)
                 assert "Running" == first.phase.value, first.message
                 await self.change()
-                self.points = self.lives[-1].fuse.passed
-                await self.lives[-1].kill()
+                self.points = self.fuse.passed
+                await self.kill()
                 self.check(listed=False)  # the kubelet sees the end of its streams one after the other
-                self.start("last")
+                await self.start("last")
                 await self.use_up(lambda: self.shows(self.node))
                 await self.wait(self.all_started, "the pods whose PreStartContainer failed to start")
                 self.check()
@@ -116,25 +119,23 @@ class Story:
                 await self.wait(lambda: not self.litter(), "nothing left behind")
                 self.check()
             finally:
-                for each in self.lives:
-                    await each.kill()
+                await self.kill()
 
     async def change(self):
         """The file changes, pods come, and go again."""
         if self.away:
-            await self.lives[0].kill()
+            await self.kill()
             self.edit(self.node)
-            self.start("changed", self.point)
+            await self.start("changed", self.point)
         else:
-            self.lives[0].fuse.light(self.point)
+            self.fuse.light(self.point)
             self.edit(self.node)
-        mortal = self.lives[-1]
         await self.run(self.held)
-        await self.use_up(lambda: mortal.gone or (self.shows(self.node) and not self.lists(self.before)))
+        await self.use_up(lambda: self.gone or (self.shows(self.node) and not self.lists(self.before)))
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name)
         await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the pod before
-        await self.use_up(lambda: mortal.gone or self.lists(self.node))
+        await self.use_up(lambda: self.gone or self.lists(self.node))
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -150,15 +151,32 @@ class Story:
         fresh.write_text("\n".join(lines) + "\n")
         fresh.rename(self.directory / "vdev.yaml")
 
-    def start(self, name, point=0):
+    async def start(self, name, point=0):
         """A process on the file as it is, to die at this point of its life, if at any."""
-        fuse = self.directory / f"{name}.fuse"
-        Fuse(fuse).light(point)
+        path = self.directory / f"{name}.fuse"
+        self.fuse = Fuse(path)
+        self.fuse.light(point)
         places = {"--kubelet-dir": self.kubelet.root, "--config-file": self.directory / "vdev.yaml"}
         places |= {f"--{each}-dir": self.directory / each for each in ("run", "cdi", "device", "state")}
         arguments = [word for pair in places.items() for word in pair]
         arguments += ["--node-name", "node-1", "--log-format", "json"]
-        self.lives.append(start(fuse, self.directory / "log", arguments))
+        with (self.directory / "log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(forkserver.python(), "-m", "tests.kit.mortal", path, *arguments), stdout=log, stderr=log
+            )
+
+    @property
+    def gone(self):
+        """Whether the process has ended."""
+        return self.process.returncode is not None
+
+    async def kill(self):
+        """End the process, if it did not end itself."""
+        if self.process is not None:
+            if not self.gone:
+                send_signal(self.process, signal.SIGKILL)
+            async with asyncio.timeout(30):
+                await self.process.wait()
 
     async def run(self, resource):
         """A pod that asks for one."""

@@ -34,14 +34,6 @@ async def test_what_is_left_out_goes(api_server, api, node):
     assert ["kubelet"] == sorted({each["manager"] for each in found["metadata"]["managedFields"]})
 
 
-async def test_an_apply_of_the_same_changes_nothing(api_server, api, node):
-    """No new version, so nobody is told."""
-    first = await api.apply(NODES, "n", labels(__a="1"))
-    changes = api_server.changes
-    assert first == await api.apply(NODES, "n", labels(__a="1"))
-    assert changes == api_server.changes
-
-
 async def test_a_field_of_somebody_else(api_server, api, node):
     """The error has the server's words, with each field and its owner, and nothing is written."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {PRODUCT: "A100"}}}, manager="gfd")
@@ -109,13 +101,6 @@ async def test_conditions_are_told_apart_by_type(api_server, api, node):
         )
     found = await api.apply(NODES, "n", {}, subresource="status")
     assert ["Ready"] == [each["type"] for each in found["status"]["conditions"]]
-
-
-async def test_an_apply_makes_what_is_not_there(api_server, api):
-    """Where a subresource cannot."""
-    with pytest.raises(kube.Missing):
-        await api.apply(NODES, "new", {"status": {"capacity": {"cpu": "1"}}}, subresource="status")
-    assert "new" == (await api.apply(NODES, "new", labels(__a="1")))["metadata"]["name"]
 
 
 _X = {"capacity": {"acme.dev/x": "1"}, "allocatable": {"acme.dev/x": "1"}}

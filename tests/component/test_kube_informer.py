@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 
 import pytest
 
@@ -140,23 +139,6 @@ async def test_a_version_that_is_forgotten(api_server, api, follow):
     await api_server.edit("nodes", "a", node("a", "3"))
     await api_server.until(lambda: "a:3" in seen.told)
     assert "a:1" == seen.told[0]
-
-
-async def test_bookmarks(api_server, api, follow):
-    """They keep the version fresh where nothing happens to what is watched, so that none is forgotten."""
-    await api_server.add("nodes", node("a", "1"))
-    seen = await follow(api, fields="metadata.name=a")
-    api_server.expire()
-    version = str(api_server.objects.version)
-    mark = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": version}}}
-    api_server.break_watches(json.dumps(mark).encode() + b"\n")
-    await api_server.until(lambda: "back" in seen.told)
-    await api_server.edit("nodes", "a", node("a", "2"))
-    await api_server.until(lambda: "a:2" in seen.told)
-    assert ["a:1", "lost", "back", "a:2"] == seen.told
-    assert ("true", version) == tuple(
-        api_server.asked[-1].params[each] for each in ("allowWatchBookmarks", "resourceVersion")
-    )
 
 
 async def test_a_watch_that_the_server_ends(api_server, start_api, follow):

@@ -65,13 +65,6 @@ async def test_a_token_that_nobody_knows(api_server, api):
     assert not raised.value.known
 
 
-async def test_no_token(api, account):
-    """A file that went."""
-    account.token.unlink()
-    with pytest.raises(kube.Unconfigured, match=r"token .* cannot be read: No such file"):
-        await api.get(NODES, "worker-1")
-
-
 def kubeconfig(file, address, token, **cluster):
     """A file with a context for each of two users."""
     document = {
@@ -106,16 +99,6 @@ async def test_a_kubeconfig_that_was_written_again(api_server, start_api, direct
     await api.get(NODES, "worker-1")
     api_server.tokens = {"a longer one"}
     kubeconfig(file, api_server.address, "a longer one")
-    assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
-
-
-async def test_a_kubeconfig_that_leads_elsewhere_now(api_server, start_api, directory, node):
-    """As where a cluster was made anew: a failed connection makes it read again."""
-    file = kubeconfig(directory / "config", "http://127.0.0.1:1", "secret")
-    api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
-    with pytest.raises(kube.Unreachable):
-        await api.get(NODES, "worker-1")
-    kubeconfig(file, api_server.address, "secret")
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
@@ -189,19 +172,6 @@ async def test_a_permission_that_is_missing(api_server, api, node):
         await api.list(RESOURCE_SLICES, keep=kube.whole)
 
 
-async def test_what_is_not_there(api_server, api, node):
-    """An object, and a kind that the server does not have."""
-    with pytest.raises(kube.Missing, match="there is no Node worker-2") as raised:
-        await api.get(NODES, "worker-2")
-    assert raised.value.served
-    new = kube.ObjectKind("resource.k8s.io", "v9", "ResourceSlice", "resourceslices", namespaced=False)
-    with pytest.raises(kube.Missing, match=r"has no resourceslices of resource.k8s.io/v9") as raised:
-        await api.list(new, keep=kube.whole)
-    assert not raised.value.served
-    with pytest.raises(kube.Missing):
-        await api.delete(NODES, "worker-2")
-
-
 async def test_a_delete_of_the_object_that_is_meant(api_server, api, node):
     """By its uid."""
     with pytest.raises(kube.Conflict):
@@ -247,15 +217,6 @@ async def test_a_server_that_asks_to_wait(api_server, start_api, node):
     clock.advance(10)
     await first
     assert 2 == len(api_server.asked)
-
-
-@pytest.mark.parametrize(("status", "after"), [(429, None), (429, 3600), (503, 3600)])
-async def test_a_wait_that_is_too_long_or_unknown(api_server, api, status, after):
-    """It is for the caller to decide."""
-    busy = api_server.fail(status=status, after=after)
-    with pytest.raises(kube.Throttled, match="too much to do") as raised:
-        await api.get(NODES, "worker-1")
-    assert (after, 600 if after else 0, 1) == (raised.value.after, raised.value.wait, busy.hits)
 
 
 async def test_a_server_that_never_has_time(api_server, api):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process, ask, ready
 from vdev.agent import status
@@ -241,21 +241,6 @@ async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, ku
     assert "" == refused(agent)
 
 
-async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
-    start_agent, kubelet, shows, leave, directory
-):
-    """The files are read again at the pace at which everything is looked at."""
-    wrong = directory / "port"
-    wrong.write_text("no device")
-    await leave()
-    text = GOOD + f"  - {{name: port, resource: acme.dev/port, glob: {wrong}}}\n"
-    agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
-    assert f"{wrong} is not a device node" in refused(agent)
-    wrong.unlink()
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
-    assert "" == refused(agent)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("prepared_python")
@@ -300,7 +285,7 @@ async def command(*arguments):
     """The exit code and all that a command of vdev prints."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
-        prepared.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
+        forkserver.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
     )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()

@@ -83,24 +83,9 @@ async def test_all_nodes(api_server, node, kubeconfig, capsys):
     assert {"a/b": "c"} == api_server.object("nodes", "n")["metadata"]["labels"]
 
 
-async def test_a_node_that_is_not_there(api_server, node, kubeconfig, capsys):
-    """Is an error, and is not made."""
-    assert 1 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "nowhere")
-    assert "there is no Node nowhere" in capsys.readouterr().err
-    assert 2 == len(api_server.all("nodes"))
-
-
 async def test_without_a_server(capsys, monkeypatch):
     """It says what to give."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert 2 == await command("show", "--node-name", "n")
     assert f"vdev: {kube.NO_SERVER}\n" == capsys.readouterr().err
-
-
-async def test_a_kubeconfig_that_cannot_be_used(directory, capsys):
-    """Is wrong usage, as one that is not there."""
-    file = directory / "kubeconfig"
-    file.write_text("no: kubeconfig\n")
-    assert 2 == await command("show", "--kubeconfig", file, "--node-name", "n")
-    assert f"vdev: {file} cannot be used" in capsys.readouterr().err

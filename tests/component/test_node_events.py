@@ -49,22 +49,6 @@ async def test_a_device_lost_and_back(start_agent, account, api_server, events, 
     await api_server.until(lambda: {"DrillStarted", "DrillEnded"} <= events().keys())
 
 
-async def test_the_same_again_is_counted(start_agent, account, api_server, events):
-    """One Event whose count grows, and not at each time."""
-    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
-    for _ in range(5):
-        await set_health(agent, "npu-1", "Unhealthy")
-        await api_server.until(lambda: not agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
-        await set_health(agent, "npu-1", "Healthy")
-        await api_server.until(lambda: agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
-    await api_server.until(lambda: "DeviceHealthy" in events())
-    agent.clock.advance(11.0)
-    await api_server.until(lambda: 5 == events()["DeviceUnhealthy"]["count"])
-    assert 1 == sum("DeviceUnhealthy" == each["reason"] for each in api_server.all("events", "default"))
-    writes = [each for each in api_server.asked if each.resource == "events" and each.verb in ("create", "patch")]
-    assert len(writes) <= 2 * len(events())
-
-
 async def test_configurations_applied_and_refused(start_agent, account, api_server, events):
     """With what it holds, or what is wrong with it."""
     agent = await start_agent(CONFIG, api_server=account)
@@ -75,20 +59,6 @@ async def test_configurations_applied_and_refused(start_agent, account, api_serv
     refused = events()["ConfigurationRefused"]
     assert "Warning" == refused["type"]
     assert "vdev.yaml:8:14: devices[0].virtual.count" in refused["message"]
-
-
-async def test_what_a_configuration_offers_to_claims(start_agent, account, api_server, events):
-    """It is named by its driver; and a configuration without any device says so."""
-    both = CONFIG.replace("    virtual:", "    advertise: [device-plugin, dra]\n    virtual:")
-    agent = await start_agent(both, api_server=account)
-    await api_server.until(lambda: "ConfigurationApplied" in events())
-    assert "configuration applied: acme.dev/npu 4; for claims acme.dev 4" == events()["ConfigurationApplied"]["message"]
-    agent.edit("version: v1\nnode: {events: true}\ndevices: []\n")
-    await api_server.until(
-        lambda: any(
-            "configuration applied: no devices" == each["message"] for each in api_server.all("events", "default")
-        )
-    )
 
 
 async def test_devices_cut_anew(start_agent, account, api_server, events):

@@ -110,20 +110,3 @@ async def test_the_api_server_fails(start_agent, account, api_server, node, cond
     await do(agent, "clear", name="away")
     await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
     await api_server.until(lambda: not any("away" in str(each) for each in agent.agent.reconciler.problems))
-
-
-async def test_watches_break(start_agent, account, api_server, node, conditions, kubelet):
-    """The open watch ends and writes go on; the watch is back after the fault."""
-    agent = await start_agent(
-        config("name: deaf, manual: true, api: {watch: broken}"), api_server=account, fault_injection=True
-    )
-    await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
-    await api_server.until(lambda: api_server.watching)
-    await do(agent, "trigger", name="deaf")
-    await api_server.until(lambda: not api_server.watching)
-    await kubelet.wait_until(lambda: "deaf" in agent.agent.node_api.document()["problem"])
-    await do(agent, "add", rules="{name: sick, devices: [a100/0], health: Unhealthy}")
-    await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")
-    await do(agent, "clear", name="deaf")
-    await api_server.until(lambda: api_server.watching)
-    await kubelet.wait_until(lambda: not agent.agent.node_api.document()["problem"])

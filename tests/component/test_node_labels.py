@@ -113,17 +113,6 @@ async def test_the_server_goes_and_comes(kubelet, start_agent, account, api_serv
     await api_server.until(lambda: not agent.agent.reconciler.problems)
 
 
-async def test_another_node_of_the_same_name(start_agent, account, api_server, labels):
-    """Deleted and made again: it is another Node, and gets its labels."""
-    agent = await start_agent(config(), api_server=account)
-    await api_server.until(lambda: OURS == labels())
-    await api_server.remove("nodes", "node-1")
-    await api_server.until(lambda: any("--node-name" in str(each) for each in agent.agent.reconciler.problems))
-    await api_server.add("nodes", {"metadata": {"name": "node-1", "labels": {"a/b": "c"}}}, manager="kubelet")
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: {**OURS, "a/b": "c"} == labels())
-
-
 async def test_the_file_for_node_feature_discovery(start_agent, directory, api_server, account):
     """Written whole, followed by edits, repaired, left at the end; and the API server is not asked."""
     features = directory / "features.d"
@@ -140,39 +129,3 @@ async def test_the_file_for_node_feature_discovery(start_agent, directory, api_s
     await agent.stop()
     assert file.exists()
     assert [] == api_server.asked
-
-
-async def test_a_features_directory_that_is_not_there(kubelet, start_agent, directory, shows, api_server):
-    """A problem that names it; the device plugin serves."""
-    agent = await start_agent(config("nfd"), features_dir=directory / "nowhere")
-    await shows("acme.dev/npu", 2, 2)
-    await api_server.until(lambda: any("nowhere/vdev" in str(each) for each in agent.agent.reconciler.problems))
-    (directory / "nowhere").mkdir()
-    agent.clock.advance(60.0)
-    agent.agent.pending.add()
-    await api_server.until((directory / "nowhere" / "vdev").exists)
-
-
-async def test_from_the_object_to_the_file(start_agent, directory, api_server, account, labels):
-    """An edit that changes the way takes the labels from where they were."""
-    features = directory / "features.d"
-    features.mkdir()
-    agent = await start_agent(config(), api_server=account, features_dir=features)
-    await api_server.until(lambda: OURS == labels())
-    agent.edit(config("nfd"))
-    await api_server.until((features / "vdev").exists)
-    await api_server.until(lambda: {} == labels())
-    agent.edit(config())
-    await api_server.until(lambda: OURS == labels())
-    await api_server.until(lambda: not (features / "vdev").exists())
-
-
-async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):
-    """Go with the first look of the next one, which wants none."""
-    agent = await start_agent(config(), api_server=account)
-    await api_server.until(lambda: labels() == OURS)
-    await agent.stop()
-    assert OURS == labels()
-    none = config().replace('    labels: {acme.dev/model: "{attributes.model}", acme.dev/tier: gold}\n', "")
-    await start_agent(none, api_server=account)
-    await api_server.until(lambda: not labels())

@@ -6,8 +6,6 @@ import contextlib
 import pytest
 import structlog
 
-from vdev.agent import status
-from vdev.agent.config_files import NodeLabel
 from vdev.agent.node_objects import NodeObject
 from vdev.aio.clock import LeapClock, Timing
 from vdev.config.file_choice import LABELS
@@ -106,47 +104,6 @@ async def test_without_list_and_watch_it_is_looked_at(api_server, start_api, wor
 # --- the label --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_first_of_several_labels_counts(api_server, api, worker):
-    """Our own before NVIDIA's; another key is news, though the value be the same."""
-    label = NodeLabel(node_object(api), *LABELS)
-    await api_server.edit("nodes", "worker-1", {"metadata": {"labels": {NVIDIA_LABEL: "a100"}}})
-    assert await label.read()
-    assert (NVIDIA_LABEL, "a100") == (label.key, label.value)
-    await api_server.edit("nodes", "worker-1", labelled("a100"))
-    assert await label.read()
-    assert (LABEL, "a100") == (label.key, label.value)
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [(403, "may not get nodes"), (404, "set --node-name"), (401, "does not know the service account")],
-)
-async def test_refusals_are_said_once(api_server, api, worker, status, text):
-    """A refusal counts as no label; one line says why, and what to do."""
-    label = NodeLabel(node_object(api), LABEL)
-    api_server.fail(status=status)
-    with structlog.testing.capture_logs() as logs:
-        await label.read()
-        await label.read()
-    assert [("warning", True)] == [(each["log_level"], text in each["reason"]) for each in logs]
-    assert ("", True) == (label.value, label.answered)
-
-
-async def test_an_api_server_in_trouble_leaves_the_label(api_server, api, worker):
-    """What may pass does not change the label; that it passed is said."""
-    await api_server.edit("nodes", "worker-1", labelled("a100"))
-    label = NodeLabel(node_object(api), LABEL)
-    await label.read()
-    api_server.fail(status=500)
-    with structlog.testing.capture_logs() as logs:
-        assert not await label.read()
-        assert "a100" == label.value
-        assert "does not answer" in label.trouble
-        api_server.heal()
-        await label.read()
-    assert ["warning", "info"] == [each["log_level"] for each in logs]
-
-
 # --- the agent --------------------------------------------------------------------------------------------------------
 
 FILE = "version: v1\ndevices: [{{name: {name}, resource: example.com/{name}, virtual: {{count: 1}}}}]\n"
@@ -165,13 +122,3 @@ async def test_an_agent_goes_by_its_node_label_at_once(api_server, account, star
     await api_server.edit("nodes", "node-1", labelled("a100"))
     await shows("example.com/a100", 1)
     assert 0 == api_server.writes
-
-
-async def test_a_directory_of_files_without_an_api_server(start_agent, directory, shows):
-    """The file is chosen by the node's name; that no API server is known is no trouble of the Node's."""
-    files = directory / "files"
-    files.mkdir()
-    (files / "default.yaml").write_text(FILE.format(name="default"))
-    agent = await start_agent("", files=(files,))
-    await shows("example.com/default", 1)
-    assert "" == status.status(agent.agent)["nodeApi"]["problem"]

@@ -68,22 +68,6 @@ async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, 
     assert "4" == status_of()["allocatable"][NPU]
 
 
-async def test_a_kubelet_that_computes_what_is_allocatable(start_agent, account, api_server, status_of):
-    """It is left to it: no race between the two."""
-    agent = await start_agent(config(), api_server=account, wait=False, fault_injection=True)
-    await api_server.until(lambda: "4" == status_of()["allocatable"].get(NPU))
-    await sick(agent)
-    await api_server.until(lambda: "3" == status_of()["allocatable"][NPU])
-    undone = {"status": {"allocatable": {NPU: "4"}}}
-    await api_server.edit("nodes", "node-1", undone, manager="kubelet", subresource="status")
-    await api_server.until(lambda: agent.agent.node_api.document()["status"]["kubeletDecidesAllocatable"])
-    writes = api_server.writes
-    agent.edit(config(5))
-    await api_server.until(lambda: "5" == status_of()["capacity"][NPU])
-    assert "4" == status_of()["allocatable"][NPU]
-    assert writes + 1 == api_server.writes
-
-
 async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, api_server, status_of):
     """Writes nothing; nor does a quiet hour."""
     agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
@@ -150,41 +134,3 @@ async def test_without_the_permission(kubelet, start_agent, account, api_server,
     agent.clock.advance(60.0)
     await api_server.until(lambda: condition(api_server.object("nodes", "node-1")["status"], "NpuHealthy"))
     await api_server.until(lambda: not agent.agent.reconciler.problems)
-
-
-async def test_without_a_node(kubelet, start_agent, account, api_server, shows):
-    """No Node is made up; the sentence says what to set."""
-    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
-    await shows(NPU, 4, 4)
-    await api_server.until(lambda: any("--node-name" in str(each) for each in agent.agent.reconciler.problems))
-    assert 0 == api_server.writes
-
-
-async def test_without_an_api_server(kubelet, start_agent, shows, api_server):
-    """The device plugin serves, and status says what is missing for as long as the file asks for it."""
-    agent = await start_agent(config(status="false", conditions="true"))
-    await shows(NPU, 4, 4)
-
-    def complains():
-        return any("no API server" in str(each) for each in agent.agent.reconciler.problems)
-
-    await api_server.until(complains)
-    agent.edit(config(status="false", conditions="false"))
-    await api_server.until(lambda: not agent.agent.reconciler.spec.node.conditions)
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: not complains())
-
-
-async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server, status_of):
-    """Who undoes it again and again waits longer and longer for the old; what is new is written at once."""
-    text = config(status="false", conditions="true")
-    agent = await start_agent(text, api_server=account, fault_injection=True, repair_node=600.0, repair_node_most=600.0)
-    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
-    wrong = {"type": "NpuHealthy", "status": "Unknown"}
-    await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
-    await api_server.until(lambda: "True" == condition(status_of(), "NpuHealthy")["status"])
-    await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
-    seen = agent.agent.node_api.object
-    await api_server.until(lambda: "Unknown" == condition(seen.document["status"], "NpuHealthy")["status"])
-    await sick(agent)
-    await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])

@@ -47,16 +47,6 @@ async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, ku
     assert [] == kubelet.errors
 
 
-async def test_a_preset_of_ones_own_is_read_again_when_it_changes(start_agent, shows, config_dir):
-    """Whatever the configuration took is part of it."""
-    (config_dir / "mine").mkdir()
-    (config_dir / "mine" / "lab.yaml").write_text("count: 2\n")
-    await start_agent("presetsDir: mine\ndevices: [{name: a, resource: a.b/c, virtual: {preset: lab}}]\n")
-    await shows("a.b/c", 2, 2)
-    (config_dir / "mine" / "lab.yaml").write_text("count: 3\n")
-    await shows("a.b/c", 3, 3)
-
-
 async def test_the_file_of_layouts_is_kept_with_the_configuration(kubelet, start_agent, shows, layouts):
     """A start that finds it bad goes by the last good one."""
     agent = await start_agent(CONFIG)
@@ -177,16 +167,6 @@ async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, sho
     await api_server.up()
     await choose("all-3g.20gb")
     await shows(LARGE, 2, 2)
-
-
-async def test_a_label_that_may_not_be_written_hinders_nothing_for_long(
-    start_agent, shows, api_server, account, choose
-):
-    """Devices are cut after a few seconds all the same."""
-    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
-    await start_agent(OWN, api_server=account)
-    await choose("all-1g.5gb")
-    await shows(SMALL, 7, 7)
 
 
 async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, config_dir):

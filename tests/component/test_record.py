@@ -1,13 +1,10 @@
 """What the plugin listed outlives it: the first list after a start is an edit of the last one."""
 
 import asyncio
-import shutil
-import threading
 
 import pytest
 
 from tests.kit.fakehost import FakeHost
-from vdev.agent import state_file
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
@@ -195,24 +192,6 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     assert "acme-1" in next((directory / "state").glob("state-*")).read_text()
 
 
-async def test_a_disk_that_hangs_holds_the_first_list_up_for_a_moment_only(
-    kubelet, start_agent, shows, directory, monkeypatch
-):
-    """A dead file server: what it does not give in time is not waited for, and the log says so."""
-    agent = await start_agent(config())
-    await agent.stop()
-    there_again = threading.Event()
-    read = state_file.StateFile._read_now
-    monkeypatch.setattr(state_file.StateFile, "_read_now", lambda *given: there_again.wait(60) and read(*given))
-    try:
-        agent = await start_agent(config(3), state_file=0.05, wait=False)
-        await shows(NPU, 3, 3)
-        (said,) = [log["reason"] for log in agent.logs if log["event"] == "record not used"]
-        assert "it took longer than 0.05 s" in said
-    finally:
-        there_again.set()
-
-
 async def test_the_record_names_a_device_before_the_list_does(kubelet, start_agent, shows, directory):
     """Whenever the process is killed, nothing was listed that the record does not know."""
     agent = await start_agent(config(1))
@@ -231,33 +210,3 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     await shows(NPU, 5, 5)
     assert (True, 1) in seen
     assert (False, 5) not in seen
-
-
-@pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
-async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, start_agent, shows, directory, harm):
-    """Also where nothing else happens on the node: the next start would know nothing."""
-    agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
-    await shows(NPU, 2, 2)
-    await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="a reading")
-    state = directory / "state"
-    (path,) = state.glob("state-*.json")
-    await kubelet.wait_until(lambda: b"default/a" in path.read_bytes(), what="who holds it")
-    before = path.read_bytes()
-    match harm:
-        case "file":
-            path.unlink()
-        case "directory":
-            shutil.rmtree(state)
-        case "spoilt":
-            path.write_bytes(b"")
-
-    def is_back():
-        return path.exists() and path.read_bytes() == before
-
-    await kubelet.wait_until(is_back, what="the file to be written again")
-    await agent.stop()
-    warnings = [
-        each for each in agent.logs if each["event"] == "deleted or changed by something else; writing it again"
-    ]
-    assert str(path) in {each["file"] for each in warnings}

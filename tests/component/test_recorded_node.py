@@ -43,13 +43,3 @@ async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_
     healthy = [each for each in told if each.healthy]
     assert healthy == await listed(kubelet.pod_resources_socket, within=10)
     assert {(0,), (1,)} == {each.numa for each in healthy if each.resource == "nvidia.com/gpu"}
-
-
-async def test_without_a_kubelet(directory, capsys):
-    """The error names the socket and says what to do."""
-    assert 1 == await asyncio.to_thread(main, ["record", "--kubelet-dir", str(directory)])
-    assert f"the kubelet does not answer at {directory}/pod-resources/kubelet.sock; run this" in capsys.readouterr().err
-    words = ["record", "--kubelet-dir", str(directory), "--host-root", str(directory), "--hardware"]
-    assert 0 == await asyncio.to_thread(main, words)
-    assert "version: v1" in capsys.readouterr().out
-    assert 2 == await asyncio.to_thread(main, ["record", "--salt", "x"])

@@ -108,10 +108,3 @@ async def test_broken_entries_on_reload_take_nobody_down(kubelet, start_agent, s
     agent.edit(GOOD.replace("count: 2", "count: 3"))
     await shows("acme.dev/npu", 3, 3)
     assert [] == kubelet.errors
-
-
-async def test_broken_entries_at_the_start_take_nobody_down_when_told_so(kubelet, start_agent, shows):
-    """With failOnInitError false the good entries are served, and the problems are kept for the status."""
-    agent = await start_agent(f"flags: {{failOnInitError: false}}\n{GOOD}{ALL_BROKEN}")
-    await shows("acme.dev/npu", 2, 2)
-    assert all_said(agent)

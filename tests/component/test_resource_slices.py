@@ -3,7 +3,6 @@
 import pytest
 
 from vdev.agent import status
-from vdev.cli.status import lines as status_lines
 
 CONFIG = """
 version: v1
@@ -148,27 +147,3 @@ async def test_it_is_not_ready_while_slices_are_not_published(start_agent, accou
     for each in api_server.all("resourceslices"):
         await api_server.remove("resourceslices", each["metadata"]["name"])
     await api_server.until(lambda: missing == status.not_ready(agent.agent))
-
-
-async def test_without_an_api_server(start_agent, api_server):
-    """The status says in both places why nothing is published, for as long as the file asks for slices."""
-    agent = await start_agent(CONFIG, wait=False)
-    await api_server.until(lambda: agent.agent.reconciler.published and agent.agent.dra.document())
-    (reason,) = status.not_ready(agent.agent)
-    assert reason == "the ResourceSlices of acme.dev are not published: no API server is known"
-    (driver,) = (line for line in status_lines(status.status(agent.agent)) if line.startswith("DRA driver "))
-    assert driver.endswith(" in no slice: NOT PUBLISHED (no API server is known)")
-    agent.edit(CONFIG.replace("    advertise: [dra]\n", ""))
-    await api_server.until(lambda: not agent.agent.dra.document())
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: not agent.agent.reconciler.problems)
-
-
-async def test_a_wrong_name_of_the_node(start_agent, account, api_server):
-    """The message says what to set, and which Nodes there are."""
-    await api_server.add("nodes", {"metadata": {"name": "worker-1"}})
-    agent = await start_agent(CONFIG, api_server=account, wait=False)
-    await api_server.until(lambda: "has no node 'node-1'; it has worker-1; " in str(status.not_ready(agent.agent)))
-    (reason,) = status.not_ready(agent.agent)
-    assert reason.startswith("the ResourceSlices of acme.dev are not published: the cluster has no node 'node-1'")
-    assert "set --node-name (env NODE_NAME)" in reason

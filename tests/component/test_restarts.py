@@ -16,12 +16,16 @@ HALVES = ("2x@0", "2x@2")
 SIDES = {"null": "left", "zero": "left", "full": "left"}
 QUARTERS = ("1x@0", "1x@1", "1x@2", "1x@3")
 CHANGES = {
-    "cut anew, moved and removed": (
-        (TWO, "acme.dev/left", "acme.dev/box"),
-        {"layouts": [HALVES, HALVES], "sides": SIDES},
-        {"layouts": [QUARTERS, HALVES], "sides": dict.fromkeys(SIDES, "right"), "boxes": 0},
+    "cut anew, moved, removed and shared": (
+        (TWO, "acme.dev/left", "acme.dev/box", NPU),
+        {"layouts": [HALVES, HALVES, None], "sides": SIDES},
+        {
+            "layouts": [QUARTERS, HALVES, None],
+            "sides": dict.fromkeys(SIDES, "right"),
+            "boxes": 0,
+            "replicas": {NPU: 2},
+        },
     ),
-    "shared": ((NPU,), {}, {"replicas": {NPU: 2}}),
     "renamed": ((NPU,), {}, {"npus": "acme.dev/chip"}),
 }
 """Per change: the resources of each of which a pod holds one, and what of the node is as it is before and after."""

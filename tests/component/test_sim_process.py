@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from tests.kit.process import send_signal
 
 PATIENCE = 60
@@ -18,7 +18,7 @@ PATIENCE = 60
 async def sim(directory, *flags):
     """`vdev sim` at work, once it says that it is; its lines so far."""
     pipe = asyncio.subprocess.PIPE
-    command = [prepared.python(), "-m", "vdev", "sim", "--kubelet-dir", str(directory / "k"), *flags]
+    command = [forkserver.python(), "-m", "vdev", "sim", "--kubelet-dir", str(directory / "k"), *flags]
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
     lines = []
     async with asyncio.timeout(PATIENCE):
@@ -75,7 +75,7 @@ async def test_the_demo():
     """Every check of its story holds."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(prepared.python(), "-m", "vdev", "demo"), stdout=pipe, stderr=asyncio.subprocess.STDOUT
+        *(forkserver.python(), "-m", "vdev", "demo"), stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
     out, _ = await process.communicate()
     assert 0 == process.returncode, out.decode()

@@ -10,7 +10,6 @@ from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.dra.applier import Dra
 from vdev.dra.checkpoint import ClaimFiles
-from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
@@ -100,19 +99,6 @@ async def test_it_stays_while_a_claim_has_the_device(kubelet, start, api_server,
     assert [] == kubelet.errors
 
 
-async def test_it_stays_though_another_process_made_it(kubelet, start, api_server, stand_in):
-    """The next agent never had the entry, and knows of the device by the claim alone."""
-    agent = await start(config(NODES["a directory"]))
-    await seated(kubelet)
-    await agent.stop()
-    agent = await start(OTHER)
-    await agent.settled(kubelet)
-    assert stand_in.exists()
-    assert Phase.RUNNING is kubelet.pod("sitter").phase
-    await kubelet.delete_pod("sitter")
-    await api_server.until(lambda: not os.path.lexists(stand_in))
-
-
 async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
@@ -154,23 +140,6 @@ async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start,
     await sitter
     await agent.settled(kubelet)
     assert stand_in.read_text() == "seat seat-0"
-    assert [] == kubelet.errors
-
-
-async def test_what_somebody_removes_has_its_content_again(kubelet, start, directory):
-    """Of a device that only its claim keeps, for an agent that has never seen it."""
-    seat = SEAT.replace("NODE", 'file: "{id} {attributes.model} {memory.mib}", containerPath: "/etc/seat{index}"')
-    seat = seat.replace("count: 1,", "count: 2, memory: 2Gi, attributes: {model: X1},")
-    agent = await start(OTHER + seat)
-    await kubelet.objects.create("ResourceClaim", claim("both", exactly("seat", count=2)))
-    await runs(kubelet, pod("sitter", claims=["both"]))
-    last = directory / "devices" / "vdev-seat-1"
-    assert "seat-1 X1 2048" == last.read_text()
-    await agent.stop()
-    last.unlink()
-    agent = await start(OTHER + seat.replace("count: 2,", "count: 1,"))
-    await agent.settled(kubelet)
-    assert "seat-1 X1 2048" == last.read_text()
     assert [] == kubelet.errors
 
 

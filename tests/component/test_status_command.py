@@ -10,12 +10,10 @@ import sys
 
 import pytest
 
-from vdev import cli, config, discovery
+from vdev import cli
 from vdev.cli import common
 from vdev.cli.status import lines as status_lines
 from vdev.errors import HostError
-from vdev.hostfs import HostRoot
-from vdev.planning.inventory import arrange
 from vdev.sim import manifest
 
 CONFIG = """version: v1
@@ -259,15 +257,3 @@ async def test_many_resources_with_no_problem_are_in_short(vdev, monkeypatch):
     shown = "\n".join(status_lines(status | {"resources": sick}))
     assert "vendor.example.com/device-07: 0/1 allocatable" in shown
     assert "    hot" in shown
-
-
-def test_a_partition_that_fills_its_device_is_the_first_of_it():
-    """AMD's devices are always in a mode: in SPX each is one partition, number 0 of its own device."""
-    text = "version: v1\nflags: {migStrategy: mixed}\ndevices:\n"
-    text += "- {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 2}, partitions: {all: MODE}}"
-    for mode, names in (("spx_nps1", ["mi/0:0", "mi/1:0"]), ("dpx_nps1", ["mi/0:0", "mi/0:1", "mi/1:0", "mi/1:1"])):
-        spec = config.load_text(text.replace("MODE", mode)).spec
-        (entry,) = spec.entries
-        raws = discovery.discover(entry, HostRoot(), node="n").devices
-        (resource,) = arrange(spec, "n", {"mi": raws}).resources.values()
-        assert names == [slot.device.selector for slot in resource.slots]

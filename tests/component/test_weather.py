@@ -1,7 +1,6 @@
 """Bad input and bad weather of a deployment: each gives one clear line and the right readiness; none ends the agent."""
 
 import asyncio
-from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -62,26 +61,6 @@ async def test_stopped_during_registration(directory, start_agent):
         await server.stop(None)
 
 
-async def test_a_socket_removed_before_its_registration(kubelet, start_agent, shows):
-    """Between the look at it and Register, as by a kubelet that starts: the kubelet never dials what is not there."""
-    agent = await start_agent(CONFIG, wait=False)
-    engine, removed = agent.agent.faults.engine, []
-    on_register = engine.on_register
-
-    def remove(resource):
-        if not removed:
-            path = Path(agent.agent.lists.services[NPU].socket)
-            asyncio.get_running_loop().run_in_executor(None, lambda: removed.append(path.unlink()))
-            while not removed:
-                pass  # nothing else may happen meanwhile
-        return on_register(resource)
-
-    engine.on_register = remove
-    await shows(NPU, 2, 2)
-    assert 1 == len(removed)
-    assert 1 == kubelet.journal.metrics.registrations[NPU]
-
-
 async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, shows):
     """Without the PodResources socket the agent serves and says what that means."""
     agent = await start_agent(CONFIG, pod_resources_socket=directory / "none.sock")
@@ -116,18 +95,6 @@ def files(directory):
 
     publish.mount = mount
     return publish
-
-
-async def test_a_node_takes_its_file(files, start_agent, shows):
-    """The file of the node's name serves; the status says which and why; an edit applies live."""
-    files(**{"default": CONFIG, "node-1": THREE})
-    agent = await start_agent(CONFIG, files=(files.mount,))
-    await shows(NPU, 3, 3)
-    document = status.status(agent.agent)["config"]
-    assert [str(files.mount / "node-1.yaml")] == document["files"]
-    assert document["choice"].startswith("node-1.yaml: the node's name, node-1")
-    files(**{"default": CONFIG, "node-1": THREE.replace("count: 3", "count: 4")})
-    await shows(NPU, 4, 4)
 
 
 async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, shows):

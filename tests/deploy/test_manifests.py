@@ -11,7 +11,20 @@ import pytest
 import yaml
 
 import vdev
-from tests.kit.manifests import CHART, DEPLOY, charted, helm, kustomize, one, plain, pod_of, rendered, validate
+from tests.kit.manifests import (
+    CHART,
+    DEPLOY,
+    HELM,
+    charted,
+    granted,
+    helm,
+    kustomize,
+    one,
+    plain,
+    pod_of,
+    rendered,
+    validate,
+)
 from vdev import config
 
 OVERLAYS = sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
@@ -21,19 +34,13 @@ STATE_DIR = "/var/lib/vdev"
 CDI_DIR = "/var/run/cdi"
 DRA_DIRS = {"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry"}
 
-by_name = pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
 
-
-@kustomize
-@by_name
-def test_objects_are_valid(directory):
+def objects_are_valid(directory):
     """Every object is what the Kubernetes API takes, strictly."""
     validate(rendered(directory))
 
 
-@kustomize
-@by_name
-def test_least_privilege(directory):
+def least_privilege(directory):
     """No privilege, no capability, a read-only root, the seccomp profile, no host namespace."""
     pod = pod_of(rendered(directory))
     (container,) = pod["containers"]
@@ -47,9 +54,13 @@ def test_least_privilege(directory):
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
 
-@kustomize
-@by_name
-def test_only_the_host_paths_that_are_needed(directory):
+def a_token_only_with_a_permission(directory):
+    """The pod has a token just where a role needs it."""
+    objects = rendered(directory)
+    assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
+
+
+def only_the_host_paths_that_are_needed(directory):
     """The kubelet's two directories, our own, and what the overlay is for; the host's devices are read-only."""
     extra = {"host-devices": {"/dev", "/sys"}, "cdi": {CDI_DIR}, "kind": {CDI_DIR}, "dra": {CDI_DIR, *DRA_DIRS}}
     wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources", STATE_DIR} | extra.get(directory.name, set())
@@ -61,9 +72,7 @@ def test_only_the_host_paths_that_are_needed(directory):
     assert writable == {PLUGIN_DIR, STATE_DIR} | ({CDI_DIR, *DRA_DIRS} & wanted)
 
 
-@kustomize
-@by_name
-def test_a_second_agent_stands_by_on_a_node(directory):
+def a_second_agent_stands_by_on_a_node(directory):
     """A rolling update ends the old agent when the new one is ready, and nothing of a node keeps two pods apart."""
     objects = rendered(directory)
     strategy = one(objects, "DaemonSet")["spec"]["updateStrategy"]
@@ -76,9 +85,7 @@ def test_a_second_agent_stands_by_on_a_node(directory):
     assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each]
 
 
-@kustomize
-@by_name
-def test_an_edit_of_the_configmap_arrives(directory):
+def an_edit_of_the_configmap_arrives(directory):
     """ConfigMaps keep their names and are mounted as directories, so that an edit reaches the running pod."""
     objects = rendered(directory)
     names = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"}
@@ -87,9 +94,7 @@ def test_an_edit_of_the_configmap_arrives(directory):
     assert not [each for each in pod["containers"][0]["volumeMounts"] if "subPath" in each]
 
 
-@kustomize
-@by_name
-def test_configurations_are_good(directory):
+def configurations_are_good(directory):
     """Every file of every ConfigMap is a good configuration."""
     for each in rendered(directory):
         if each["kind"] == "ConfigMap":
@@ -115,9 +120,7 @@ def test_the_kind_cluster_stores_what_is_published():
     assert set(slice_applier._GATES.values()) <= {name for name, on in gates.items() if on}
 
 
-@kustomize
-@by_name
-def test_the_command_line_is_known(directory):
+def the_command_line_is_known(directory):
     """`vdev run` knows every argument of the DaemonSet."""
     from vdev import cli
     from vdev.cli import options
@@ -179,14 +182,31 @@ def values_of(directory):
     return VALUES[directory.name] | ({"config": files} if files else {})
 
 
-@helm
-@kustomize
-@by_name
-def test_chart_is_the_same(directory):
+def the_chart_is_the_same(directory):
     """The chart renders the same objects as each overlay; there is no second truth."""
     theirs = ("nvidia-config", "DeviceClass")  # the user's own, which the chart leaves to them
     ours = {key: each for key, each in plain(rendered(directory)).items() if not {*key} & {*theirs}}
     assert ours == plain(charted(values_of(directory)))
+
+
+@kustomize
+@pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
+def test_an_overlay(directory, subtests):
+    """What each of the functions above says; kubectl renders an overlay once for all of them."""
+    checks = [
+        objects_are_valid,
+        least_privilege,
+        a_token_only_with_a_permission,
+        only_the_host_paths_that_are_needed,
+        a_second_agent_stands_by_on_a_node,
+        an_edit_of_the_configmap_arrives,
+        configurations_are_good,
+        the_command_line_is_known,
+        *([the_chart_is_the_same] if HELM else []),
+    ]
+    for check in checks:
+        with subtests.test(check.__name__):
+            check(directory)
 
 
 @helm

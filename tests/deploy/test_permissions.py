@@ -3,7 +3,20 @@
 import pytest
 import yaml
 
-from tests.kit.manifests import DEPLOY, charted, composed, helm, kustomize, one, plain, pod_of, rendered, validate
+from tests.kit.manifests import (
+    DEPLOY,
+    HELM,
+    charted,
+    composed,
+    granted,
+    helm,
+    kustomize,
+    one,
+    plain,
+    pod_of,
+    rendered,
+    validate,
+)
 
 _DRA = "resource.k8s.io"
 WRITE_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch", "patch")}
@@ -41,33 +54,6 @@ DIRECTORIES = {  # of the host, which a component adds, with the same paths insi
         "/var/run/cdi": "DirectoryOrCreate",
     },
 }
-RENDERED = [DEPLOY / "base", *sorted(path.parent for path in DEPLOY.glob("overlays/*/kustomization.yaml"))]
-
-by_component = pytest.mark.parametrize("name", COMPONENTS)
-
-
-def granted(objects):
-    """The permissions of the agent's service account: (namespace, resource, verb).
-
-    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
-    """
-    account = one(objects, "ServiceAccount")["metadata"]
-    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
-    found = set()
-    for binding in objects:
-        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
-            continue
-        (subject,) = binding["subjects"]
-        assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
-        namespace = binding["metadata"].get("namespace", "")
-        for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
-            assert {"apiGroups", "resources", "verbs"} == rule.keys() - {"resourceNames"}
-            (group,) = rule["apiGroups"]
-            what = [f"{each}.{group}" if group else each for each in rule["resources"]]
-            if "resourceNames" in rule:
-                what = [f"{each} {name}" for each in what for name in rule["resourceNames"]]
-            found |= {(namespace, each, verb) for each in what for verb in rule["verbs"]}
-    return found
 
 
 def everything():
@@ -95,31 +81,22 @@ def test_nothing_by_default():
 
 
 @kustomize
-@pytest.mark.parametrize("directory", RENDERED, ids=lambda path: path.name)
-def test_a_token_only_with_a_permission(directory):
-    """An overlay's pod has a token just where a role needs it."""
-    objects = rendered(directory)
-    assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component(name):
+    """It gives its permissions and no other, a token only for those, and valid objects; its value of the chart renders
+    the same.
 
-
-@kustomize
-@by_component
-def test_exactly_what_it_needs(name):
-    """A component gives its permissions and no other, a token only for those, and valid objects."""
-    wanted, _ = COMPONENTS[name]
+    It changes nothing of the pod but the token, and the directories and the port that it is for; dra adds the pod's
+    uid.
+    """
+    wanted, values = COMPONENTS[name]
     objects = composed([name])
     validate(objects)
     assert wanted == granted(objects)
-    assert bool(wanted) == pod_of(objects)["automountServiceAccountToken"]
-
-
-@kustomize
-@by_component
-def test_the_pod_stays_as_it_is(name):
-    """A component changes nothing of the pod but the token, and the directories and the port that it is for; dra adds
-    the pod's uid.
-    """
-    before, after = pod_of(rendered(DEPLOY / "base")), pod_of(composed([name]))
+    before, after = pod_of(rendered(DEPLOY / "base")), pod_of(objects)
+    assert bool(wanted) == after["automountServiceAccountToken"]
+    if HELM:
+        assert plain(objects) == plain(charted(values))
     for path, kind in DIRECTORIES.get(name, {}).items():
         (volume,) = [each for each in after["volumes"] if each.get("hostPath", {}).get("path") == path]
         assert {"path": path, "type": kind} == volume["hostPath"]
@@ -164,14 +141,6 @@ def test_the_namespace_is_left_to_the_base():
     """No overlay sets a namespace for all objects: that would move the role for Events out of `default`."""
     for path in DEPLOY.glob("overlays/*/kustomization.yaml"):
         assert "namespace" not in yaml.safe_load(path.read_text()), path
-
-
-@kustomize
-@helm
-@by_component
-def test_the_chart_gives_the_same(name):
-    """A value of the chart renders what its component does."""
-    assert plain(composed([name])) == plain(charted(COMPONENTS[name][1]))
 
 
 @kustomize

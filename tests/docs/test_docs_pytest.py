@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared_pytest
+from tests.kit import forkserver
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
@@ -136,7 +136,7 @@ def run(tmp_path):
         for name, text in files.items():
             (directory / f"{name}.py").write_text(text)
         environ = os.environ | {"PYTHONPATH": f"{installed.parent}:{ROOT}", "PYTEST_ADDOPTS": ""}
-        command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command = [forkserver.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["-W", "error", "-o", "asyncio_default_fixture_loop_scope=function", "--strict-markers"]
         command += ["--rootdir", directory, *arguments]
         return subprocess.run(

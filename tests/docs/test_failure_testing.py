@@ -5,13 +5,12 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.kit import prepared
+from tests.kit import forkserver
 from tests.kit.process import send_signal
 from vdev.agent import command_socket
 from vdev.config import load_rules, load_text
@@ -63,7 +62,7 @@ async def test_commands(directory):
 
     async def vdev(command):
         return await asyncio.create_subprocess_exec(
-            *(prepared.python(), "-m", "vdev", *shlex.split(command)),
+            *(forkserver.python(), "-m", "vdev", *shlex.split(command)),
             cwd=directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,
@@ -92,9 +91,9 @@ async def _first_device(run_dir):
 def test_program(tmp_path):
     """The program at the end runs as it is."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    (tmp_path / "program.py").write_text(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0])
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin", "TMPDIR": "/tmp"}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [forkserver.python(), "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert 0 == done.returncode, done.stderr

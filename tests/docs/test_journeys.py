@@ -21,7 +21,7 @@ from types import MappingProxyType
 import pytest
 import yaml
 
-from tests.kit import prepared, prepared_plugin, reader
+from tests.kit import forkserver, reader
 from tests.kit.fakehost import FakeHost
 from tests.kit.manifests import charted, helm, one, pod_of, validate
 from tests.kit.process import send_signal
@@ -249,7 +249,7 @@ async def test_edge_on_k3s(directory, machine):
     validate([manifest])
     async with Kubelet(directory / "kubelet") as kubelet:
         agent = await asyncio.create_subprocess_exec(
-            *(prepared.python(), "-m", "vdev", "run", directory / "devices.yaml", "--host-root", machine.root),
+            *(forkserver.python(), "-m", "vdev", "run", directory / "devices.yaml", "--host-root", machine.root),
             *("--kubelet-dir", kubelet.root, "--run-dir", directory / "run", "--no-state"),
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stderr=asyncio.subprocess.DEVNULL,
@@ -278,7 +278,7 @@ exec "PYTHON" "ROOT/tests/kit/foreign_plugin.py" --socket-dir "$2" --state "${4-
 def test_plugin_authors(directory):
     """Both commands for a plugin that is not vdev: all that needs no hook, and all with the hooks of the page."""
     plugin = directory / "my-plugin"
-    plugin.write_text(MY_PLUGIN.replace("PYTHON", prepared_plugin.python()).replace("ROOT", str(ROOT)))
+    plugin.write_text(MY_PLUGIN.replace("PYTHON", forkserver.python()).replace("ROOT", str(ROOT)))
     plugin.chmod(0o755)
     blocks = [each["text"] for each in BLOCK.finditer((DOCS / "plugin-authors.md").read_text()) if each["lang"] == "sh"]
     commands = [

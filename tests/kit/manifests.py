@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from tests.kit.api_schemas import by_schema
-from tests.kit.once import once
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "vdev"
@@ -27,7 +26,8 @@ _HELM_LABELS = {
 }
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl, which renders kustomize, is not here")
-helm = pytest.mark.skipif(importlib.util.find_spec("helm_python") is None, reason="helm-python-sdk is not installed")
+HELM = importlib.util.find_spec("helm_python") is not None
+helm = pytest.mark.skipif(not HELM, reason="helm-python-sdk is not installed")
 
 
 @functools.cache
@@ -38,10 +38,6 @@ def _rendered(directory):
 @functools.cache
 def kustomized(directory):
     """What `kubectl kustomize` prints for a directory, which stays as it is."""
-    return once(f"kustomize {directory}", functools.partial(_kustomized, directory))
-
-
-def _kustomized(directory):
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -170,6 +166,30 @@ def permissions_of(component):
     }
 
 
+def granted(objects):
+    """The permissions of the agent's service account: (namespace, resource, verb).
+
+    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
+    """
+    account = one(objects, "ServiceAccount")["metadata"]
+    roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
+    found = set()
+    for binding in objects:
+        if binding["kind"] not in ("ClusterRoleBinding", "RoleBinding"):
+            continue
+        (subject,) = binding["subjects"]
+        assert {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]} == subject
+        namespace = binding["metadata"].get("namespace", "")
+        for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]["rules"]:
+            assert {"apiGroups", "resources", "verbs"} == rule.keys() - {"resourceNames"}
+            (group,) = rule["apiGroups"]
+            what = [f"{each}.{group}" if group else each for each in rule["resources"]]
+            if "resourceNames" in rule:
+                what = [f"{each} {name}" for each in what for name in rule["resourceNames"]]
+            found |= {(namespace, each, verb) for each in what for verb in rule["verbs"]}
+    return found
+
+
 def one(objects, kind):
     """The only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
@@ -188,16 +208,13 @@ def composed(components, namespace="vdev-system", *, fleet=False):
 
 @functools.cache
 def _composed(directory, namespace, *components):
-    def make():
-        with tempfile.TemporaryDirectory() as place:
-            layer, overlay = Path(place, "layer"), Path(place, "overlay")
-            base = directory / "base" if directory == DEPLOY else directory
-            _kustomization(layer, namespace=namespace, resources=[base])
-            used = [directory / "components" / name for name in components]
-            _kustomization(overlay, resources=[layer], components=used)
-            return _kustomized(overlay)
-
-    return loaded(once(" ".join([f"kustomize {directory} in", namespace, "with", *components]), make))
+    with tempfile.TemporaryDirectory() as place:
+        layer, overlay = Path(place, "layer"), Path(place, "overlay")
+        base = directory / "base" if directory == DEPLOY else directory
+        _kustomization(layer, namespace=namespace, resources=[base])
+        used = [directory / "components" / name for name in components]
+        _kustomization(overlay, resources=[layer], components=used)
+        return loaded(kustomized(overlay))
 
 
 def _kustomization(place, **fields):

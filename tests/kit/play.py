@@ -1,7 +1,6 @@
 """`python -m tests.kit.play`: plays the worlds that stand on stdin as JSON, in a process that has nothing but them.
 
-A line for each: `{"seed", "seconds", "events"}`; its outcome is a line on stdout. `python()` gives a program
-that stands for Python and has this one ready (see `mother`), for all processes of a run.
+A line for each: `{"seed", "seconds", "events"}`; its outcome is a line on stdout.
 """
 
 import json
@@ -10,20 +9,13 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.kit import mother
 
-_ALIKE = {"PYTHONHASHSEED": "0"}  # the order of sets is part of a world
-
-python = mother.Program("VDEV_TESTS_PLAY", "tests.kit.play", "-m tests.kit.play", environment=_ALIKE)
-share = python.share
-
-
-def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:
-    """The outcomes of these worlds, played one after the other; `program` is another Python than the prepared one."""
+def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
+    """The outcomes of these worlds, played one after the other in a process of their own."""
     done = subprocess.run(
-        [program or python(), "-m", "tests.kit.play"],
+        [sys.executable, "-m", "tests.kit.play"],
         input="\n".join(map(json.dumps, worlds)),
-        env=os.environ | _ALIKE,
+        env=os.environ | {"PYTHONHASHSEED": "0"},  # the order of sets is part of a world
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -31,33 +23,18 @@ def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _main(descriptor: str = "", *_: str) -> None:
-    if descriptor:
-        mother.wait(descriptor)
-    from tests.worlds import campaign
+def _main() -> None:
+    from tests.worlds.campaign import SeededWorld, play_one, prepare
+    from tests.worlds.events import Event
 
-    campaign.prepare()
-    if descriptor:
-        mother.serve(descriptor)
-    mother.end_with(_play)
-
-
-def _play() -> None:
-    from tests.worlds.campaign import play_one
-
+    prepare()
     for line in sys.stdin.read().splitlines():
-        plan = _plan(**json.loads(line))
+        world = json.loads(line)
+        plan = SeededWorld(world["seed"], world["seconds"], tuple(Event(*each) for each in world["events"]))
         outcome = play_one(plan)
         told = {"rule": outcome.rule, "failure": outcome.failure, "digest": outcome.digest, "told": outcome.told}
         sys.stdout.write(json.dumps(told | {"messages": outcome.messages}) + "\n")
 
 
-def _plan(seed: int, seconds: float, events: list[Any] | None = None) -> Any:
-    from tests.worlds.campaign import SeededWorld
-    from tests.worlds.events import Event
-
-    return SeededWorld(seed, seconds, None if events is None else tuple(Event(*each) for each in events))
-
-
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main()

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from tests.kit import prepared
+from tests.kit import forkserver
 
 ROOT = Path(__file__).parents[2]
 _WITH_SIM = re.compile(r"pip install [^\n]*\[sim\]")
@@ -25,5 +25,5 @@ def environ(page: str, directory: Path) -> dict[str, str]:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("raise ImportError('the page does not say to install it')\n")
         path.insert(0, str(package.parent))
-    vdev = prepared.command(directory)
+    vdev = forkserver.vdev_command(directory)
     return os.environ | {"PATH": f"{vdev}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(path)}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import prepared_pytest
+from tests.kit import forkserver
 from tests.sim.conftest import documented_events
 from vdev.sim import Phase, PodStatus, manifest
 from vdev.sim.objects import pod_manifest
@@ -32,7 +32,7 @@ def test_example_test_passes(tmp_path):
     """The example is a test that passes."""
     (tmp_path / "test_example.py").write_text(snippet("python"))
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    command = [prepared_pytest.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "-c"]
+    command = [forkserver.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, "-c"]
     command += [tmp_path / "pytest.ini", tmp_path / "test_example.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert 0 == done.returncode, done.stdout + done.stderr

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from tests.kit import prepared, prepared_plugin
+from tests.kit import forkserver
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
 from vdev.sim.scenarios import library
@@ -24,7 +24,8 @@ from vdev.sim.scenarios import run as scenario_run
 from vdev.sim.scenarios.command_node import NodeOptions
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = f"PYTHON {prepared_plugin.FILE} --socket-dir {{plugin_dir}} --state {{dir}}"
+FOREIGN = ROOT / "tests" / "kit" / "foreign_plugin.py"
+PLUGIN = f"PYTHON {FOREIGN} --socket-dir {{plugin_dir}} --state {{dir}}"
 WITH_CHILD = f"{sys.executable}{PLUGIN.removeprefix('PYTHON')} --defect child"  # a group of processes
 HOOKS = {"fail": "touch {dir}/0.broken", "heal": "rm {dir}/0.broken"}
 READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"atLeast": 1}}}}
@@ -68,7 +69,7 @@ async def played(*scenarios, command=PLUGIN, **options):
     run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
     out = io.StringIO()
     if "PYTHON" in command:
-        command = command.replace("PYTHON", prepared_plugin.python())
+        command = command.replace("PYTHON", forkserver.python())
     node = NodeOptions(command=command, **{"timeout": 30, **options})
     with tempfile.TemporaryDirectory() as logs:
         run = {"logs": Path(logs), **run}
@@ -292,7 +293,7 @@ async def test_a_dra_driver_that_publishes_nothing(tmp_path):
     entry = {"name": "npu", "resource": "acme.dev/npu", "advertise": ["dra"], "virtual": {"count": 1}}
     config.write_text(yaml.safe_dump({"version": "v1", "devices": [entry]}))
     places = "--kubelet-dir {kubelet_dir} --cdi-dir {cdi_dir} --run-dir {dir} --no-state"
-    command = f"{prepared.python()} -m vdev run --config-file {config} --node-name sim-node {places}"
+    command = f"{forkserver.python()} -m vdev run --config-file {config} --node-name sim-node {places}"
     (led, told), (alone, unasked) = await asyncio.gather(
         played("dra-registration", command=f"env UNUSED={{kubeconfig}} {command}", timeout=12),
         played("dra-registration", command=command),

@@ -66,6 +66,13 @@ async def test_duplicate_id_with_both_healths(kubelet, plugins, shows, device):
     assert ["duplicate-id-health"] == [finding.code for finding in kubelet.errors]
 
 
+async def test_list_below_the_limit(kubelet, plugins, shows):
+    """85 000 ids of 36 characters (4 165 000 bytes) pass, with a warning."""
+    await plugins(NPU, [f"{i:036}" for i in range(85_000)])
+    await shows(kubelet, NPU, 85_000, 85_000)
+    assert ["list-near-limit"] == [finding.code for finding in kubelet.findings]
+
+
 async def test_list_over_the_limit(kubelet, plugins, shows):
     """86 000 ids of 36 characters (4 214 000 bytes) end the stream with ResourceExhausted."""
     plugin = await plugins(NPU, ["d1"])

@@ -67,17 +67,6 @@ async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubel
         assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
 
 
-async def test_it_waits_for_a_kubelet(start_driver, kubelet, directory):
-    """Whose directory is not there yet; that is a problem with a hint."""
-    place = directory / "later"
-    running = await start_driver(None, kubelet_dir=place, wait=False)
-    await running.until(lambda: running.driver.problems)
-    assert f"there is no directory {place}; is --kubelet-dir right, and mounted?" == running.driver.problems[0].message
-    assert not place.exists()
-    (place / "plugins_registry").mkdir(parents=True)
-    await running.until(lambda: not running.driver.problems and running.driver.state is DriverState.WAITING)
-
-
 async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kubelet):
     """Of this driver alone, and only where nobody listens."""
     own = kubelet.directory / "plugins" / DRIVER
@@ -158,35 +147,6 @@ async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allo
     second.driver.recheck()
     await second.until(lambda: not second.driver.problems)
     assert {file.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
-
-
-async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver, kubelet, allocate, cdi_dir):
-    """Containers that restart would not find them; they are there once the directory is."""
-    claim = await allocate("c", ("r", "gpu-0"))
-    first = await start_driver(api)
-    await (await kubelet.register()).prepare(claim)
-    await first.stop()
-    shutil.rmtree(cdi_dir)
-    cdi_dir.write_text("a file")
-    second = await start_driver(api)
-    await second.until(lambda: second.driver.problems)
-    (problem,) = second.driver.problems
-    assert (
-        f"containers of ResourceClaim default/c cannot be started: cannot make the CDI directory {cdi_dir}: File exists"
-    ) == problem.message
-    cdi_dir.unlink()
-    second.driver.recheck()
-    await second.until(lambda: not second.driver.problems)
-    assert [f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"] == [each.name for each in cdi_dir.iterdir()]
-
-
-async def test_a_path_that_is_too_long_is_said(start_driver, directory):
-    """GRPC itself would hide the reason."""
-    place = directory / ("x" * 90)
-    (place / "plugins_registry").mkdir(parents=True)
-    running = await start_driver(None, kubelet_dir=place, wait=False)
-    await running.until(lambda: running.driver.problems)
-    assert "the system allows 107: use a shorter --kubelet-dir" in running.driver.problems[0].message
 
 
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):

@@ -91,33 +91,6 @@ async def test_two_drivers_write_the_status_of_one_claim(api, start_driver, kube
     assert {DRIVER, "b.acme.dev"} == {each["driver"] for each in devices("c")}
 
 
-async def test_a_restart_writes_nothing_anew(api, start_driver, kubelet, allocate, devices, api_server):
-    """What is written is compared with what is there; the time of a condition stays."""
-    running = await start_driver(api)
-    running.driver.update(health())
-    await (await kubelet.register()).prepare(await allocate("c", ("r", "gpu-0")))
-    await running.until(lambda: devices("c"))
-    before, writes = devices("c"), api_server.writes
-    await running.stop()
-    second = await start_driver(api)
-    await second.until(lambda: second.driver.prepared)
-    second.clock.advance(5)
-    second.driver.update(health())
-    await (await kubelet.register()).prepare(await allocate("d", ("r", "gpu-1")))
-    await second.until(lambda: devices("d"))
-    assert (before, writes + 1) == (devices("c"), api_server.writes)
-
-
-async def test_nothing_is_said_before_health_is_known(api, start_driver, kubelet, allocate, devices, api_server):
-    """A driver that starts does not know yet what it publishes."""
-    running = await start_driver(api)
-    await (await kubelet.register()).prepare(await allocate("c", ("r", "gpu-0")))
-    assert 0 == api_server.writes
-    running.driver.update(health())
-    await running.until(lambda: devices("c"))
-    assert [("Ready", "True", "Prepared", "")] == [ready(each) for each in devices("c")]
-
-
 async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, allocate, api_server, devices):
     """Claims are prepared all the same."""
     api_server.permissions = {"get resourceclaims"}

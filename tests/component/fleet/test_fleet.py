@@ -192,24 +192,6 @@ async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, u
     assert before == node(api_server, "gpu-1")
 
 
-async def test_devices_come_after_the_node_is_ready(start, api_server, until):
-    """Labels at once, capacity after its time, slices last: what autoscalers race with."""
-    clock = LeapClock()
-    text = CONFIG.replace("      capacity:", "      devicesAfter: 300s\n      slicesAfter: 600s\n      capacity:")
-    await start(text, clock=clock)
-    await until(lambda: "nvidia.com/gpu.product" in node(api_server, "gpu-0").get("metadata", {}).get("labels", {}))
-    assert [None, None] == capacity(api_server, "gpu-0")
-    for number in range(3):
-        await api_server.edit(
-            "nodes", f"gpu-{number}", {"status": {"conditions": [ready(clock)]}}, manager="kwok", subresource="status"
-        )
-    clock.advance(310)
-    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
-    assert [] == slices(api_server, "gpu-0")
-    clock.advance(310)
-    await until(lambda: 2 == len(slices(api_server, "gpu-0")))
-
-
 def ready(clock):
     """The condition of a Node that is Ready since now."""
     from datetime import UTC, datetime
@@ -226,14 +208,6 @@ async def test_a_server_that_is_away(start, api_server, until, directory):
     (directory / "vdev.yaml").write_text(CONFIG.replace("count: 4", "count: 6"))
     await api_server.up()
     await until(lambda: all(["6", "6"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
-
-
-async def test_only_some_nodes_by_selector(start, api_server, until):
-    """Made ones as well: nodes that it leaves out are neither made nor removed."""
-    fleet = await start(selector={"topology.kubernetes.io/zone": "zone-1"})
-    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
-    await until(lambda: fleet.is_settled)
-    assert ({}, {}) == (node(api_server, "gpu-0"), node(api_server, "gpu-2"))
 
 
 # --- who holds what ---------------------------------------------------------------------------------------------------
@@ -281,25 +255,6 @@ async def test_who_holds_what_outlives_the_controller(start, api_server, until):
     assert before[1] == devices(api_server, "b")
     assert not set(before[1]["main"]) & set(devices(api_server, "c")["main"])
     await until(lambda: second.is_settled)
-
-
-@pytest.mark.parametrize("rejects", [False, True])
-async def test_more_pods_than_devices_are_said(rejects, start, api_server, until):
-    """As a kubelet refuses them: an Event, and where that is wanted the pod fails."""
-    text = ONE_NODE.replace("fleet: {", "fleet: {rejectPods: true, ") if rejects else ONE_NODE
-    await start(text)
-    await until(lambda: ["4", "4"] == capacity(api_server, "n"))
-    await add_pod(api_server, "many", 3)
-    await until(lambda: devices(api_server, "many"))
-    await add_pod(api_server, "late", 2)
-    await until(lambda: api_server.all("events", "default"))
-    (event,) = api_server.all("events", "default")
-    why = "requested number of devices unavailable for acme.dev/npu. Requested: 2, Available: 1"
-    assert f"Allocate failed due to {why}, which is unexpected" == event["message"]
-    assert ("UnexpectedAdmissionError", "late") == (event["reason"], event["involvedObject"]["name"])
-    phase = "Failed" if rejects else "Pending"
-    await until(lambda: phase == api_server.object("pods", "late", "default")["status"]["phase"])
-    assert {} == devices(api_server, "late")
 
 
 async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, api_server, until):
@@ -369,37 +324,7 @@ async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev,
     assert 2 == (await vdev("device", "set", "npu/9", "--node", "r1-n1", "--health", "Unhealthy"))[0]
 
 
-async def test_a_server_without_slices(start, api_server, until):
-    """Kubernetes 1.33 has no such kind: everything else is there."""
-    api_server.fail(status=404, resource="resourceslices", message="the server could not find the requested resource")
-    fleet = await start()
-    await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
-    assert "resourceslices" in fleet.cluster.trouble
-
-
 # --- what others see of it --------------------------------------------------------------------------------------------
-
-
-async def test_the_status_tells_how_far_it_is(start, api_server, until):
-    """Nodes by state, amounts, who is behind and why; and that all is well once it is."""
-    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
-    api_server.fail(status=500, verb="patch", resource="nodes/status", times=100_000)
-    sick = "{name: sick, onNodes: gpu-2, devices: [npu/2], health: Unhealthy, reason: XID 79}"
-    fleet = await start(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
-    view = FleetView(fleet)
-    await until(lambda: 2 == view.status()["nodes"]["failing"])
-    now = view.status()
-    why = {each["node"]: each["why"] for each in reversed(now["behind"])}  # failures come first
-    assert "did not create" in why["gpu-1"]
-    assert "500" in why["gpu-0"]
-    assert (False, 1, 3) == (now["converged"], now["nodes"]["refused"], now["nodes"]["total"])
-    api_server.heal()
-    await until(lambda: view.status()["converged"])
-    now = view.status()
-    assert {"total": 3, "settled": 2, "behind": 0, "failing": 0, "refused": 1, "withKubelet": 0} == now["nodes"]
-    assert {"capacity": 8, "allocatable": 7, "held": 0} == now["resources"][NPU]
-    assert [("gpu-2", "XID 79")] == [(each["node"], each["why"]) for each in now["broken"]["devices"]]
-    assert [] == list(view.not_ready())
 
 
 async def test_the_metrics_are_those_of_the_docs(start, until):
@@ -428,31 +353,3 @@ def fetched(url):
     """What is there."""
     with urllib.request.urlopen(url, timeout=20) as answer:
         return answer.read().decode()
-
-
-async def test_a_rule_for_one_node_writes_on_that_node_alone(start, api_server, until, directory):
-    """Less is allocatable, the condition and an Event say so; of the others nothing changes."""
-    fleet = await start()
-    await until(lambda: fleet.is_settled and 3 == len(fleet.members) and 6 == len(list(uuids(api_server))))
-    before = len(api_server.asked)
-    sick = "{name: sick, onNodes: gpu-1, devices: [npu/2], health: Unhealthy, reason: XID 79}"
-    (directory / "vdev.yaml").write_text(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
-    await until(lambda: ["4", "3"] == capacity(api_server, "gpu-1"))
-    await until(lambda: fleet.is_settled)
-    written = {each.name for each in api_server.asked[before:] if each.verb in ("patch", "update")}
-    assert {"gpu-1"} == written
-    conditions = {each["type"]: each["status"] for each in node(api_server, "gpu-1")["status"]["conditions"]}
-    assert {"NpuHealthy": "False"} == conditions
-    await until(lambda: any("XID 79" in each["message"] for each in api_server.all("events", "default")))
-    assert {"gpu-1"} == {each["involvedObject"]["name"] for each in api_server.all("events", "default")}
-
-
-async def test_what_is_allocatable_is_the_fleets_to_say(start, api_server, until):
-    """No kubelet computes it: a write that sets it to the capacity is undone."""
-    rules = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}"
-    await start(ONE_NODE + rules)
-    await until(lambda: ["4", "3"] == capacity(api_server, "n"))
-    undone = {"status": {"allocatable": {NPU: "4"}}}
-    for _ in range(2):
-        await api_server.edit("nodes", "n", undone, manager="kubectl-edit", subresource="status")
-        await until(lambda: ["4", "3"] == capacity(api_server, "n"))

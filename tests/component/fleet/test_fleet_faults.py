@@ -1,7 +1,5 @@
 """Failures in a fleet: which rules mean something there, on which nodes, and since when; however late the server."""
 
-import json
-
 import structlog
 
 from tests.kit.fleet import add_pod, capacity, devices, node, taints
@@ -151,32 +149,3 @@ async def test_labels_of_the_devices(start, api_server, until):
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
-
-
-async def test_what_people_cannot_add(start, until, vdev):
-    """A name of the configuration, and a device of no node; afterwards all is as before."""
-    sick = "{name: sick, devices: [npu/0], health: Unhealthy}"
-    fleet = await start(GPUS.replace("RULE", sick), run=True)
-    await until(lambda: fleet.is_settled and 4 == len(fleet.members))
-    code, printed = await vdev("fault", "add", "{name: sick, devices: [npu/1], health: Unhealthy}")
-    assert (2, True) == (code, "the rule 'sick' exists already, from configuration" in printed), printed
-    assert (0, "added: other\n") == await vdev("fault", "add", "{name: other, devices: [npu/1], health: Unhealthy}")
-    code, listed = await vdev("fault", "list", "--output", "json")
-    assert {"sick", "other"} == {each["name"] for each in json.loads(listed)["rules"]}
-    code, printed = await vdev("status")
-    assert (2, True) == (code, "this process is the controller of a fleet; its page" in printed), printed
-    code, printed = await vdev("device", "set", "npu/1", "--node", "h9", "--health", "Unhealthy")
-    assert (2, "vdev: there is no node 'h9' here\n") == (code, printed)
-
-
-async def test_a_device_of_a_node_with_a_long_name(start, api_server, until, vdev):
-    """Clouds give their nodes long names, and the rule by which a device is set has both."""
-    name = f"n{'.n1234567' * 6}"
-    text = GPUS.replace("RULE", "").replace(', advertise: [dra], onNodes: "h*"', "").replace('"h{1..2}"', name)
-    fleet = await start(text, run=True)
-    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
-    code, printed = await vdev("device", "set", "h100/1", "--node", name, "--health", "Unhealthy")
-    assert 0 == code, printed
-    await until(lambda: "1" == api_server.object("nodes", name)["status"]["allocatable"]["nvidia.com/gpu"])
-    assert 0 == (await vdev("device", "clear", "h100/1", "--node", name))[0]
-    await until(lambda: "2" == api_server.object("nodes", name)["status"]["allocatable"]["nvidia.com/gpu"])

@@ -8,8 +8,6 @@ import pytest
 from tests.kit.api_server import ApiServer
 from tests.kit.fleet import capacity
 from vdev.aio.clock import LeapClock
-from vdev.fleet.controller import AT_ONCE
-from vdev.fleet.view import FleetView
 
 SMALL = """
 version: v1
@@ -83,19 +81,6 @@ async def test_each_request_is_needed(start, api_server, until, directory, clock
     assert watched == asked_since(api_server, before)
 
 
-async def test_few_writes_are_in_flight(start, api_server, until, clock):
-    """Sixteen, however many nodes wait; where no answer comes, others have their turn."""
-    hanging = api_server.fail(verb="create", hang=True)
-    fleet = await start(of(40), clock=clock)
-    await until(lambda: 16 == hanging.hits)
-    await api_server.add("nodes", {"metadata": {"name": "other"}})
-    await until(lambda: fleet.cluster.nodes.get("other"))
-    assert 16 == hanging.hits
-    api_server.heal()
-    clock.advance(11)
-    await until(lambda: is_done(fleet, 40))
-
-
 async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server, until, clock):
     """Also the turns that wait for it, and without beginning to write anything more."""
     hanging = api_server.fail(verb="create", hang=True)
@@ -104,19 +89,3 @@ async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server,
     async with asyncio.timeout(5):
         await fleet.stop()
     assert 16 == hanging.hits
-
-
-async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):
-    """Requests that wait keep their places, so nothing comes before the time is over. Then everything is written."""
-    busy = api_server.fail(status=429, after=20, verb="create", times=AT_ONCE)
-    fleet = await start(of(40), clock=clock)
-    await until(lambda: busy.hits == AT_ONCE)
-    for name in ("one", "another", "a third"):
-        await api_server.add("nodes", {"metadata": {"name": name.replace(" ", "-")}})
-        await until(lambda name=name: fleet.cluster.nodes.get(name.replace(" ", "-")))
-    assert api_server.writes == AT_ONCE
-    status = FleetView(fleet).status()
-    assert (False, 40) == (status["converged"], status["nodes"]["behind"])
-    clock.advance(26)
-    await until(lambda: is_done(fleet, 40))
-    assert 2 * 40 + AT_ONCE == api_server.writes

@@ -105,20 +105,6 @@ async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until
     await until(lambda: untouched(api_server))
 
 
-async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):
-    """A controller for a part of the nodes takes nothing back on the others, neither before nor while it runs."""
-    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "a"}}}, manager="kubectl")
-    fleet = await start(OTHERS, selector={"pool": "b"})
-    await until(lambda: fleet.has_begun and fleet.is_settled)
-    assert ["4", "4"] == capacity(api_server, "n")
-    await fleet.stop()
-    fleet = await start(CHOSEN, selector={"pool": "a"})
-    await until(lambda: "n" in fleet.members and fleet.is_settled)
-    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "b"}}}, manager="kubectl")
-    await until(lambda: not fleet.members and fleet.is_settled)
-    assert ["4", "4"] == capacity(api_server, "n")
-
-
 async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):
     """The agent there has the fields from then on; what is written stays, and a later end of the kubelet changes
     nothing.

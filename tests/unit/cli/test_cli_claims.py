@@ -97,14 +97,6 @@ def test_selectors(allocate):
     assert (0, [["npu-1"]]) == (code, results(json.loads(out))), err
 
 
-def test_a_selector_that_is_not_cel(allocate):
-    """It is a mistake in the file, not a claim that gets nothing."""
-    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
-    code, _, err = allocate(claim().replace("count: 1", "selectors: [{cel: {expression: 'device.driver =='}}]"))
-    assert 2 == code
-    assert "would not take the selector 'device.driver ==': CEL compile error: " in err
-
-
 def test_selectors_without_cel(allocate, monkeypatch):
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
@@ -183,11 +175,3 @@ def test_what_is_wrong(subtests, allocate):
             code, out, err = allocate(text)
             assert (2, "") == (code, out)
             assert why in err
-
-
-def test_ids_go_with_a_resource(allocate, tmp_path):
-    code, _, err = allocate(claim(), "--size", "2")
-    assert 2 == code
-    assert "go with --resource" in err
-    assert 2 == main(["allocate", str(tmp_path / "vdev.yaml")])
-    assert 2 == main(["allocate", str(tmp_path / "vdev.yaml"), "--claim", str(tmp_path / "none.yaml")])

@@ -1,17 +1,14 @@
 """The command line: exit codes, output, and what is imported."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
-from vdev import config
+from tests.kit import forkserver
 from vdev.cli import COMMANDS, main
-from vdev.planning import inventory
 
 GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
 BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
@@ -168,34 +165,6 @@ def test_validate_proves_what_the_files_alone_prove(
     assert words in capsys.readouterr().err
 
 
-GPUS = f"devices: [{{{A30}}}]\n"
-
-
-def gpu_ids(node: str) -> list[str]:
-    """The ids of these devices on a node."""
-    spec = config.load_text(GPUS).spec
-    return [slot.id for slot in inventory.inventory(spec, node).resources["nvidia.com/gpu"].slots]
-
-
-@pytest.mark.parametrize("command", ["validate", "config"])
-def test_ids_that_depend_on_the_nodes_name_are_judged_where_it_is_known(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a node name they are a warning; with one, by flag or environment, they are checked."""
-    path = tmp_path / "f.yaml"
-    path.write_text(GPUS + SHARED % f"gpu, replicas: 2, devices: [{gpu_ids('gpu-7')[1]}]")
-    assert 0 == main([command, str(path)])
-    said = capsys.readouterr().err
-    assert f"warning: whether nvidia.com/gpu has the device {gpu_ids('gpu-7')[1]} cannot be known here" in said
-    assert "--node-name" in said
-    for spelling in ("--node-name", "--node"):
-        assert 0 == main([command, str(path), spelling, "gpu-7"])
-        assert "" == capsys.readouterr().err
-    monkeypatch.setenv("NODE_NAME", "gpu-8")
-    assert 2 == main([command, str(path)])
-    assert "has no device with id" in capsys.readouterr().err
-
-
 def test_config_shows_where_values_come_from(
     good: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,45 +256,6 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert "" == done.stderr
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("arguments", [["plan", "FILE"], ["validate", "FILE"], ["--version"]], ids=lambda each: each[0])
-@pytest.mark.parametrize("buffering", [1, 8192])
-def test_an_output_that_is_full_is_no_traceback(
-    arguments: list[str], buffering: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: str
-) -> None:
-    """A truncated output must not look complete."""
-    with open("/dev/full", "w", buffering=buffering) as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        code = main([good if each == "FILE" else each for each in arguments])
-        monkeypatch.undo()
-    said = "vdev: the output cannot be written: No space left on device\n"
-    swallowed = arguments == ["--version"] and buffering == 1  # by argparse
-    assert (0, "") if swallowed else (1, said) == (code, capsys.readouterr().err)
-
-
-def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("vdev.config.load", interrupted)
-    assert 130 == main(["validate", good])
-
-
-@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
-@pytest.mark.parametrize("command", ["validate", "config", "plan"])
-def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, command: str, encoding: str) -> None:
-    """A file's name may be any bytes, and a terminal may lack characters."""
-    path = tmp_path / "b\udcff\u00fc.yaml"
-    path.write_text("devices: [{name: a, resource: a.b/c, virtual: {count: 50}}]")
-    done = subprocess.run(
-        [prepared.python(), "-m", "vdev", command, str(path)],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-        check=False,
-    )
-    assert (0, b"") == (done.returncode, done.stderr)
-
-
 CHOSEN = """\
 flags: {migStrategy: mixed}
 devices:
@@ -409,7 +339,7 @@ def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, caps
 @pytest.mark.parametrize("command", ["plan", "validate", "config"])
 def test_a_dash_is_the_standard_input(command):
     done = subprocess.run(
-        [prepared.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
+        [forkserver.python(), "-m", "vdev", command, "-"], input=GOOD, capture_output=True, text=True, check=True
     )
     assert done.stdout
 
@@ -442,23 +372,6 @@ def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
     assert not capsys.readouterr().err
     assert 2 == main(["allocate", str(file), "--node", "vm", "--resource", "nvidia.com/gpu"])
     assert "entry h100 is for nodes gpu-worker*, this is vm" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flag", "explained"),
-    [
-        ("--explain", True),
-        ("--explain=true", True),
-        ("--explain true", True),
-        ("-explain", True),
-        ("--explain=false", False),
-        ("--explain false", False),
-        ("--explain=False", False),
-    ],
-)
-def test_every_boolean_has_all_forms(flag, explained, good, capsys):
-    assert 0 == main(["plan", *flag.split(), good])
-    assert explained is ("candidates of" in capsys.readouterr().out)
 
 
 def test_sharing_of_what_no_node_has_is_warned_about_on_every_node(tmp_path, capsys):

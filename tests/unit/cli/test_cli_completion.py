@@ -58,9 +58,3 @@ def test_the_script_is_one_for_that_shell(shell, check, script):
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run([shell, check, script(shell)], capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)
-
-
-def test_another_shell_is_refused(capsys):
-    assert 2 == main(["completion", "tcl"])
-    assert "'tcl'" in (said := capsys.readouterr().err)
-    assert "bash" in said

@@ -1,6 +1,5 @@
 """`plan` and `allocate` explain names, refusals, and the answer of each strategy."""
 
-import itertools
 import json
 from pathlib import Path
 
@@ -57,39 +56,6 @@ def test_a_refused_request_says_why(vdev):
     code, _, err = vdev("allocate", *files)
     assert 1 == code
     assert "maximum request size for shared resources is 1; found 2" in err
-
-
-def test_the_plan_says_which_pattern_named_a_resource(vdev):
-    _, out, _ = vdev("plan", CONFIGS / "resource-names.yaml")
-    assert "  named because resources.gpus pattern '*A100*' matches 'NVIDIA A100-SXM4-40GB'" in out.splitlines()
-    assert "  named because resources.mig pattern '1g.*' matches '1g.10gb'" in out.splitlines()
-
-
-def test_the_plan_says_what_sharing_renamed(vdev, tmp_path):
-    """A renamed resource has its name from `sharing`, not from the pattern."""
-    file = tmp_path / "v.yaml"
-    file.write_text(
-        """version: v1
-devices:
-  - {name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}}
-  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}}
-resources: {gpus: [{pattern: "NVIDIA-A100*", name: nvidia.com/big}]}
-sharing:
-  timeSlicing:
-    renameByDefault: true
-    resources:
-      - {name: nvidia.com/big, rename: nvidia.com/slow, replicas: 2, devices: [1]}
-      - {name: acme.dev/npu, replicas: 2}
-"""
-    )
-    _, out, _ = vdev("plan", file)
-    pattern = "resources.gpus pattern 'NVIDIA-A100*' matches 'NVIDIA-A100-SXM4-40GB'"
-    after = {line.partition(":")[0]: following for line, following in itertools.pairwise(out.splitlines())}
-    renamed = "  named by sharing, which renames"
-    assert f"  named because {pattern}" == after["nvidia.com/big"]
-    assert f"{renamed} nvidia.com/big (named because {pattern})" == after["nvidia.com/slow"]
-    by_entry = "because the entry 'npu' gives this name"
-    assert f"{renamed} acme.dev/npu (named {by_entry})" == after["acme.dev/npu.shared"]
 
 
 # --- labels of the node ----------------------------------------------------------------------------------------------

@@ -3,19 +3,12 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from vdev import config
 from vdev.cli import main
 
 ROOT = Path(__file__).parents[3]
 FUSE = "{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}"
-MIG = """
-version: v1
-mig-configs:
-  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
-  b/c: [{devices: all, mig-enabled: false}]
-"""
 
 
 @pytest.fixture
@@ -37,24 +30,6 @@ def test_the_file_is_printed_and_what_is_lost_is_told(file: Path, capsys: pytest
 def test_flags_of_the_other_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["import", "--device", FUSE, "--domain", "example.com"])
     assert ["example.com/fuse"] == [entry.resource for entry in config.load_text(capsys.readouterr().out).spec.entries]
-
-
-def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One result is printed by name, or all are written. A name that cannot be a file's is refused."""
-    source = tmp_path / "mig.yaml"
-    source.write_text(MIG)
-    assert 2 == main(["import", str(source)])
-    assert "there are 2 results: a, b/c; --to DIR writes all, --only NAME prints one" in capsys.readouterr().err
-    assert 0 == main(["import", str(source), "--only", "a", "--preset", "a30", "--count", "1"])
-    assert "a30" in capsys.readouterr().out
-    assert 2 == main(["import", str(source), "--only", "d"])
-    assert 2 == main(["import", str(source), "--to", str(tmp_path / "out")])
-    assert "'b/c' cannot be the name of a file" in capsys.readouterr().err
-    source.write_text(MIG.replace("b/c", "b"))
-    assert 0 == main(["import", str(source), "--to", str(tmp_path / "out")])
-    assert ["a.yaml", "b.yaml"] == sorted(each.name for each in (tmp_path / "out").iterdir())
-    assert 0 == main(["import", str(source), "--only", "b", "--to", str(tmp_path / "one.yaml")])
-    assert "v1" == yaml.safe_load((tmp_path / "one.yaml").read_text())["version"]
 
 
 @pytest.mark.parametrize(
@@ -88,16 +63,3 @@ def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], argum
     places = {"FILE": str(file), "configs/quickstart.yaml": str(ROOT / "configs/quickstart.yaml")}
     assert 2 == main(["import", *(places.get(each, each) for each in arguments)])
     assert text in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["validate FILE", "plan FILE", "config FILE", "run FILE --kubelet-dir /nowhere", "allocate FILE --resource a.b/c"],
-)
-def test_other_commands_know_the_form(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setenv("VDEV_STATE_DIR", str(file.parent))  # an agent of this machine may have left a last good one
-    assert 2 == main([str(file) if word == "FILE" else word for word in command.split()])
-    said = f"this is a configuration of generic-device-plugin; `vdev import {file}` converts it"
-    assert said in capsys.readouterr().err

@@ -33,8 +33,3 @@ def test_a_file_is_not_overwritten(tmp_path, capsys):
     assert 2 == main(["init", "gpu", str(path)])
     assert "exists already" in capsys.readouterr().err
     assert "mine" == path.read_text()
-
-
-def test_a_directory_that_is_missing(tmp_path, capsys):
-    assert 2 == main(["init", "gpu", str(tmp_path / "none" / "vdev.yaml")])
-    assert "cannot be written: No such file or directory" in capsys.readouterr().err

@@ -31,11 +31,3 @@ def test_json_has_the_same_for_programs(capsys):
     assert (one, 8, 192 * 2**30) == (every["mi300x-8"], one["count"], one["memory"])
     profile = next(each for each in one["partitioning"]["profiles"] if each["name"] == "dpx_nps1")
     assert ([0, 4], 2) == (profile["starts"], profile["most"])
-
-
-def test_presets_of_ones_own_are_among_them(tmp_path, capsys):
-    (tmp_path / "npu-9.yaml").write_text("{description: Acme NPU 9, resource: acme.dev/npu, memory: 8Gi}")
-    assert 0 == main(["presets", "--presets-dir", str(tmp_path)])
-    assert "npu-9           Acme NPU 9" in capsys.readouterr().out
-    assert 2 == main(["presets", "npu-9"])
-    assert "unknown preset 'npu-9'" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vdev import cli, config
-from vdev.cli import options, run
+from vdev.cli import options
 from vdev.errors import UsageError
 from vdev.settings import Group, Settings
 
@@ -144,10 +144,6 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     )
 
 
-def test_a_command_ignores_the_variables_of_options_that_it_does_not_have() -> None:
-    assert not options.read(cli.parsed(["validate", "f"]), {"VDEV_HTTP_ADDRESS": "x", "KUBELET_SOCKET": "y"}).sources
-
-
 def test_the_node_is_named_after_the_host_unless_it_is_named() -> None:
     assert ("", True) == (chosen().named_node, bool(chosen().node_name))
     assert ("n", "n") == (chosen("--node=n").named_node, chosen(NODE_NAME="n").named_node)
@@ -198,11 +194,3 @@ def test_every_option_says_its_default_and_variable() -> None:
     for option in options.OPTIONS:
         assert all(name in text for name in (*option.flags, *option.variables))
     assert all(group.value in text for group in Group)
-
-
-def test_what_the_kubelet_is_told_is_absolute(tmp_path, monkeypatch):
-    """Relative directories for mounts become absolute."""
-    monkeypatch.chdir(tmp_path)
-    used = run.agent_options(chosen("--device-dir", "nodes", "--state-dir", "state"))
-    assert tmp_path / "nodes" == used.device_dir
-    assert used.smi_dir.is_relative_to(tmp_path / "state")

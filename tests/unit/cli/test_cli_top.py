@@ -64,18 +64,6 @@ def test_two_thousand_devices_are_told_in_short():
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
 
 
-def test_the_order_can_be_chosen(subtests):
-    for sort, first in [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]:
-        with subtests.test(sort=sort):
-            devices = [
-                device(0, load=90.0),
-                device(1, temperature=70.0),
-                device(2, power=300.0),
-                device(3, memoryUsedMiB=9000),
-            ]
-            assert shown(*devices, sort=sort)[3].split()[0] == first
-
-
 @pytest.fixture
 def plugin(monkeypatch):
     """A plugin with two devices."""
@@ -96,20 +84,6 @@ def test_once_where_the_output_is_no_terminal(plugin, capsys):
     assert "a100/1" in capsys.readouterr().out
     assert 0 == main(["top", "--output", "json"])
     assert json.loads(capsys.readouterr().out) == plugin
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["nothing"], 1, "no such device, resource, entry or pod: nothing; see vdev top --once"),
-        (["--every", "x"], 2, "--every: expected seconds from 0.1 to 3600, got 'x'"),
-        (["--rows", "-1"], 2, "--rows: expected a number from 0 on, got -1"),
-        (["--sort", "colour"], 2, "invalid choice: 'colour'"),
-    ],
-)
-def test_what_it_refuses(plugin, capsys, arguments, code, message):
-    assert code == main(["top", *arguments])
-    assert message in capsys.readouterr().err
 
 
 def test_where_nothing_is_measured_it_says_what_to_do(plugin, capsys):

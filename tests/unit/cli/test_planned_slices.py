@@ -63,9 +63,3 @@ def test_what_a_reload_changes(plan, tmp_path):
     none = (GPU % (1, "static")).replace("advertise: dra\n", "").replace("    dra: {partitions: static}\n", "")
     gone = plan(none, "--against", str(old))
     assert "- gpu.nvidia.com: no ResourceSlices any more; devices that claims have are kept" in gone
-
-
-def test_nothing_is_said_where_nothing_is_offered(plan):
-    text = "devices: [{name: a, resource: a.b/c, virtual: {}}]"
-    assert [] == json.loads(plan(text, output="json"))["resourceSlices"]
-    assert "claims" not in plan(text)

@@ -372,23 +372,10 @@ def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     assert "write 'node-1'" in warning.hint
 
 
-@pytest.mark.parametrize("key", ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63])
-def test_keys_of_annotations_are_kubernetes_own(key: str) -> None:
-    """What its API takes is taken."""
-    config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
-
-
 @pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
 def test_patterns_that_can_match_are_taken(path: str) -> None:
     """Sets, and braces that are meant."""
     config.load_text(HEAD + f"    glob: '{path}'")
-
-
-def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
-    """A faint likeness to a key of another section is no help."""
-    (message,) = refusals(HEAD + "    glob: [{path: /dev/a, foo: 1}]")
-    assert "unknown key 'foo'; allowed: path, " in message
-    assert "did you mean" not in message
 
 
 def test_all_errors_come_at_once_sorted_by_place() -> None:
@@ -518,29 +505,3 @@ def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
     text = HEAD + "    virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
     partitions = config.load_text(text).spec.entries[0].partitions
     assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions
-
-
-def test_an_entry_changes_only_with_its_values(subtests):
-    """Neither with its place in the file, nor if a default is written out."""
-    cases = [
-        ("virtual: {preset: a30}", "\n\n    virtual: {preset: a30}", True),
-        ("virtual: {preset: a30}", "virtual: {preset: a30, count: 1, memory: 24Gi}", True),
-        ("virtual: {preset: a30}", "virtual: {preset: a30}\n    visibleDevicesEnv: NVIDIA_VISIBLE_DEVICES", True),
-        (
-            "glob: [{path: /dev/a}, {path: /dev/b}]",
-            "glob: [{path: /dev/a}, {path: /dev/b}]\n    groupBy: position",
-            True,
-        ),
-        ("virtual: {preset: a30}", "virtual: {preset: a30, count: 2}", False),
-        ("virtual: {preset: a30}", "virtual: {preset: a10}", False),
-        ("virtual: {preset: a30}", "virtual: {preset: a30}\n    partitions: {all: [1g.6gb]}", False),
-        (
-            "virtual: {preset: a30}\n    partitions: {all: [1g.6gb]}",
-            "virtual: {preset: a30}\n    partitions: {}",
-            False,
-        ),
-    ]
-    for before, after, is_equal in cases:
-        with subtests.test(before=before):
-            one, other = (config.load_text(f"{HEAD}    {fields}").spec.entries for fields in (before, after))
-            assert is_equal is (one == other)

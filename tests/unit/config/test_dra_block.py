@@ -169,14 +169,6 @@ def test_devices_that_claims_cut_are_not_shared_by_capacity():
     assert "dra.capacity.x.requestPolicy: claims do not share devices whose partitions are dynamic" in said
 
 
-def test_a_domain_too_long_for_a_driver_needs_another_name():
-    text = f"devices: [{{name: a, resource: {'a.' * 32}b/c, virtual: {{}}, advertise: dra%s}}]"
-    (said,) = refusals(text % "")
-    assert "no driver can be named after the domain" in said
-    assert said.endswith("give dra.driver")
-    assert "x.y" == entry(text % ", dra: {driver: x.y}").dra.driver
-
-
 def test_devices_that_are_cut_in_one_mode_have_no_dynamic_partitions():
     said = "{name: a, resource: amd.com/gpu, virtual: {preset: mi300x}, advertise: dra, dra: {partitions: dynamic}}"
     (said,) = refusals(f"devices: [{said}]")

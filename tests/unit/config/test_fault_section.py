@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vdev.config import load_rules, load_text, render
+from vdev.config import load_rules, load_text
 from vdev.errors import ConfigError
 from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc
 from vdev.faults.rules import DeviceFilter, OnNodes, Select
@@ -174,22 +174,6 @@ def test_a_name_that_is_taken():
     assert "the name 'x' is taken" in text
 
 
-def test_a_file_with_an_impossible_name():
-    """A rule that could only wait forever is refused."""
-    rule = f"name: x, devices: [acme/0], onFile: /run/{'n' * 300}, health: Unhealthy"
-    assert f"{FIRST}:" in (text := refused(rule))
-    assert (
-        "rules[0].onFile: no file can have the name nnnnnnnnnnnnnnnnnnnn…: it has 300 bytes, and 255 are allowed"
-        in text
-    )
-    assert faults(rule.replace("n" * 300, "n" * 255)).rules
-
-
-def test_seed_must_be_a_number():
-    """A seed that is no number is refused."""
-    assert "faults.seed: expected a whole number" in refused("name: x, process: {exit: 1}", seed="lucky")
-
-
 def test_all_errors_at_once():
     """Each of several wrong rules is reported."""
     text = refused("name: x, devices: [nothing], health: Unhealthy", "name: y, rpc: Alocate", "name: z")
@@ -206,32 +190,6 @@ def test_rules_are_never_half_applied():
     text = HEAD + "faults: {rules: [{name: x, process: {exit: 1}, at: 5s}, {name: y}]}\n"
     with pytest.raises(ConfigError, match="has no effect"):
         load_text(text, partial=True)
-
-
-def test_moving_lines_changes_no_rule():
-    """A rule is the same when only its place changed."""
-    rule = "name: x, process: {exit: 1}"
-    assert (
-        faults(rule).rules
-        == load_text("# one more line\n" + HEAD + f"faults: {{rules: [{{{rule}}}]}}").spec.faults.rules
-    )
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "name: x, process: {exit: 1}, at: 5s",
-        "name: x, rpc: Allocate, delay: 2s, nth: 3",
-        'name: x, devices: ["a100/3", acme], onNodes: [a, b], health: Unhealthy, jitter: 10%, at: 5s',
-        "name: x, devices: {entry: acme, index: [0, 1]}, onNodes: {share: 10%}, flap: {up: 1s, down: 2s}",
-        "name: x, podResources: {unavailable: true}",
-    ],
-)
-def test_the_effective_configuration_means_the_same(rule):
-    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
-    loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
-    again = load_text(render(loaded.origins), "g.yaml")
-    assert loaded.spec.faults == again.spec.faults
 
 
 def test_a_shorthand_has_its_place():
@@ -262,12 +220,3 @@ def test_partitions_that_only_a_label_brings_may_be_meant(rule):
     text = chosen + f"faults:\n  rules:\n    - {{name: x, {rule}, at: 5s, health: Unhealthy}}\n"
     (found,) = load_text(text).spec.faults.rules
     assert "x" == found.name
-
-
-def test_of_many_entries_some_are_named():
-    """And it is said that there are others."""
-    entries = ", ".join(f"{{name: n{i}, resource: acme.dev/n{i}, virtual: {{count: 1}}}}" for i in range(12))
-    rule = "{name: x, devices: [elsewhere/0], health: Unhealthy}"
-    text = f"version: v1\ndevices: [{entries}]\nfaults: {{rules: [{rule}]}}\n"
-    with pytest.raises(ConfigError, match=r"known: n0, n1, n10, n11, n2, n3, n4, n5, n6, n7 and 2 more$"):
-        load_text(text)

@@ -198,33 +198,6 @@ def test_hostile_rules_from_outside_are_answered(subtests):
             assert refused(lambda: config.load_rules(text, "f", Spec()))
 
 
-TAGS = [
-    "int",
-    "float",
-    "bool",
-    "null",
-    "str",
-    "binary",
-    "seq",
-    "map",
-    "set",
-    "omap",
-    "timestamp",
-    "python/object:os.system",
-]
-
-
-@HARD
-@given(
-    st.sampled_from(PLACES), st.sampled_from(TAGS), st.sampled_from(['""', "x", "٣", "²", "9" * 5000, "[]", "{}", "*a"])
-)
-@example(("faults", "seed"), "int", '""')
-def test_any_tag_in_any_place_is_answered(tmp_path_factory, place: Steps, tag: str, content: str) -> None:
-    """A tag promises a type that the content does not have."""
-    text = json.dumps(changed(EVERYTHING, place, put("MARK"))).replace('"MARK"', f"!!{tag} {content}", 1)
-    survives(text, tmp_path_factory.getbasetemp() / "tag.yaml")
-
-
 @HARD
 @given(st.sampled_from(PLACES), st.sampled_from(PLACES))
 @example(("devices",), ("devices", 0))

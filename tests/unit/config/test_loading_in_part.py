@@ -1,6 +1,5 @@
 """Loading in part, and telling where values come from."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -92,14 +91,3 @@ def test_everything_is_rendered_and_loads_to_the_same() -> None:
     once = config.load([path])
     again = config.load_text(config.render(once.origins), str(path))
     assert once.spec == again.spec
-
-
-def test_any_text_is_rendered_and_read(subtests):
-    """Characters that JSON writes in halves, too: in a rendered configuration, and in one that a program wrote."""
-    for text in ["😀", "a😀😀b", "\\ud83d\\ude00", "\\😀", '\x01\u2028"\\', "é", " yes "]:
-        with subtests.test(text=text):
-            device = {"name": "a", "resource": "example.com/a", "virtual": {"attributes": {"m": text}}}
-            written = json.dumps({"version": "v1", "devices": [device]})
-            once = config.load_text(written)
-            assert {"m": text} == once.spec.entries[0].virtual.attributes
-            assert once.spec == config.load_text(config.render(once.origins)).spec

@@ -24,12 +24,6 @@ def test_where_labels_go(written, meant):
     assert Node(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
 
 
-@pytest.mark.parametrize("written", ["false", "true", "nfd"])
-def test_the_effective_configuration_loads_again(written):
-    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}}}")
-    assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
-
-
 def test_what_the_section_refuses(subtests):
     cases = [
         ("{labels: yes}", "expected true, false or nfd"),
@@ -112,14 +106,6 @@ def test_an_option_of_gfd_is_used_where_labels_are_made():
     assert ((), False) == (loaded.problems, loaded.spec.flags.dates_labels)
     (problem,) = config.load_text(text % "false").problems
     assert "noTimestamp is accepted and not used" in problem.message
-
-
-def test_what_nothing_writes_is_a_warning():
-    loaded = config.load_text(ENTRY + "labels: {a: b}\n  conditions: [{type: A}]", "f")
-    assert [
-        "f:5:3: devices[0].labels: warning: the labels of a are not written; set node.labels to true",
-        "f:6:3: devices[0].conditions: warning: the conditions of a are not written; set node.conditions to true",
-    ] == [str(each) for each in loaded.problems]
 
 
 def test_labels_that_choose_a_layout_are_not_for_an_entry():

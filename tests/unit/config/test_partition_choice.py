@@ -1,7 +1,6 @@
 """Layouts that a label of the node chooses among: where they come from, and which files are taken."""
 
 import json
-import shutil
 
 import pytest
 
@@ -120,12 +119,6 @@ def test_mistakes_in_the_mapping_itself(subtests):
             assert expected in str(caught.value)
 
 
-def test_devices_without_partitions_have_no_layouts(load):
-    """A T4 cannot be cut."""
-    with pytest.raises(ConfigError, match="these devices cannot be partitioned"):
-        load(preset="t4", more="default: all-disabled")
-
-
 # --- mig-parted's file ------------------------------------------------------------------------------------------------
 
 
@@ -160,11 +153,6 @@ def test_a_file_of_mig_parted(layouts):
         "by-board": NamedLayout({}),
         "unreadable-model": NamedLayout({}),
     } == found
-
-
-def test_scalars_are_those_of_the_tool(layouts):
-    """It reads YAML 1.1, as NVIDIA's plugin does."""
-    assert {"a": parts(None)} == layouts("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: no}]}")
 
 
 @pytest.mark.parametrize(
@@ -304,24 +292,3 @@ def test_mistakes_in_a_file_of_device_config_manager(load, text, expected):
 
 
 # --- kept with the configuration --------------------------------------------------------------------------------------
-
-
-def test_the_file_belongs_to_what_was_loaded(load, tmp_path):
-    """It is loaded once more without anything being there, the same in every respect."""
-    loaded = load(
-        HEAD + '  a: [{devices: all, mig-enabled: true, mig-devices: {"7g.40gb": 1, "9g.80gb": 0}}]\n  b: []'[:-7]
-    )
-    shutil.rmtree(tmp_path)
-    again = config.load_again(loaded.texts)
-    assert (loaded.spec, loaded.problems, loaded.texts) == (again.spec, again.problems, again.texts)
-    assert [str(tmp_path / "layouts.yaml")] == list(loaded.texts.layouts)
-
-
-def test_names_of_partitions_in_any_layout_are_taken(load, tmp_path):
-    """A rename must not collide with what a label may bring."""
-    sharing = (
-        "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/mig-1g.5gb, replicas: 2}]}}"
-    )
-    (tmp_path / "vdev.yaml").write_text(CONFIG % ("a100-sxm4-40gb", "default: all-disabled") + sharing)
-    with pytest.raises(ConfigError, match=r"nvidia.com/mig-1g.5gb"):
-        config.load([tmp_path / "vdev.yaml"])

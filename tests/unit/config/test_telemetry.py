@@ -5,7 +5,7 @@ import pytest
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
-from vdev.model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Range, SmiTool, Telemetry
+from vdev.model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool, Telemetry
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
@@ -40,14 +40,6 @@ def test_real_devices_measure_nothing_unless_told_how():
     real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
     assert entry("telemetry: {}\n" + real).measured is None
     assert entry(real + "  telemetry: {pattern: steady}\n").measured.load.pattern is LoadPattern.STEADY
-
-
-def test_physics_of_ones_own_stand_over_those_of_the_preset():
-    """Key by key."""
-    own = NVIDIA.replace("40gb}", "40gb, physics: {peakPower: 300, linkSpeed: 10}}") + "  telemetry: {}\n"
-    physics = entry(own).measured.physics
-    assert (physics.peak_power, physics.idle_power, physics.link_speed, physics.links) == (300, 55, 10, 12)
-    assert entry(ENTRY + "  telemetry: {}\n").measured.physics == PhysicsModel()
 
 
 def test_faults_of_sensors():

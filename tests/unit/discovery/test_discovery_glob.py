@@ -1,7 +1,7 @@
 """Devices by path patterns: what matches, what forms one device, what is refused."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ from tests.kit.fakehost import FakeHost
 from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.errors import HostError
 from vdev.model.device import DeviceNode
 from vdev.model.sources import GlobItem, GroupBy, NodeKind
 
@@ -263,24 +262,6 @@ def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, option
     assert [""] == [device.health.reason for device in find(fake, item).devices]
 
 
-def test_a_directory_that_cannot_be_read_breaks_its_device_alone(
-    fake: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other devices of the entry stay."""
-    fake.node("a/x")
-    fake.node("b/x")
-    real = fake.host.entries
-
-    def broken(path: str) -> Iterator[tuple[str, bool]]:
-        if path == "/dev/a":
-            raise HostError("cannot list /dev/a: Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(fake.host, "entries", broken)
-    found = find(fake, GlobItem(path="/dev/[ab]", kinds=(NodeKind.DIRECTORY,)))
-    assert ["cannot list /dev/a: Permission denied", ""] == [device.health.reason for device in found.devices]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -370,26 +351,7 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     assert first.devices != discovery.discover(entry, fake.host, node="n").devices
 
 
-def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
-    """The directories that were listed, of literal paths the parent, of links also the target's."""
-    fake.node("ttyUSB0")
-    fake.link("/dev/serial/by-id/x", "../../ttyUSB0")
-    assert {"/dev", "/dev/serial/by-id"} == find(fake, "/dev/serial/by-id/*").watch
-    assert {"/dev/missing"} == find(fake, "/dev/missing/*").watch
-    assert {"/dev/net"} == find(fake, "/dev/net/tun").watch
-
-
 # --- bad weather ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [b"tty\nUSB", b"tty\x07", b"tty\xff"])
-def test_names_that_cannot_be_said_are_left_out(fake: FakeHost, name: bytes) -> None:
-    """Control characters and broken UTF-8 would end up in messages and on the wire."""
-    (fake.root / "dev" / os.fsdecode(name)).touch()
-    fake.node("ttyS0")
-    found = find(fake, "/dev/tty*")
-    assert [["/dev/ttyS0"]] == nodes(found)
-    assert 1 == sum("is left out: its name has control characters" in message for message in messages(found))
 
 
 # --- optional paths alone, and all matches together -------------------------------------------------------------------
@@ -412,32 +374,3 @@ def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, .
     assert ([] if here else ["e: warning: glob matches nothing on this node: none of its optional paths is there"]) == (
         messages(found)
     )
-
-
-def test_of_optional_patterns_the_one_with_most_matches_counts(fake: FakeHost) -> None:
-    """The i-th matches of each form a device, as far as they are there."""
-    for name in ("ttyA0", "ttyA1", "ttyB0"):
-        fake.node(name)
-
-    found = find(fake, *optional("/dev/ttyA*", "/dev/ttyB*"))
-
-    assert [["/dev/ttyA0", "/dev/ttyB0"], ["/dev/ttyA1"]] == nodes(found)
-    assert ["e-0", "e-1"] == ids(found)
-
-
-def test_all_matches_together_are_one_device(fake: FakeHost) -> None:
-    """With groupBy all, whatever the patterns match, under one id that never changes."""
-    for name in ("infiniband/uverbs0", "infiniband/uverbs1", "infiniband/rdma_cm"):
-        fake.node(name)
-    paths = (GlobItem(path="/dev/infiniband/uverbs*", containerPath="/dev/ib/"), "/dev/infiniband/rdma_cm")
-
-    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
-
-    assert "e-all" == device.id
-    inside = [node.container_path for node in device.nodes]
-    assert ["/dev/ib/uverbs0", "/dev/ib/uverbs1", "/dev/infiniband/rdma_cm"] == inside
-    fake.remove("/dev/infiniband/uverbs0")
-    (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
-    assert ("e-all", 2) == (device.id, len(device.nodes))
-    fake.remove("/dev/infiniband/rdma_cm")
-    assert [] == nodes(find(fake, *paths, group_by=GroupBy.ALL))

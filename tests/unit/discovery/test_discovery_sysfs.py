@@ -128,12 +128,6 @@ def test_a_gpu_comes_with_its_drm_nodes_and_numa(server: FakeHost) -> None:
     assert "/dev/dri" in found.watch
 
 
-def test_a_bridge_does_not_collect_what_is_behind_it(server: FakeHost) -> None:
-    """Devices of the same bus below a match are devices of their own."""
-    found = find(server, by_bus("pci", where("driver", "pcieport"), children=("drm",)))
-    assert [[], []] == list(nodes(found).values())
-
-
 def test_a_virtual_function_on_vfio_comes_with_its_group(server: FakeHost) -> None:
     """The group's node and the one that all groups are opened with."""
     found = find(server, by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)))
@@ -174,15 +168,6 @@ def test_a_missing_child_makes_the_device_unhealthy(
     found = find(server, by_bus("pci", where("device", "0x73bf"), children=("drm",)))
     assert [reason, ""] == [device.health.reason for device in found.devices]
     assert "/dev/dri" in found.watch
-
-
-def test_the_first_child_is_renamed_and_a_directory_takes_all(server: FakeHost) -> None:
-    """One name cannot stand for two nodes."""
-    match = where("device", "0x73bf")
-    renamed = find(server, by_bus("pci", match, children=("drm",), container_path="/dev/gpu{index}")).devices[1]
-    assert ["/dev/gpu1", "/dev/dri/renderD129"] == [node.container_path for node in renamed.nodes]
-    moved = find(server, by_bus("pci", match, children=("drm",), container_path="/gpu/")).devices[0]
-    assert ["/gpu/card0", "/gpu/renderD128"] == [node.container_path for node in moved.nodes]
 
 
 def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:

@@ -81,12 +81,6 @@ def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
     assert ["/dev/ttyV0", "/dev/ttyV1"] == [device.nodes[1].container_path for device in found.devices]
 
 
-def test_a_hub_does_not_collect_what_is_plugged_into_it(desk: FakeHost) -> None:
-    """The hub has no tty of its own and says so."""
-    found = find(desk, Usb(vendor="05e3", children=("tty",)))
-    assert "no tty device below 1-1" == found.devices[0].health.reason
-
-
 def test_a_replug_keeps_the_id_by_serial_number(tmp_path: Path) -> None:
     """Another port, another device number, the same stick."""
     fake = FakeHost(tmp_path)
@@ -108,16 +102,6 @@ def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> 
         f"{BUS}/1-2", bus="usb", idVendor="1050", idProduct="0407", node={"path": "bus/usb/001/033", "number": "189:32"}
     )
     assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, Usb(vendor="1050")))
-
-
-def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
-    """When one leaves, the other does not become the first."""
-    fake, numbering = FakeHost(tmp_path), Numbering()
-    stick(fake, "1-3", 5)
-    stick(fake, "1-2", 6)
-    assert ["e_1-2", "e_1-3"] == list(nodes(find(fake, SDR, numbering=numbering)))
-    fake.unplug(f"{BUS}/1-3")
-    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering=numbering)))
 
 
 def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
@@ -179,30 +163,3 @@ def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
     assert {"e-A1": bus(11, 12), "e-A2": bus(13, 14)} == nodes(found)
     assert [("char 189:10", "char 189:11"), ("char 189:12", "char 189:13")] == [device.owns for device in found.devices]
     assert not found.problems
-
-
-def test_a_required_stick_that_is_missing(tmp_path: Path) -> None:
-    """There is no device without it, and the warning names it; without an optional one there is."""
-    fake = FakeHost(tmp_path)
-    stick(fake, "1-1", 11, "A1")
-
-    found = find(fake, SDR, DONGLE)
-    assert {} == nodes(found)
-    assert ["e: warning: usb vendor 0bda product 4711 matches no device on this node"] == [
-        str(problem) for problem in found.problems
-    ]
-
-    assert {"e-A1": bus(11)} == nodes(find(fake, SDR, Usb(vendor="0bda", product="4711", optional=True)))
-
-
-def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
-    """With groupBy all; of optional sticks it needs one."""
-    fake = FakeHost(tmp_path)
-    both = [Usb(vendor="0bda", product=product, optional=True) for product in ("2838", "4711")]
-    assert {} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    stick(fake, "1-1", 11, "A1")
-    assert {"e-all": bus(11)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    stick(fake, "1-2", 12, "D1", product="4711")
-    stick(fake, "1-3", 13, "A2")
-    assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, *both, group_by=GroupBy.ALL))
-    assert {"e-all": bus(11, 13)} == nodes(find(fake, SDR, group_by=GroupBy.ALL))

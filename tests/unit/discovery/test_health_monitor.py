@@ -94,13 +94,6 @@ async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
     assert "/opt/firmware is gone" == await verdict(monitor, Target(EXISTS, mounted))
 
 
-async def test_a_node_replaced_by_a_file_fails(tmp_path: Path) -> None:
-    """Where the runtime wants a node, a plain file is a failure."""
-    (tmp_path / "node").touch()
-    async with running(HealthMonitor(HostRoot(tmp_path))) as monitor:
-        assert "/node is no longer a device node" == await verdict(monitor, Target(EXISTS, device("/node")))
-
-
 @pytest.mark.parametrize(("permissions", "mode"), [("rw", os.O_RDWR), ("r", os.O_RDONLY), ("wm", os.O_WRONLY)])
 async def test_open_asks_for_what_the_container_gets(
     monitor: HealthMonitor, host: HostRoot, monkeypatch: pytest.MonkeyPatch, permissions: str, mode: int

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.discovery.health_monitor import Track, after_probe
-from vdev.model.device import HEALTHY
 from vdev.model.entry import Health as HealthPolicy
 from vdev.model.entry import Probe
 
@@ -51,11 +50,6 @@ def test_failures_in_the_grace_do_not_count() -> None:
     assert [True, True, True, False] == run(spec(start_grace=12.0), "----")
 
 
-def test_probes_brought_forward_do_not_add_up() -> None:
-    """A burst of events is no proof over time: only scheduled results lengthen a run."""
-    assert [True] * 10 == run(spec(unhealthy_threshold=2), "-" * 10, gap=0.001, is_scheduled=False)
-
-
 def test_a_flapping_device_is_held_back() -> None:
     """Ten swings a second give one recovery; the next takes a whole quiet interval."""
     verdicts = run(spec(), "-+-+-+-+-+-+", gap=0.1)
@@ -100,16 +94,3 @@ def test_the_verdict_obeys_the_rules(policy: HealthPolicy, history: list[tuple[b
             assert [False] * policy.unhealthy_threshold == counted[-policy.unhealthy_threshold :]
         if not before.health.healthy and track.health.healthy:
             assert [True] * policy.healthy_threshold == counted[-policy.healthy_threshold :]
-
-
-@given(specs, histories)
-def test_lasting_success_always_heals(policy: HealthPolicy, history: list[tuple[bool, float, bool]]) -> None:
-    """Whatever happened before, enough scheduled successes end in Healthy."""
-    track, now = Track(appeared=0.0), 0.0
-    for ok, wait, is_scheduled in history:
-        now += wait
-        track = after_probe(track, policy, GOOD if ok else BAD, now, is_scheduled=is_scheduled)
-    for _ in range(policy.healthy_threshold + 2):
-        now += policy.interval
-        track = after_probe(track, policy, GOOD, now)
-    assert HEALTHY == track.health

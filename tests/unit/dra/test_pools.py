@@ -223,17 +223,6 @@ def test_what_a_class_selects_by_is_never_left_out():
     assert "id" in next(iter(devices(of_its_own).values()))["attributes"]
 
 
-def test_a_text_that_is_cut_off_is_said():
-    spec = file({"virtual": {"count": 2, "attributes": {"note": "x" * 70, "site": "y" * 64}}})
-    plan = desired_state(world(spec))
-    first, second = devices(plan.pools["acme.dev"]).values()
-    assert {"string": "x" * 64} == first["attributes"]["note"] == second["attributes"]["note"]
-    (problem,) = plan.problems
-    assert not problem.is_error
-    assert "the attribute note of e0 is cut off in its ResourceSlices" in problem.message
-    assert "has 70 bytes" in problem.message
-
-
 # --- shares ----------------------------------------------------------------------------------------------------------
 
 
@@ -403,27 +392,6 @@ def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
     )["gpu.nvidia.com"]
     assert [False, True] == [each.lost for each in after.devices]
     assert range(2, 4) == after.devices[0].device.slices
-
-
-def test_a_device_with_more_partitions_than_a_slice_holds():
-    profiles = {f"{size}x": {"slices": size, "memory": size} for size in range(1, 8)}
-    virtual = {"partitioning": {"slices": 16, "profiles": profiles}}
-    made = pool({"virtual": virtual, "dra": {"partitions": "dynamic"}})
-    apart = cutting.objects(made, NODE)
-    assert [0, 64, 28] == [len(each["spec"].get("devices", ())) for each in apart]
-    check_pool(apart)
-
-
-def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
-    gpus = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 2}}
-    spec = file({**gpus, "dra": {"partitions": "dynamic"}})
-    before = pools(spec)
-    gone = ActiveFaults(removed=frozenset({("gpu.nvidia.com", before["gpu.nvidia.com"].devices[1].device.id)}))
-    held = before["gpu.nvidia.com"].devices[1].name
-    made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, faults=gone)["gpu.nvidia.com"]
-    assert made.by_name[held].lost
-    _, written = check_pool(cutting.objects(made, NODE))
-    assert made.by_name.keys() == written.keys()
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,24 +46,6 @@ class Server:
         }
 
 
-def test_a_first_publication():
-    """One slice for each specification, all of generation 1."""
-    server = Server()
-    assert server.settle([spec("a", "b"), spec("c")])
-    assert {(1, 2)} == server.pools
-    assert not server.settle([spec("a", "b"), spec("c")])
-
-
-def test_an_empty_pool():
-    """Says that the driver is there; and a device that comes is an update in place."""
-    server = Server()
-    server.settle([spec()])
-    assert {(1, 1)} == server.pools
-    server.settle([spec("a")])
-    assert {(1, 1)} == server.pools
-    assert 2 == server.writes
-
-
 def test_one_slice_is_updated_in_place():
     """And no other is written."""
     server = Server()
@@ -94,16 +75,6 @@ def test_a_slice_more_and_a_slice_less():
     server.settle([spec("b")])
     assert {(3, 1)} == server.pools
     assert ["b"] == [device["name"] for each in server.slices for device in each["spec"]["devices"]]
-
-
-@pytest.mark.parametrize(("wiped", "generation"), [(2, 1), (1, 2)], ids=["all", "half"])
-def test_a_wipe(wiped, generation):
-    """All of it is made again from generation 1; what is left gets the new one along with what is made again."""
-    server = Server()
-    server.settle([spec("a"), spec("b")])
-    del server.slices[:wiped]
-    server.settle([spec("a"), spec("b")])
-    assert {(generation, 2)} == server.pools
 
 
 def test_slices_of_an_older_generation_go():
@@ -164,41 +135,3 @@ def test_a_generation_never_mixes_old_and_new(before, after):
         generations = {each["pool"]["generation"] for each in specs}
         assert {2} == generations
         assert len(after) == len(found.update) + len(found.create)
-
-
-SPOILT = ("incomplete", "oldGeneration", "duplicateName")
-
-
-@given(st.lists(st.tuples(POOLS, st.sampled_from((None, *SPOILT))), min_size=1, max_size=6), POOLS, st.data())
-def test_faults_come_and_go(history, last, data):
-    """Each is there after one round of writes, and nothing is left of it once it is over, whatever was deleted."""
-    server = Server()
-    for wanted, fault in history:
-        for each in list(server.slices):
-            if data.draw(st.booleans()):
-                server.slices.remove(each)
-        server.settle(wanted, fault)
-        assert not server.settle(wanted, fault)
-        check(server, wanted, fault)
-    server.settle(last)
-    check(server, last, None)
-
-
-def check(server, wanted, fault):
-    """That the fault, and no other, is there."""
-    newest = max(generation for generation, _ in server.pools)
-    current = [each for each in server.slices if each["spec"]["pool"]["generation"] == newest]
-    (count,) = {each["spec"]["pool"]["resourceSliceCount"] for each in current}
-    assert count == len(current) + (fault == "incomplete")
-    assert (fault == "oldGeneration") == (len(current) < len(server.slices))
-    names = [device["name"] for each in current for device in each["spec"]["devices"]]
-    again = fault == "duplicateName" and bool(names)
-    assert len(names) == len(set(names)) + again
-    assert set(names) == {device["name"] for each in wanted for device in each["devices"]}
-
-
-@pytest.mark.parametrize("fault", ["late", "withheld", "wiped"])
-def test_nothing_is_written(fault):
-    """By faults that keep what is there as it is."""
-    server = Server()
-    assert not server.settle([spec("a")], fault)

@@ -57,14 +57,6 @@ def of(found, name, container):
     return found.devices[f"uid-{name}"][container][NPU]
 
 
-def test_a_sidecar_keeps_what_it_has():
-    """Later containers get others; what a plain init container had is used again."""
-    found = assigned(pod("a", ("init", 1), ("sidecar", 1), ("main", 2)))
-    init, sidecar, main = (set(of(found, "a", each)) for each in ("init0", "sidecar1", "main2"))
-    assert init == sidecar
-    assert not sidecar & main
-
-
 def test_a_pod_keeps_what_its_annotation_says():
     """Another controller gave it; a nonsense one counts as none."""
     first = assigned(pod("a", ("main", 2)))

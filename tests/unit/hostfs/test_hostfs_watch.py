@@ -84,24 +84,6 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
     await heard(watcher, target, "x")
 
 
-async def test_an_overflow_means_that_anything_may_have_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the kernel dropped events, every directory is reported without names."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-    with Watcher() as watcher:
-        await watcher.follow({one: True, two: True})
-        await settled(watcher)
-        overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
-        real = watcher._inotify.read
-        monkeypatch.setattr(watcher._inotify, "read", lambda timeout: [overflow, *real(timeout)])
-        (one / "x").touch()
-        changes = await watcher.changes()
-    assert {one: frozenset(), two: frozenset()} == changes
-
-
 async def test_new_directories_are_named(tmp_path: Path) -> None:
     """So that who follows them can look at them after they are watched; again after they were not for a while."""
     with Watcher() as watcher:

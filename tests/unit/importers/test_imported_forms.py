@@ -78,13 +78,6 @@ def test_other_texts_have_no_form(subtests):
             assert not recognized(text)
 
 
-def test_a_form_that_is_not_known() -> None:
-    with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
-        imported("a: 1", "f", ImportOptions())
-    with pytest.raises(UsageError, match="f: this is not a configuration of NVIDIA's mig-parted"):
-        imported(GENERIC, "f", ImportOptions(form="mig-parted"))
-
-
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
 
 
@@ -120,16 +113,6 @@ def test_usb_devices_of_a_group_are_one() -> None:
     two = entry('{usb: [{vendor: "1209", product: "f"}, {vendor: "1a86", product: "7523"}]}')
     assert [True, True] == [each["optional"] for each in two["usb"]]
     assert "all" == two["groupBy"]
-
-
-def test_numbers_of_devices() -> None:
-    """Equal counts are of the resource, different ones of each group."""
-    same = only(
-        "devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {count: 3, paths: [{path: /dev/b}]}]}]"
-    )
-    assert [{"name": "squat.ai/ab", "replicas": 3}] == same["sharing"]["timeSlicing"]["resources"]
-    other = only("devices: [{name: ab, groups: [{count: 3, paths: [{path: /dev/a}]}, {paths: [{path: /dev/b}]}]}]")
-    assert [{"name": "squat.ai/ab", "replicas": 3, "devices": ["ab-1"]}] == other["sharing"]["timeSlicing"]["resources"]
 
 
 def test_what_overlaps_there_is_shared_here() -> None:
@@ -172,13 +155,6 @@ def test_flags_in_a_manifest() -> None:
         "", form="generic-device-plugin", arguments=("--device", GENERIC.removeprefix("devices: [").removesuffix("]"))
     )
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
-
-
-def test_an_id_that_is_a_number_in_its_file_too() -> None:
-    """The plugin reads the same ids, so there is no warning."""
-    (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
-    assert [] == [each for each in made.warnings if "without quotes" in each]
-    assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
 
 
 def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
@@ -325,25 +301,6 @@ def test_whatever_is_not_carried_over_is_named(subtests):
             assert warning in made.text
 
 
-def test_overrides_of_fake_gpu_operator() -> None:
-    """The example is from its tests of pools: the product name overrides that of the profile."""
-    overrides = {
-        "device_count": 2,
-        "device_defaults": {"name": "Renamed-H100-For-E2E", "power": {"default_limit_mw": 1}},
-        "system": {"driver_version": "1.2.3"},
-    }
-    pool = {"gpu": {"backend": "fake", "profile": "h100", "overrides": overrides}}
-    text = json.dumps({"nodePools": {"default": pool}})
-
-    virtual = only(text)["devices"][0]["virtual"]
-
-    assert virtual["preset"] == "h100-sxm5-80gb"
-    assert virtual["attributes"] == {"product": "Renamed-H100-For-E2E", "model": "Renamed-H100-For-E2E"}
-    said = warnings(text)
-    assert "gpu.overrides.system" in said
-    assert "gpu.overrides.device_defaults.power" in said
-
-
 def test_configurations_of_mig_parted() -> None:
     text = """
 version: v1
@@ -374,19 +331,6 @@ def test_the_model_is_one_that_can_be_cut_so() -> None:
     ):
         made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
         assert preset == made["devices"][0]["virtual"]["preset"]
-
-
-def test_the_model_is_one_that_an_item_of_mig_parted_is_for() -> None:
-    """Items for other models have no effect on it, also if the model could not have their partitions."""
-    items = """
-    - {device-filter: "0x20B010DE", devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}
-    - {device-filter: ["0x20B710DE"], devices: all, mig-enabled: yes, mig-devices: {1g.6gb: 4}}
-"""
-    other = "[{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1}}]"
-    _, balanced = files(f"version: v1\nmig-configs:\n  other: {other}\n  all-balanced:{items}")
-    made = yaml.safe_load(balanced.text)
-    assert "a100-sxm4-40gb" == made["devices"][0]["virtual"]["preset"]
-    assert {"all": {"1g.5gb": 7}} == made["devices"][0]["partitions"]
 
 
 def test_every_item_of_mig_parted_that_is_left_out_is_named() -> None:
@@ -458,30 +402,6 @@ def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
     assert f"# not converted: {said}" in made.text
 
 
-def test_helm_values_in_quotes() -> None:
-    """Quotes make no difference. An invalid value is removed alone, and named."""
-    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
-    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
-    (made,) = files(values, preset="t4", count=1)
-
-    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
-    assert flags == yaml.safe_load(made.text)["flags"]
-    (warning,) = made.warnings
-    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
-    assert f"# not converted: {warning[:40]}" in made.text
-
-
-def test_a_value_of_sharing_that_is_refused() -> None:
-    """Only this value is removed."""
-    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
-    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
-
-    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
-        "timeSlicing"
-    ]
-    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
-
-
 # --- any text ---------------------------------------------------------------------------------------------------------
 
 KEYS = st.sampled_from(
@@ -530,11 +450,6 @@ def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataO
     holder, key = data.draw(st.sampled_from(places))
     holder[key] = data.draw(TREES)
     _try(json.dumps(tree))
-
-
-@given(st.text(max_size=40))
-def test_no_text_crashes_an_import(text: str) -> None:
-    _try(text)
 
 
 def _try(text: str) -> None:

@@ -69,18 +69,3 @@ def test_whole_amounts_are_exact(number, suffix):
     """No precision is lost on the way, however large the number."""
     scale = {"": 1, "Ki": 1024, "Mi": 1024**2, "k": 1000, "M": 1000**2}[suffix]
     assert number * scale == parse_quantity(f"{number}{suffix}")
-
-
-def refusal(text):
-    try:
-        parse_quantity(text)
-    except QuantityError as refused:
-        return str(refused)
-    return None
-
-
-@given(st.text(max_size=12))
-def test_strange_text_is_named_in_its_refusal(text):
-    """Nothing but a number of bytes or a QuantityError with the text comes out of any text."""
-    message = refusal(text)
-    assert repr(text) in message if message else 0 <= parse_quantity(text) < 2**63

@@ -197,11 +197,6 @@ def test_no_label_of_gke_unless_it_is_asked_for(subtests, labels):
             assert not [key for key in found if key.startswith("cloud.google.com")]
 
 
-T4 = whole("Tesla-T4", count=3, memory=16384) | {
-    "nvidia.com/gpu.family": "turing",
-    "nvidia.com/gpu.compute.major": "7",
-    "nvidia.com/gpu.compute.minor": "5",
-}
 TWO = """
 node: {{labels: true}}
 flags: {{migStrategy: {flag}}}
@@ -215,29 +210,6 @@ def two(flag, *entries):
     """Two entries, each with a preset, a number of devices, and what else it says."""
     presets, counts, more = zip(*entries, strict=True)
     return TWO.format(flag=flag, names="ab", presets=presets, counts=counts, more=more)
-
-
-def test_the_last_of_several_models_wins(labels):
-    """As in GFD, where chance decides who is last; here the file does."""
-    found = labels(two("none", ("a100-sxm4-40gb", 2, ""), ("t4", 3, "")))
-    assert NODE | MIG | T4 == dict(found.values)
-    (problem,) = found.problems
-    assert not problem.is_error
-    assert (
-        "several models are on this node: NVIDIA A100-SXM4-40GB, Tesla T4; the labels are those of 'Tesla T4'"
-        in str(problem)
-    )
-    found = labels(two("none", ("t4", 3, ""), ("a100-sxm4-40gb", 2, "")))
-    assert NODE | MIG | AMPERE | whole() == dict(found.values)
-
-
-def test_a_model_that_is_not_cut_wins_over_one_that_is(labels):
-    """Whatever the order; the partitions of the other one have labels of their own."""
-    cut = ', partitions: {all: ["1g.5gb"]}'
-    for entries in (("a100-sxm4-40gb", 2, cut), ("t4", 3, "")), (("t4", 3, ""), ("a100-sxm4-40gb", 2, cut)):
-        found = labels(two("mixed", *entries))
-        assert NODE | MIG | T4 | mig("1g.5gb", 2) | strategy("mixed") == dict(found.values)
-        assert ["Tesla T4"] == [str(each).partition("those of '")[2].partition("'")[0] for each in found.problems]
 
 
 def test_single_with_two_models(labels):
@@ -263,14 +235,6 @@ def test_the_time_and_the_machine_are_those_of_the_start(labels):
     assert "My-Box" == own["nvidia.com/gpu.machine"]
     dgx = labels("node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: dgx-h100}}]")
     assert "DGXH100" == dgx.values["nvidia.com/gpu.machine"]
-
-
-def test_no_time_where_gfd_is_told_so(labels):
-    text = ONE % ""
-    assert (
-        "nvidia.com/gfd.timestamp"
-        not in labels(text + "\nflags: {gfd: {noTimestamp: true}}", machine=Machine("", 7)).values
-    )
 
 
 @pytest.mark.parametrize(

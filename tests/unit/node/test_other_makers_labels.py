@@ -134,21 +134,6 @@ def test_tpus(labels, preset, accelerator, topology):
     } == dict(labels(text).values)
 
 
-def test_several_makers_on_one_node(labels):
-    text = HEAD + (
-        "devices:\n"
-        "- {name: a, resource: nvidia.com/gpu, virtual: {preset: l40s}}\n"
-        "- {name: b, resource: amd.com/gpu, virtual: {preset: mi300x}}\n"
-    )
-    found = labels(text).values
-    assert ("NVIDIA-L40S", "false", "AMD_Instinct_MI300X") == (
-        found["nvidia.com/gpu.product"],
-        found["nvidia.com/mig.capable"],
-        found["amd.com/gpu.product-name"],
-    )
-    assert list(found) == sorted(found)
-
-
 def test_real_devices_have_their_makers_labellers(labels):
     text = f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, glob: /dev/null}}]"
     assert {} == labels(text, found={}).values

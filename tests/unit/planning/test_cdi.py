@@ -119,40 +119,6 @@ def test_variables_are_texts():
     assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
 
 
-_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
-_PARTS = st.recursive(
-    _SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "env", "mounts", "containerEdits", "hostPath"]), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@given(
-    st.sampled_from(["0.6.0", "9" * 5000 + ".0", "٣.0", "1", ""]),
-    st.sampled_from(["v.x/gpu", "a/b", "v/../x", "v.x/gpu\0", "v" * 9000 + "/gpu"]),
-    st.lists(
-        st.fixed_dictionaries({"name": st.sampled_from(["a-0", "", "a\n", 1]), "containerEdits": _PARTS}) | _PARTS,
-        max_size=2,
-    ),
-)
-def test_what_passes_for_a_document_can_be_worked_with(version, kind, devices):
-    """A file that bears our prefix may hold anything; what is taken over from it is sound down to the last value."""
-    document = {"cdiVersion": version, "kind": kind, "devices": devices}
-    if cdi.is_document(document):
-        merged = cdi.with_leftovers({}, [document, document], {(kind, each["name"]) for each in devices})
-        assert {"v.x/gpu"} == set(merged)
-        assert all(isinstance(cdi.device_id(each), str) for each in document["devices"])
-
-
-def test_our_own_documents_are_documents(build):
-    """What is written is recognised when it is read."""
-    node, mount = DeviceNode("/dev/x", "/dev/y", "rw", "c", 1, 3), Mount("/a", "/b")
-    assert cdi.is_document(cdi.document("v.x/gpu", [cdi.CdiDevice("a:0", (node,), (mount,), {"A": "1"})]))
-
-
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])
 def test_what_is_mounted_may_be_a_device(read_only, access):
     """A serial line is mounted, and so may be a directory of device nodes: with `nodev` nobody could open them."""

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.kit.geometry import made_geometry, made_profile
-from tests.kit.specs import made_entry
 from vdev.model.entry import MigStrategy
 from vdev.model.spec import PatternItem
 from vdev.planning import naming
@@ -33,12 +32,6 @@ def test_mixed_names_partitions_by_profile(build):
         "nvidia.com/mig-3g.20gb": 1,
     } == counts(stock)
     assert () == stock.problems
-
-
-def test_plus_in_a_profile_becomes_a_dot(build):
-    """`1g.5gb+me` is advertised as `mig-1g.5gb.me`, because a resource name may not hold a plus."""
-    stock = build.inventory(build.entry(partitions={0: ("1g.5gb+me",)}), mig_strategy=MigStrategy.MIXED)
-    assert 1 == counts(stock)["nvidia.com/mig-1g.5gb.me"]
 
 
 def test_mixed_advertises_no_empty_whole_resource(build):
@@ -79,16 +72,6 @@ def test_mixed_warns_of_a_device_without_partitions(build):
     assert {"nvidia.com/gpu": 1} == counts(stock)
     assert "device gpu/0 has no partitions configured" in stock.problems[0].message
     assert not stock.problems[0].is_error
-
-
-def test_single_mix_of_one_resource_leaves_others_alone(build):
-    """What is wrong with one resource does not touch another."""
-    stock = build.inventory(
-        build.entry(partitions={0: ("2g.10gb",)}),
-        build.entry("npu", "acme.dev/npu", nvidia=False, geometry=None),
-        mig_strategy=MigStrategy.SINGLE,
-    )
-    assert {"acme.dev/npu": 2} == counts(stock)
 
 
 def test_two_entries_share_one_resource_and_its_indices(build):
@@ -145,14 +128,6 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
     assert [("t:7:3", False)] == [(problem.where, problem.is_error) for problem in stock.problems]
 
 
-def test_patterns_leave_other_vendors_alone(build):
-    """A pattern for NVIDIA's names does not touch a device of another domain."""
-    stock = build.inventory(
-        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(PatternItem(pattern="*", name="nvidia.com/gpu"),)
-    )
-    assert {"acme.dev/npu": 2} == counts(stock)
-
-
 def test_a_pattern_that_matches_nothing_is_reported(build):
     """A pattern without effect is a warning with its place in the file."""
     gpus = (
@@ -162,13 +137,6 @@ def test_a_pattern_that_matches_nothing_is_reported(build):
     stock = build.inventory(build.entry(), gpus=gpus)
     (problem,) = stock.problems
     assert ("t:3:5", False) == (problem.where, problem.is_error)
-
-
-def test_an_entry_without_devices_keeps_its_resource(build):
-    """A glob that matches nothing now is advertised with 0, so that a hot-plug can show."""
-    entry = made_entry("uart", "example.com/uart")
-    stock = build.inventory(entry, found={"uart": ()})
-    assert {"example.com/uart": 0} == counts(stock)
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,6 @@ def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
     assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
 
 
-def test_a_pattern_of_many_braces_and_commas_is_judged_in_one_pass() -> None:
-    """Each brace is looked at once."""
-    assert path_pattern.problem("/dev/{" + "," * 100_000) == ("", "")
-
-
 @given(st.lists(names, max_size=4), st.lists(names, min_size=1, max_size=2))
 def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]) -> None:
     """None, one or many, unless one of them is hidden."""
@@ -132,19 +127,6 @@ def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]
 def test_wildcards_capture_their_text(text: str, path: str, captures: tuple[str, ...] | None) -> None:
     """From left to right; a character in brackets is no wildcard."""
     assert captures == path_pattern.parse(text).captures(path)
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=8))
-def test_numbers_sort_by_value(numbers: list[int]) -> None:
-    """ttyUSB2 before ttyUSB10."""
-    shown = sorted((f"ttyUSB{number}" for number in numbers), key=path_pattern.natural_key)
-    assert [f"ttyUSB{number}" for number in sorted(numbers)] == shown
-
-
-@given(st.lists(st.text("a1-", max_size=6), max_size=8))
-def test_every_text_can_be_sorted(texts: list[str]) -> None:
-    """The order is total and does not depend on the start."""
-    assert sorted(texts, key=path_pattern.natural_key) == sorted(sorted(texts), key=path_pattern.natural_key)
 
 
 def test_conditions(subtests):
@@ -179,14 +161,3 @@ def test_conditions(subtests):
     for operator, values, value, expected in cases:
         with subtests.test(operator=operator):
             assert expected == attribute_match.meets(AttributeTest(operator=operator, values=values), value)
-
-
-@given(st.text(max_size=8) | st.none(), st.floats().filter(lambda each: attribute_match.number(str(each)) is not None))
-def test_comparisons_agree_with_each_other(value: str | None, limit: float) -> None:
-    """Greater, or at most: exactly one of them holds for a number, neither for anything else."""
-    above, below = (
-        attribute_match.meets(AttributeTest(operator=operator, values=(str(limit),)), value)
-        for operator in (Operator.GT, Operator.LE)
-    )
-    number = attribute_match.number(value)
-    assert (number is not None and number == number) == (above != below)

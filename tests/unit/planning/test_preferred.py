@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.specs import made_entry, made_virtual
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
-from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import AllocationPolicy
-from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator
-from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -286,21 +282,6 @@ def cuts(items, size):
             yield [part, *cut]
 
 
-def test_the_leftovers_decide_between_equals():
-    """Of two pairs with one link, the one that leaves a linked pair behind."""
-    links = pairs("0-1=100 1-2=100 2-3=100")
-    assert ["g0", "g1"] == Allocator(whole(4), links=links).prefer(["g0", "g1", "g2", "g3"], [], 2)
-    chain = pairs("0-1=100 1-2=100 0-3=100")
-    assert ["g0", "g3"] == Allocator(whole(4), links=chain).prefer(["g0", "g1", "g2", "g3"], [], 2)
-
-
-def test_numa_decides_between_equal_links():
-    """Where every device reaches every other, the set stays on one NUMA node."""
-    mesh = {(f"g{a}", f"g{b}"): 1200 for a, b in combinations(range(8), 2)}
-    allocator = Allocator(whole(8, [3, 3, 1, 1, 7, 7, 5, 5]), links=mesh)
-    assert ["g2", "g3"] == allocator.prefer(["g0", "g2", "g3", "g4", "g6"], [], 2)
-
-
 def test_many_linked_devices_stay_in_their_islands():
     """Beyond the exact size, islands of linked devices are found, and one that is broken into is used up."""
     links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
@@ -310,36 +291,6 @@ def test_many_linked_devices_stay_in_their_islands():
 
 
 # --- from the inventory -----------------------------------------------------------------------------------------------
-
-
-def resource_of(slots, source, policy=DISTRIBUTED):
-    entry = made_entry("npu", "acme.dev/npu", virtual=source)
-    flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
-    return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
-
-
-def test_the_allocator_of_a_resource_knows_its_links():
-    """Links between indices of an entry become links between its devices."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
-    slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = made_virtual(4, links=[[1, 3]])
-    allocator = resource_of(slots, source).allocator
-    assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"), [(DISTRIBUTED, ["npu-0-p0", "npu-1-p0"]), (PACKED, ["npu-0-p0", "npu-0-p1"])]
-)
-def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
-    """The policy is the flag's, and partitions belong to their raw device."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(2)]
-    slots = [
-        Slot(f"{raw.id}-p{part}", Device(id=f"{raw.id}-p{part}", raw=raw, ordinal=f"{raw.index}:{part}", profile="p"))
-        for raw in raws
-        for part in range(2)
-    ]
-    allocator = resource_of(slots, made_virtual(2), policy).allocator
-    assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
 def test_the_allocator_of_a_preset_knows_its_board(tmp_path):
@@ -405,34 +356,6 @@ def test_linked_devices_get_the_best_set(case):
     if any(links.values()) and all(each.id == each.parent for each in candidates):
         best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
         assert best == weight(links, allocator.prefer(available, must, size))
-
-
-@given(st.integers(1, 6), st.integers(1, 6), st.data())
-def test_distributed_is_level(parent_count, each, data):
-    """From a fresh resource, no device has two replicas more than another that still has one free."""
-    candidates = replicas(parent_count, each)
-    size = data.draw(st.integers(1, len(candidates)))
-    counts = parents(Allocator(candidates).prefer(ids(candidates), [], size))
-    held = [counts[f"g{p}"] for p in range(parent_count)]
-    assert max(held) - min(held) <= 1
-
-
-@given(st.data())
-def test_many_linked_devices_are_answered_as_completely(data):
-    """Beyond the exact size too: all of must, nothing else than available; and exact again once few are available."""
-    links = {(f"g{a}", f"g{b}"): (a * b) % 7 for a, b in combinations(range(24), 2)}
-    allocator = Allocator(whole(24), links=links)
-    available = data.draw(
-        st.lists(st.sampled_from(range(24)), unique=True, min_size=1).map(lambda n: [f"g{i}" for i in n])
-    )
-    size = data.draw(st.integers(1, len(available)))
-    must = data.draw(st.lists(st.sampled_from(available), unique=True, max_size=size))
-    chosen = allocator.prefer(available, must, size)
-    assert size == len(set(chosen))
-    assert set(must) <= set(chosen) <= set(available)
-    if len(available) <= 10:
-        best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
-        assert best == weight(links, chosen)
 
 
 @given(st.integers(17, 22), st.integers(0, 2**32), st.integers(2, 5))

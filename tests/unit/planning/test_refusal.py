@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from tests.kit.specs import made_entry, made_spec
 from vdev.errors import UnhealthyDevice
-from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import Action, Container, DeviceListStrategy, Probe
-from vdev.model.entry import Health as HealthPolicy
-from vdev.model.sources import GlobItem, Usb
+from vdev.model.device import DeviceNode, RawDevice
+from vdev.model.entry import Action, Container, DeviceListStrategy
+from vdev.model.sources import Usb
 from vdev.model.spec import DEFAULT_FLAGS
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
@@ -124,45 +123,12 @@ def test_what_is_meant_works(subtests):
             assert () == stock.problems
 
 
-def test_links_by_id_work():
-    """The best names there are go into paths and variables."""
-    by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
-    found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
-    container = Container(env={"PORT": parse("{path}")}, mounts=path("{path}").mounts)
-    source = {"glob": (GlobItem(path="/dev/serial/by-id/*"),)}
-    assert {"e-1": ""} == reasons(arranged([found], source, container=container))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"source": usb(containerPath="/dev/{attributes.serial}")},
-        {"health": HealthPolicy(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
-        {"health": HealthPolicy(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
-        {"on_release": (Action(truncate=parse("/a/{attributes.serial}")),)},
-        {"pre_start": (Action(command=(parse("{attributes.serial}"),)),)},
-    ],
-)
-@pytest.mark.parametrize("serial", ["../x\n", "-x\n"])
-def test_every_template_counts(changes, serial):
-    """Probes, actions and the source's own path are no less dangerous."""
-    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], **changes)
-    assert ["e-1"] == [each for each, reason in reasons(stock).items() if reason]
-
-
 def test_a_word_that_a_command_would_take_for_an_option():
     """`-rf` as a serial number is refused only where it begins the word."""
     for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
         action = Action(command=(parse("wipe"), parse(text)))
         stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
         assert refused == bool(reasons(stock)["e-1"])
-
-
-@pytest.mark.parametrize("wrong", ["/dev/../etc/x", "dev/x", "/dev/a\nb"])
-def test_paths_that_discovery_found(wrong):
-    """A node or mount of the device itself is held to the same."""
-    for changes in ({"nodes": (DeviceNode("/dev/x", wrong),)}, {"mounts": (Mount(wrong, "/x"),)}):
-        assert "which" in reasons(arranged([raw(1, **changes)]))["e-1"]
 
 
 def test_virtual_devices_are_trusted_further(build):

@@ -130,28 +130,6 @@ def test_a_new_value_is_pending_until_that_is_written():
     assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
 
 
-def test_an_api_server_that_takes_nothing_delays_it_by_seconds():
-    """The devices do not depend on it."""
-    node = Node(value="all-disabled")
-    node.choose("all-1g.5gb")
-    node.now = node.progress.again_at - 0.01
-    node.look()
-    assert RepartitionState.PENDING is node.state
-    node.now = node.progress.again_at
-    node.look()
-    assert RepartitionState.SUCCESS is node.state
-
-
-def test_what_is_in_force_already_is_never_pending():
-    """Two names of one layout."""
-    node = Node(
-        value="all-2g.10gb", layouts=LAYOUTS | {"same": NamedLayout({0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})}
-    )
-    before = node.listed
-    node.choose("same")
-    assert ("success", before) == (node.told, node.listed)
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -250,17 +228,6 @@ def test_a_pod_without_a_name_is_waited_for():
     assert ("failed", "a pod holds") == (node.told, node.progress.sentence[:11])
 
 
-def test_a_pod_is_named_by_an_answer_that_is_new():
-    """It may have ended since the kubelet was asked."""
-    node = Node(value="all-3g.20gb")
-    node.holders[node.keys[0]], node.read_at = "holder", -1.0
-    node.choose("balanced")
-    assert ("pending", PRODUCTION.repartition_ask) == (node.told, node.progress.again_at)
-    node.read_at = 0.0
-    node.look()
-    assert ("failed", "pod default/holder") == (node.told, node.progress.sentence[:18])
-
-
 def test_a_file_that_means_something_else_by_a_name_triggers():
     """As another value does."""
     node = Node(value="first")
@@ -272,32 +239,6 @@ def test_a_file_that_means_something_else_by_a_name_triggers():
     assert "pending" == node.told
     node.write()
     assert {"mig-7g.40gb": 1, "gpu": 1} == node.counts
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
-def test_a_restart_goes_on_from_what_was_listed(known):
-    """It cuts nothing, and what had failed still has."""
-    node = Node(value="balanced")
-    before = node.listed
-    node.restart(known=known)
-    assert ("success", before) == (node.told, node.listed)
-    node.holders[node.keys[0]] = "holder"
-    node.choose("all-disabled")
-    assert "failed" == node.told
-    sentence = node.progress.sentence
-    node.holders.clear()
-    node.restart(known=known)
-    node.look()
-    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
-
-
-def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
-    """It is a new value all the same."""
-    node = Node(value="balanced")
-    node.choose("nothing")
-    node.labels[MIG] = "all-1g.5gb"
-    node.restart()
-    assert "pending" == node.told
 
 
 def test_amd_tells_success_and_failure_alone():

@@ -71,13 +71,6 @@ def test_impossible_rules_are_errors(subtests, build):
             assert 2 == len(stock.resources["acme.dev/npu"].slots)
 
 
-def test_a_name_that_the_node_lacks_is_reported(build):
-    """A rule for an unknown resource is a warning with the nearest name."""
-    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpus", "replicas": 2}))
-    (problem,) = stock.problems
-    assert ("did you mean 'nvidia.com/gpu'?", False) == (problem.hint, problem.is_error)
-
-
 RULES = st.lists(
     st.tuples(st.sets(st.integers(0, 5), min_size=1), st.integers(2, 12), st.sampled_from(["", "nvidia.com/shared"])),
     max_size=4,

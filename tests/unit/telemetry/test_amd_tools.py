@@ -56,15 +56,6 @@ def test_metrics(box: Container) -> None:
     assert 0 == gpu["ecc"]["total_uncorrectable_count"]
 
 
-def test_chosen_metrics(box: Container) -> None:
-    """Flags choose sections, in text and JSON."""
-    box.give(mi300x(0), of="amd")
-    (gpu,) = told(box, "metric", "-u", "--power")["gpu_data"]  # type: ignore[index]
-    assert ["gpu", "usage", "power"] == list(gpu)
-    text = box.run("amd-smi", "metric", "--mem-usage").stdout
-    assert text.startswith("GPU: 0\n    MEM_USAGE:\n        TOTAL_VRAM: 196608 MB\n        USED_VRAM: 49437 MB\n")
-
-
 def test_static_facts(box: Container) -> None:
     box.give(mi300x(0), of="amd")
     (gpu,) = told(box, "static")["gpu_data"]  # type: ignore[index]

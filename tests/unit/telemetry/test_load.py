@@ -59,8 +59,3 @@ def test_the_shape_of_each_pattern():
     assert {0.0, 100.0} == set(burst)
     assert burst[0::2] != burst[1::2]
     assert run(LoadPattern.WAVE, period=20.0)[:4] == pytest.approx(run(LoadPattern.WAVE, period=20.0)[4:8])
-
-
-def test_a_ramp_counts_from_its_begin_and_stays():
-    load = Load(pattern=LoadPattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
-    assert [levels(load, at).gpu for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]

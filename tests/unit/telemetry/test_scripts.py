@@ -1,6 +1,5 @@
 """The scripts of the tools: shellcheck, and their variables."""
 
-import functools
 import json
 import re
 import shutil
@@ -8,7 +7,6 @@ import subprocess
 
 import pytest
 
-from tests.kit.once import once
 from tests.kit.smi_tools import h100, instance, mi300x
 from vdev import smi
 from vdev.telemetry.amd_tool import amd_data
@@ -30,29 +28,22 @@ def findings(tool: str) -> list[dict[str, str | int]]:
     """The findings of shellcheck."""
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
-    found: list[dict[str, str | int]] = once(f"shellcheck {tool}", functools.partial(_checked, smi.script(tool)))
+    command = ["shellcheck", "-s", "sh", "-f", "json", "-"]
+    done = subprocess.run(command, input=smi.script(tool), capture_output=True, text=True, check=False)
+    found: list[dict[str, str | int]] = json.loads(done.stdout)
     return found
 
 
-def _checked(script: str) -> object:
-    command = ["shellcheck", "-s", "sh", "-f", "json", "-"]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("tool", TOOLS)
-def test_scripts_are_clean(tool: str) -> None:
-    left = [each for each in findings(tool) if f"SC{each['code']}" not in PASSED]
-    assert left == []
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_scripts_use_what_the_data_files_have(tool: str) -> None:
+def test_scripts_are_clean_and_use_what_the_data_files_have(tool: str) -> None:
     """Every variable in lower case is in the data file of a device or a partition."""
+    found = findings(tool)
+    left = [each for each in found if f"SC{each['code']}" not in PASSED]
+    assert left == []
     of_nvidia = nvidia_data(h100(0)) + nvidia_data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16))
     text = of_nvidia if tool == "nvidia-smi" else amd_data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))
-    used = {str(each["message"]).split()[0] for each in findings(tool) if each["code"] == 2154}
+    used = {str(each["message"]).split()[0] for each in found if each["code"] == 2154}
     commands = re.findall("each_gpu .*", smi.script(tool))  # for eval, so shellcheck does not look into them
     in_quotes = {name for command in commands for name in re.findall(r"\$([a-z_]+)", command)}
     assert used

@@ -1,9 +1,10 @@
-"""What stands for a process that a `mother` made: it hands over its own files and surroundings, and ends as that does.
+"""What stands for a process that the fork server made: it hands over its own files and surroundings, and ends as that.
 
-    python -I -S prepared_client.py SOCKET '-m vdev' -m vdev …
+    python -I -S forkserver_client.py SOCKET -m vdev …
 
-Anything that does not begin with these words is left to Python itself. Only modules that Python has at hand anyway,
-whose names have an underscore for that reason: with `socket`, `signal` and `json` it would take three times as long.
+What begins neither with a module nor with a file is left to Python itself, but for the way in which execnet starts a
+worker of pytest-xdist. Only modules that Python has at hand anyway, whose names have an underscore for that reason:
+with `socket`, `signal` and `json` it would take three times as long.
 """
 
 import _signal
@@ -74,8 +75,7 @@ def _end(status):
 
 
 if __name__ == "__main__":
-    _, address, words, *arguments = sys.argv
-    count = len(words.split())
-    if arguments[:count] != words.split():
+    _, address, *arguments = sys.argv
+    if not arguments or not (arguments[0] in ("-m", "-u") or arguments[0].endswith(".py")):
         os.execv(sys.executable, [sys.executable, *arguments])
-    _end(_main(address, arguments[count:]))
+    _end(_main(address, arguments))

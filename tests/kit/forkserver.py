@@ -1,0 +1,315 @@
+"""Python processes that begin with everything imported: one process imports it, and copies itself for each of them.
+
+`python()` gives a program that stands for Python. `program -m MODULE …` and `program FILE.py …` run in a copy of that
+process: with their own arguments, environment, directory, files, limits and signals, which `forkserver_client` hands
+over, and in a tenth of the processor time. pytest-xdist's workers are such copies, too, so the tests are imported once.
+
+A test that needs a process that begins with nothing uses `sys.executable`: tests of what is imported and when, of
+memory, of signals during the imports, of processes that are looked at by id. The id of a copy is not known: what the
+program's caller sees is its stand-in, which hands signals on and ends as the copy does.
+"""
+
+import atexit
+import contextlib
+import importlib
+import marshal
+import os
+import pkgutil
+import resource
+import runpy
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_CLIENT = Path(__file__).with_name("forkserver_client.py")
+_SHARED = "VDEV_TESTS_PYTHON"  # the variable that says where the program of this run is
+
+
+def python() -> str:
+    """The program; that of the whole run if `share` made one."""
+    if _SHARED not in os.environ:
+        share([])
+    return os.environ[_SHARED]
+
+
+def share(tests: list[str]) -> None:
+    """Start the server for this process and all that it starts; it also imports the tests in these places.
+
+    gRPC reads how much it logs when it is imported, and a copy could not change that, so it logs nothing.
+    """
+    if not hasattr(os, "pidfd_open"):
+        os.environ[_SHARED] = sys.executable
+        return
+    place = Path(tempfile.mkdtemp(prefix="vd-"))
+    program = place / "python"
+    line = shlex.join([sys.executable, "-I", "-S", str(_CLIENT), str(place / "socket")])
+    program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+    program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place / "socket"))
+        listener.listen(128)
+        server = subprocess.Popen(
+            (sys.executable, "-m", "tests.kit.forkserver", str(listener.fileno()), program, *tests),
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            cwd=ROOT,
+            env=os.environ | {"GRPC_VERBOSITY": "NONE"},
+            start_new_session=True,
+        )
+    os.environ[_SHARED] = str(program)
+    atexit.register(_stop, server, place)
+
+
+def _stop(server, place):
+    server.communicate(timeout=30)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def vdev_command(directory: Path) -> Path:
+    """Make a directory for PATH below this one, whose `vdev` is `python -m vdev`."""
+    shim = directory / "bin" / "vdev"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{python()}" -m vdev "$@"\n')
+    shim.chmod(0o755)
+    return shim.parent
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+class ForkServer:
+    """Makes the processes, and tells their stand-ins how they end."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._poll = select.poll()
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(0, select.POLLIN)
+        self._children = {}  # by the descriptors of the process and of its stand-in's connection
+
+    def serve(self):
+        """Make processes until the run is over; returns only in those that were made, with their arguments."""
+        assert len(os.listdir("/proc/self/task")) == 1, "a copy has no threads"
+        while True:
+            (ready, _), *_ = self._poll.poll()
+            if ready == 0:
+                return self._end()
+            if ready != self._listener.fileno():
+                self._tell(*self._children[ready])
+            elif (order := self._order()) and self._make(*order):
+                return self.arguments
+
+    def _order(self):
+        """What the next stand-in hands over: its connection, its files, the rest; None if it was killed meanwhile."""
+        connection, _ = self._listener.accept()
+        head, files, *_ = socket.recv_fds(connection, 4, 4)
+        with connection.makefile("rb") as reader:
+            order = reader.read(int.from_bytes(head, "big"))
+        if head and len(order) == int.from_bytes(head, "big"):
+            return connection, files, marshal.loads(order)
+        for each in files:
+            os.close(each)
+        connection.close()
+        return None
+
+    def _make(self, connection, files, order):
+        """Whether this is the process that was made."""
+        if pid := os.fork():
+            for each in files:
+                os.close(each)
+            handle = os.pidfd_open(pid)
+            for each in (handle, connection.fileno()):
+                self._poll.register(each, select.POLLIN)
+                self._children[each] = (pid, handle, connection)
+            with contextlib.suppress(OSError):
+                connection.sendall(pid.to_bytes(8, "big"))
+            return False
+        self._listener.close()
+        connection.close()
+        for _, handle, other in set(self._children.values()):
+            os.close(handle)
+            other.close()
+        self._become(files, *order)
+        return True
+
+    def _end(self):
+        """The run is over, and takes the processes along."""
+        for _, handle, _ in self._children.values():
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os._exit(0)
+
+    def _tell(self, pid, handle, connection):
+        """It ended, or its stand-in did, as only SIGKILL makes it: then so shall it."""
+        for each in (handle, connection.fileno()):
+            self._poll.unregister(each)
+            del self._children[each]
+        signal.pidfd_send_signal(handle, signal.SIGKILL)  # no effect on one that ended
+        _, status = os.waitpid(pid, 0)
+        os.close(handle)
+        with contextlib.suppress(OSError):
+            connection.sendall(status.to_bytes(8, "big"))
+        connection.close()
+
+    def _become(self, files, arguments, environment, umask, limits, ignored):
+        """Make the surroundings of this process those of its stand-in."""
+        os.setpgid(0, 0)
+        os.fchdir(files[3])
+        for number, each in enumerate(files[:3]):
+            os.dup2(each, number)
+        for each in files:
+            os.close(each)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        os.umask(umask)
+        for number, limit in limits:
+            with contextlib.suppress(ValueError, OSError):  # some cannot be set to what they are
+                resource.setrlimit(number, limit)
+        os.environb.clear()
+        os.environb.update(environment)
+        time.tzset()
+        chosen, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            mine = getattr(sys, name)
+            how = {"encoding": chosen or mine.encoding, "errors": errors if errors and number < 2 else mine.errors}
+            buffering = 1 if number == 2 else -1
+            mine = open(number, mode, buffering=buffering, closefd=False, **how)  # noqa: SIM115 - to the end
+            setattr(sys, name, mine)
+            setattr(sys, f"__{name}__", mine)
+        self.arguments = arguments
+
+
+def _import_all() -> None:
+    """Import every module of vdev that can be had, and what they need, but for those that run something."""
+    import vdev
+
+    for each in pkgutil.walk_packages(vdev.__path__, "vdev."):
+        if each.name not in ("vdev.pytest_plugin", "vdev.__main__") and not each.name.startswith("vdev.testing"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(each.name)
+
+
+@contextlib.contextmanager
+def _silence():
+    """What is printed goes nowhere. `sys.stdout` stays the same: modules have it in the defaults of their functions."""
+    before = [os.dup(number) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    yield
+    for number, each in zip((1, 2), before, strict=True):
+        getattr(sys, "stdout" if number == 1 else "stderr").flush()
+        os.dup2(each, number)
+        os.close(each)
+    os.close(nowhere)
+
+
+def _import_tests(places: list[str]) -> bool:
+    """Import pytest, its plugins, and the modules of tests as pytest does that itself; gives whether all could be."""
+    import pytest
+
+    class ModulesAlone:
+        """Looks for no tests in modules: that they are imported is enough."""
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_pycollect_makeitem(self):
+            return []
+
+    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "--collect-only", "-qqq", "--capture=no"]
+    with tempfile.TemporaryDirectory() as nothing, _silence():
+        code = pytest.main([*options, *(places or ("--rootdir", nothing, nothing))], plugins=[ModulesAlone()])
+    return code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def _draw() -> None:
+    """Have what Hypothesis makes once in a process: tables of Unicode, and the constants of all modules."""
+    from hypothesis import given, settings  # by now pytest has seen to how it is imported
+    from hypothesis.strategies import floats, integers, text
+
+    settings(max_examples=50, database=None)(given(text() | integers() | floats())(lambda _: None))()
+
+
+def _main(descriptor: str, program: str, *tests: str) -> None:
+    if not _import_tests(list(tests)) and tests:
+        # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
+        os.execv(sys.executable, [sys.executable, "-m", "tests.kit.forkserver", descriptor, program])
+    _import_all()
+    if tests:
+        _draw()
+    system = [each for each in sys.path[1:] if each not in _python_path()]
+    arguments = ForkServer(socket.socket(fileno=int(descriptor))).serve()
+    sys.path[:] = [str(Path.cwd()), *_python_path(), *system]
+    if arguments[0] != "-u":
+        sys.executable = program  # what it starts itself is one of these again
+    if arguments[:2] == ["-m", "pytest"]:
+        # At its end pytest removes what earlier runs left; that of others may be large, and one of them may be at it.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(Path(program).parent))
+    _end_with(lambda: _run(*arguments))
+
+
+def _python_path():
+    return [str(Path(each).absolute()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+
+
+def _run(first, *arguments):
+    """Do what Python does with these arguments."""
+    if first == "-u":  # as execnet starts a worker: `-u -c CODE`
+        _, code, *rest = arguments
+        sys.argv = ["-c", *rest]
+        exec(code, {"__name__": "__main__"})
+    elif first == "-m":
+        name, *rest = arguments
+        sys.argv = [name, *rest]
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [first, *arguments]
+        runpy.run_path(first, run_name="__main__")
+
+
+def _end_with(main: Callable[[], object]) -> None:
+    """Call this and end as Python does, also where it raises something.
+
+    All but to take the modules apart: that costs more than most commands.
+    """
+    code = _code(main)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except OSError as failed:
+        sys.stderr.write(f"Exception ignored in: {sys.stdout!r}\n{type(failed).__name__}: {failed}\n")
+        code = 120
+    os._exit(code)
+
+
+def _code(main):
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
