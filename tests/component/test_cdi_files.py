@@ -99,3 +99,18 @@ async def test_no_second_file_defines_the_same_device(start_agent):
     (agent.cdi_dir / "other.json").write_text("{}")
     agent = await start_agent(NPU % (CRI, 2))
     assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
+
+
+async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
+    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last.
+
+    Nothing waits for what such a pod has, so its end is noticed at the slow pace.
+    """
+    agent = await start_agent(NPU % (CRI, 2), look_at_holders=0.2)
+    await kubelet.run_pod(ONE)
+    await agent.has_named(kubelet)
+    agent.edit(NPU % ("", 2))
+    await agent.serves(2, kubelet)
+    await becomes(kubelet, agent, {"npu": ["acme-0", "acme-1"]})
+    await kubelet.delete_pod("one")
+    await becomes(kubelet, agent, {})

@@ -323,3 +323,19 @@ async def test_metrics_name_the_claims(kubelet, start):
         r'dra_claim_name="part",.*dra_mig_device_uuid="MIG-[^"]+",dra_mig_profile="1g.(5|10)gb",.*pod="serve"', part
     )
     assert float(part.rpartition(" ")[2]) > 1000
+
+
+async def test_a_claimed_device_that_is_back_when_the_agent_starts_once_more(kubelet, start, api_server):
+    """It is an ordinary one again, and another claim may have what is left of it."""
+    agent = await start(AWAY.replace("COUNT", "2"))
+    await kubelet.objects.create(
+        "ResourceClaim", claim("half", exactly(NPU, "device.attributes['acme.dev'].id.startsWith('npu-1-2x')"))
+    )
+    await runs(kubelet, pod("one", claims=["half"]))
+    whole = published(api_server)
+    for count in ("1", "2"):
+        await agent.stop()
+        agent = await start(AWAY.replace("COUNT", count))
+        await api_server.until(lambda count=count: ("npu-1" in published(api_server)) is (count == "2"))
+    assert whole == published(api_server)
+    assert [] == kubelet.errors

@@ -239,3 +239,29 @@ async def test_requests_about_slices_fail(start, slices, api_server, clear):
 
 
 # --- what people see --------------------------------------------------------------------------------------------------
+
+
+async def test_unprepare_fails(kubelet, start, clear):
+    """The pod is Terminating and the claim stays prepared until the fault ends."""
+    agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")
+    await runs(kubelet, pod("one", templates=["npu"]))
+    await kubelet.delete_pod("one")
+    await kubelet.wait_until(lambda: injected(agent)["x"] >= 2, what="two calls")
+    assert "the device is stuck" in kubelet.pod("one").message
+    assert 1 == claims(agent)
+    await clear(agent)
+    await kubelet.wait_until(lambda: 0 == claims(agent), what="the end of the claim")
+    assert [] == kubelet.errors
+
+
+async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
+    """Nothing is allocated from a pool that announces more slices than exist."""
+    agent = await start("name: x, slices: {incomplete: true}")
+    assert [(1, 2)] == pools(slices())
+    await allocates_nothing(kubelet)
+    writes = api_server.writes
+    await agent.settled(kubelet)
+    assert writes == api_server.writes
+    await clear(agent)
+    await api_server.until(lambda: [(2, 1)] == pools(slices()))
+    await runs(kubelet, pod("one", templates=["npu"]))

@@ -189,3 +189,37 @@ async def test_a_broken_invariant_ends_the_agent(start_agent):
     agent.agent.reload()
     with pytest.raises(InvariantBroken, match="two agents"):
         await asyncio.wait_for(agent.task, 20)
+
+
+async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):
+    """What an earlier process kept is in force until the files can be read, which is tried again and again."""
+    agent = await start_agent(DEVICES)
+    await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
+    await agent.stop()
+    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
+    agent = await start_agent(MORE, load=load, wait=False, **SOON)
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
+    reason = "reading the configuration failed: OverflowError: who would have thought"
+    assert reason in failing(agent)
+    assert not status.ready(agent.agent)
+    load.failure = None
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+
+
+async def test_tools_that_fail(kubelet, start_agent, shows):
+    """A container with a mount whose source is missing would not start, so the device comes without it."""
+    text = """
+version: v1
+devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}}]
+telemetry: {address: "127.0.0.1:0"}
+"""
+    agent = await start_agent(text, **SOON)
+    tools = agent.agent.tools
+    tools.make = Trouble(tools.make, RuntimeError("who would have thought"))
+    agent.edit(text.replace("count: 1", "count: 2"))
+    await shows("nvidia.com/gpu", 2, 2)
+    await kubelet.wait_until(lambda: tools.without_tools, what="the failure")
+    tools.make.failure = None
+    await kubelet.wait_until(lambda: not tools.without_tools, what="the tools")

@@ -290,3 +290,18 @@ async def command(*arguments):
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
     return process.returncode, said.decode()
+
+
+async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
+    start_agent, kubelet, shows, leave, directory
+):
+    """The files are read again at the pace at which everything is looked at."""
+    wrong = directory / "port"
+    wrong.write_text("no device")
+    await leave()
+    text = GOOD + f"  - {{name: port, resource: acme.dev/port, glob: {wrong}}}\n"
+    agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
+    assert f"{wrong} is not a device node" in refused(agent)
+    wrong.unlink()
+    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    assert "" == refused(agent)

@@ -129,3 +129,28 @@ async def test_the_file_for_node_feature_discovery(start_agent, directory, api_s
     await agent.stop()
     assert file.exists()
     assert [] == api_server.asked
+
+
+async def test_from_the_object_to_the_file(start_agent, directory, api_server, account, labels):
+    """An edit that changes the way takes the labels from where they were."""
+    features = directory / "features.d"
+    features.mkdir()
+    agent = await start_agent(config(), api_server=account, features_dir=features)
+    await api_server.until(lambda: OURS == labels())
+    agent.edit(config("nfd"))
+    await api_server.until((features / "vdev").exists)
+    await api_server.until(lambda: {} == labels())
+    agent.edit(config())
+    await api_server.until(lambda: OURS == labels())
+    await api_server.until(lambda: not (features / "vdev").exists())
+
+
+async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):
+    """Go with the first look of the next one, which wants none."""
+    agent = await start_agent(config(), api_server=account)
+    await api_server.until(lambda: labels() == OURS)
+    await agent.stop()
+    assert OURS == labels()
+    none = config().replace('    labels: {acme.dev/model: "{attributes.model}", acme.dev/tier: gold}\n', "")
+    await start_agent(none, api_server=account)
+    await api_server.until(lambda: not labels())

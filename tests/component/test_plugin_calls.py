@@ -1,5 +1,7 @@
 """The five RPCs as any client sees them: answers, refusals with their codes, streams that all see every update."""
 
+import asyncio
+
 import grpc
 import pytest
 
@@ -106,3 +108,15 @@ async def test_preferred_devices_are_of_one_numa_node(client):
     )
     answer = await client.GetPreferredAllocation(request)
     assert {"acme-2", "acme-3"} == set(answer.container_responses[0].deviceIDs)
+
+
+async def test_a_reader_that_is_slow_gets_the_newest_list(client):
+    """Lists are whole states: a stream that does not keep up skips to the latest."""
+    stream = client.ListAndWatch(pb.Empty())
+    await stream.read()
+    for count in range(5, 30):
+        client.agent.edit(CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", f"count: {count}"))
+        await asyncio.sleep(0)
+    while len((await stream.read()).devices) != 29:
+        pass
+    stream.cancel()

@@ -1,6 +1,7 @@
 """What the plugin listed outlives it: the first list after a start is an edit of the last one."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -210,3 +211,33 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     await shows(NPU, 5, 5)
     assert (True, 1) in seen
     assert (False, 5) not in seen
+
+
+@pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
+async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, start_agent, shows, directory, harm):
+    """Also where nothing else happens on the node: the next start would know nothing."""
+    agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
+    await shows(NPU, 2, 2)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="a reading")
+    state = directory / "state"
+    (path,) = state.glob("state-*.json")
+    await kubelet.wait_until(lambda: b"default/a" in path.read_bytes(), what="who holds it")
+    before = path.read_bytes()
+    match harm:
+        case "file":
+            path.unlink()
+        case "directory":
+            shutil.rmtree(state)
+        case "spoilt":
+            path.write_bytes(b"")
+
+    def is_back():
+        return path.exists() and path.read_bytes() == before
+
+    await kubelet.wait_until(is_back, what="the file to be written again")
+    await agent.stop()
+    warnings = [
+        each for each in agent.logs if each["event"] == "deleted or changed by something else; writing it again"
+    ]
+    assert str(path) in {each["file"] for each in warnings}

@@ -164,3 +164,20 @@ async def test_what_a_pod_wrote_is_gone_before_the_next_claim(kubelet, start, st
     await kubelet.delete_pod("sitter")
     assert new == content()
     assert [] == kubelet.errors
+
+
+async def test_what_somebody_removes_has_its_content_again(kubelet, start, directory):
+    """Of a device that only its claim keeps, for an agent that has never seen it."""
+    seat = SEAT.replace("NODE", 'file: "{id} {attributes.model} {memory.mib}", containerPath: "/etc/seat{index}"')
+    seat = seat.replace("count: 1,", "count: 2, memory: 2Gi, attributes: {model: X1},")
+    agent = await start(OTHER + seat)
+    await kubelet.objects.create("ResourceClaim", claim("both", exactly("seat", count=2)))
+    await runs(kubelet, pod("sitter", claims=["both"]))
+    last = directory / "devices" / "vdev-seat-1"
+    assert "seat-1 X1 2048" == last.read_text()
+    await agent.stop()
+    last.unlink()
+    agent = await start(OTHER + seat.replace("count: 2,", "count: 1,"))
+    await agent.settled(kubelet)
+    assert "seat-1 X1 2048" == last.read_text()
+    assert [] == kubelet.errors

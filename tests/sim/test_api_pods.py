@@ -50,3 +50,26 @@ async def test_a_binding(ask):
     status, refused = await ask("POST", f"{PODS}/p/binding", binding("m"))
     assert (409, "Conflict") == (status, refused["reason"])
     assert 'pod p is already assigned to node "n"' in refused["message"]
+
+
+async def test_wrong_bindings(ask):
+    """Of an unknown pod, with another UID, without a node, and of a pod with a scheduling gate."""
+    await ask("POST", PODS, pod(schedulingGates=[{"name": "g"}]))
+    assert 404 == (await ask("POST", f"{PODS}/q/binding", binding() | {"metadata": {"name": "q"}}))[0]
+    assert 409 == (await ask("POST", f"{PODS}/p/binding", binding(uid="another")))[0]
+    assert 422 == (await ask("POST", f"{PODS}/p/binding", binding("")))[0]
+    assert 409 == (await ask("POST", f"{PODS}/p/binding", binding()))[0]
+    assert 400 == (await ask("POST", f"{PODS}/p/binding", binding() | {"kind": "Pod"}))[0]
+    assert 405 == (await ask("GET", f"{PODS}/p/binding"))[0]
+
+
+async def test_an_eviction(ask):
+    """It deletes the pod. A pod that has a node stays until its kubelet deletes it."""
+    await ask("POST", PODS, pod(nodeName="n"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert 201 == (await ask("POST", f"{PODS}/p/eviction", eviction))[0]
+    _, found = await ask("GET", f"{PODS}/p")
+    assert (True, 2) == ("deletionTimestamp" in found["metadata"], found["metadata"]["generation"])
+    now = eviction | {"deleteOptions": {"gracePeriodSeconds": 0}}
+    assert 201 == (await ask("POST", f"{PODS}/p/eviction", now))[0]
+    assert 404 == (await ask("GET", f"{PODS}/p"))[0]

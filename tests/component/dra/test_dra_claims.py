@@ -1,5 +1,6 @@
 """Prepare and unprepare over real sockets: answers, CDI files, the record; each error of a claim in a sentence."""
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -249,3 +250,37 @@ async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, 
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, allocate, api_server, cdi_dir):
+    """A kubelet that forgot to unprepare: nobody runs with the old devices."""
+    _, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    await kubelet.prepare(claim)
+    other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
+    for status in ({"allocation": None, "reservedFor": None}, other):  # what is allocated is taken back before
+        await api_server.edit("resourceclaims", "c", {"status": status}, namespace="default", subresource="status")
+    answer = (await kubelet.prepare(claim))[uid(claim)]
+    assert ["gpu-1"] == [each.device_name for each in answer.devices]
+    assert f"{uid(claim)}-gpu-1" in {each["name"] for each in document(cdi_dir, claim)["devices"]}
+    again = await allocate("d", ("r", "gpu-0"))
+    assert "" == (await kubelet.prepare(again))[uid(again)].error
+
+
+async def test_two_claims_in_one_call_cannot_have_one_device(driver, allocate):
+    """The second one is refused."""
+    _, kubelet = driver
+    claims = [await allocate(name, ("r", "gpu-0")) for name in ("one", "other")]
+    answers = await kubelet.prepare(*claims)
+    assert 1 == sum(bool(each.error) for each in answers.values())
+
+
+async def test_it_answers_before_the_kubelet_gives_up(driver, allocate, api_server):
+    """With what it waits for."""
+    running, kubelet = driver
+    claim = await allocate("c", ("r", "gpu-0"))
+    hangs = api_server.fail(verb="get", hang=True)
+    answer = asyncio.ensure_future(kubelet.prepare(claim))
+    await api_server.until(lambda: hangs.hits)
+    running.clock.advance(41)
+    assert "it was not prepared within 40 s: the API server, the disk, or" in (await answer)[uid(claim)].error

@@ -353,3 +353,33 @@ def fetched(url):
     """What is there."""
     with urllib.request.urlopen(url, timeout=20) as answer:
         return answer.read().decode()
+
+
+async def test_only_some_nodes_by_selector(start, api_server, until):
+    """Made ones as well: nodes that it leaves out are neither made nor removed."""
+    fleet = await start(selector={"topology.kubernetes.io/zone": "zone-1"})
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
+    await until(lambda: fleet.is_settled)
+    assert ({}, {}) == (node(api_server, "gpu-0"), node(api_server, "gpu-2"))
+
+
+async def test_the_status_tells_how_far_it_is(start, api_server, until):
+    """Nodes by state, amounts, who is behind and why; and that all is well once it is."""
+    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
+    api_server.fail(status=500, verb="patch", resource="nodes/status", times=100_000)
+    sick = "{name: sick, onNodes: gpu-2, devices: [npu/2], health: Unhealthy, reason: XID 79}"
+    fleet = await start(f"{CONFIG}faults: {{seed: 3, rules: [{sick}]}}")
+    view = FleetView(fleet)
+    await until(lambda: 2 == view.status()["nodes"]["failing"])
+    now = view.status()
+    why = {each["node"]: each["why"] for each in reversed(now["behind"])}  # failures come first
+    assert "did not create" in why["gpu-1"]
+    assert "500" in why["gpu-0"]
+    assert (False, 1, 3) == (now["converged"], now["nodes"]["refused"], now["nodes"]["total"])
+    api_server.heal()
+    await until(lambda: view.status()["converged"])
+    now = view.status()
+    assert {"total": 3, "settled": 2, "behind": 0, "failing": 0, "refused": 1, "withKubelet": 0} == now["nodes"]
+    assert {"capacity": 8, "allocatable": 7, "held": 0} == now["resources"][NPU]
+    assert [("gpu-2", "XID 79")] == [(each["node"], each["why"]) for each in now["broken"]["devices"]]
+    assert [] == list(view.not_ready())

@@ -127,3 +127,17 @@ async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, unti
     assert {"main": ["npu-0"]} == devices(api_server, "p")
     await api_server.remove("pods", "p", namespace="default")
     await until(lambda: untouched(api_server))
+
+
+async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):
+    """A controller for a part of the nodes takes nothing back on the others, neither before nor while it runs."""
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "a"}}}, manager="kubectl")
+    fleet = await start(OTHERS, selector={"pool": "b"})
+    await until(lambda: fleet.has_begun and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")
+    await fleet.stop()
+    fleet = await start(CHOSEN, selector={"pool": "a"})
+    await until(lambda: "n" in fleet.members and fleet.is_settled)
+    await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "b"}}}, manager="kubectl")
+    await until(lambda: not fleet.members and fleet.is_settled)
+    assert ["4", "4"] == capacity(api_server, "n")

@@ -381,3 +381,11 @@ def test_sharing_of_what_no_node_has_is_warned_about_on_every_node(tmp_path, cap
     for node in ("vm", "lab", "gpu-worker1"):
         assert 0 == main(["plan", str(file), "--node", node])
         assert "warning: sharing names 'nvidia.com/gqu', which no entry has" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, good: str) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vdev.config.load", interrupted)
+    assert 130 == main(["validate", good])

@@ -374,3 +374,12 @@ def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, .
     assert ([] if here else ["e: warning: glob matches nothing on this node: none of its optional paths is there"]) == (
         messages(found)
     )
+
+
+def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
+    """The directories that were listed, of literal paths the parent, of links also the target's."""
+    fake.node("ttyUSB0")
+    fake.link("/dev/serial/by-id/x", "../../ttyUSB0")
+    assert {"/dev", "/dev/serial/by-id"} == find(fake, "/dev/serial/by-id/*").watch
+    assert {"/dev/missing"} == find(fake, "/dev/missing/*").watch
+    assert {"/dev/net"} == find(fake, "/dev/net/tun").watch

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from tests.kit import dra
 from vdev.dra import preparation as preparing
-from vdev.dra.claim import PreparedClaim, read_claim
-from vdev.errors import ClaimRefused
+from vdev.dra.claim import PreparedClaim, PreparedDevice, read_claim
+from vdev.errors import AllocationError, ClaimRefused
 from vdev.model.entry import Container
 from vdev.model.spec import SharingKind
 
@@ -91,6 +91,16 @@ def test_a_device_brings_its_nodes(build, prepare):
         for each in claim.document["devices"]
     }
     assert {f"{UID}-gpu-0": ["/dev/acme0"], f"{UID}-gpu-1": ["/dev/acme1"], f"{UID}_r": []} == paths
+
+
+def test_two_things_at_one_container_path_are_refused(build, prepare):
+    """As Allocate refuses it."""
+    node = {"hostPath": "/dev/acme{index}", "containerPath": "/dev/acme"}
+    entry = build.entry(container=Container(deviceNodes=[node]))
+    with pytest.raises(AllocationError, match="the container path /dev/acme would be both"):
+        prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
+    apart = prepare(("a", "gpu-0"), ("b", "gpu-1"), entry=entry)
+    assert "" == apart.together
 
 
 # --- the claim --------------------------------------------------------------------------------------------------------
@@ -313,3 +323,28 @@ def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
 
 
 # --- what excludes what -----------------------------------------------------------------------------------------------
+
+
+def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
+    """A device that a claim has."""
+    return PreparedDevice(pool=pool, device=device, requests=("r",), cdi=(), raw=raw, slices=slices, **more)
+
+
+def test_what_one_claim_has_no_other_gets(subtests):
+    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
+    cases = [
+        (had(), had(), True),
+        (had(), had("gpu-1", raw="GPU-1"), False),
+        (had(), had(admin=True), False),
+        (had(share_id="a"), had(share_id="b"), False),
+        (had(share_id="a"), had(), True),
+        (had(), had("gpu-0-mig", slices=(0, 1)), True),
+        (had("a", slices=(0, 2)), had("b", slices=(2, 4)), False),
+        (had("a", slices=(0, 2)), had("b", slices=(1, 2)), True),
+        (had("a", slices=(0, 2)), had("a", slices=(0, 2)), True),
+        (had(share_id="a"), had("gpu-0-mig", slices=(0, 1), share_id="b"), True),
+        (had(raw=""), had("x", raw=""), False),
+    ]
+    for one, other, excludes in cases:
+        with subtests.test(one=one):
+            assert (excludes, excludes) == (one.excludes(other), other.excludes(one))

@@ -139,3 +139,21 @@ async def test_a_file_under_a_temporary_name_is_no_change_until_it_is_renamed(tm
                 await watcher.changes()
         unfinished.rename(tmp_path / "state.json")
         assert {"state.json"} == await heard(watcher, tmp_path)
+
+
+async def test_an_overflow_means_that_anything_may_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the kernel dropped events, every directory is reported without names."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    with Watcher() as watcher:
+        await watcher.follow({one: True, two: True})
+        await settled(watcher)
+        overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
+        real = watcher._inotify.read
+        monkeypatch.setattr(watcher._inotify, "read", lambda timeout: [overflow, *real(timeout)])
+        (one / "x").touch()
+        changes = await watcher.changes()
+    assert {one: frozenset(), two: frozenset()} == changes

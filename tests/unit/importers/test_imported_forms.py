@@ -462,3 +462,8 @@ def _try(text: str) -> None:
             for each in made:
                 config.load_text(each.text)
     recognized(text)
+
+
+@given(st.text(max_size=40))
+def test_no_text_crashes_an_import(text: str) -> None:
+    _try(text)

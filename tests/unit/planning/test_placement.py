@@ -1,7 +1,7 @@
 """Where partitions sit, and what is said when they cannot."""
 
 from collections import Counter
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
 
 import pytest
 from hypothesis import given
@@ -211,6 +211,8 @@ def test_modes_that_the_hardware_lacks(wanted, text):
 
 # --- properties -------------------------------------------------------------------------------------------------------
 
+NAMES = [each.name for each in A100.profiles.values()]
+
 
 @st.composite
 def geometries(draw):
@@ -290,6 +292,15 @@ def test_place_finds_an_arrangement_exactly_when_one_exists(case):
     assert found is None or (wanted == [p.profile.name for p in found] and rules_hold(geometry, found))
 
 
+@given(geometry_and_list(), st.randoms(use_true_random=False))
+def test_the_order_of_the_list_moves_nothing(case, random):
+    """The same parts sit in the same places however the list is written."""
+    geometry, wanted = case
+    shuffled = random.sample(wanted, len(wanted))
+    first, second = arranged(geometry, wanted), arranged(geometry, shuffled)
+    assert (first and sorted(map(str, first))) == (second and sorted(map(str, second)))
+
+
 @given(geometry_and_list())
 def test_every_refusal_blames_an_item_that_is_too_many(case):
     """The list up to the blamed item cannot be had, and without it it can."""
@@ -297,3 +308,17 @@ def test_every_refusal_blames_an_item_that_is_too_many(case):
     position = refused_at(geometry, wanted)
     assert position is None or brute_force(geometry, wanted[:position])
     assert position is None or not brute_force(geometry, wanted[: position + 1])
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
+    """All short lists of the real grid, exhaustively."""
+    for wanted in combinations_with_replacement(NAMES, count):
+        assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
+
+
+def test_one_more_small_partition_moves_no_other():
+    """Growing a layout by a smallest part keeps every part where it was, while there is room."""
+    for wanted in permutations(["3g.20gb", "2g.10gb", "1g.5gb"]):
+        before, after = place(A100, wanted), place(A100, [*wanted, "1g.5gb"])
+        assert set(map(str, before)) < set(map(str, after))

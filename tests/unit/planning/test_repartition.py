@@ -358,3 +358,29 @@ class HeldIsNeverCut(RuleBasedStateMachine):
 
 TestHeldIsNeverCut = HeldIsNeverCut.TestCase
 TestHeldIsNeverCut.settings = settings(stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
+def test_a_restart_goes_on_from_what_was_listed(known):
+    """It cuts nothing, and what had failed still has."""
+    node = Node(value="balanced")
+    before = node.listed
+    node.restart(known=known)
+    assert ("success", before) == (node.told, node.listed)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-disabled")
+    assert "failed" == node.told
+    sentence = node.progress.sentence
+    node.holders.clear()
+    node.restart(known=known)
+    node.look()
+    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
+
+
+def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
+    """It is a new value all the same."""
+    node = Node(value="balanced")
+    node.choose("nothing")
+    node.labels[MIG] = "all-1g.5gb"
+    node.restart()
+    assert "pending" == node.told
