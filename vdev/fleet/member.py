@@ -220,7 +220,7 @@ def _noted(pods: SeenPods) -> Mapping[Key, str]:
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
     """The devices of the node by entry: virtual ones, since it has no host."""
     return {
-        each.name: virtual_devices.devices(each, each.virtual, node) if each.virtual else ()
+        each.name: virtual_devices(each, each.virtual, node) if each.virtual else ()
         for each in spec.on_node(node)
     }
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.geometry import made_geometry, made_profile
-from vdev.config.presets import PresetTexts, load_preset
+from vdev.config.presets import load_preset, preset_names
 from vdev.dra import nvidia_devices
 from vdev.model.geometry import LayoutError
 from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
 
 CUT = [
     name
-    for name in PresetTexts().names()
+    for name in preset_names()
     if (preset := load_preset(name)).partitioning and not preset.partitioning.whole_device
 ]
 
@@ -76,16 +76,6 @@ def test_the_presets_with_nvidias_own_counters(name, data):
     assert len(known.all) <= MAX_COUNTERS
 
 
-def test_as_many_of_a_profile_as_the_device_has(subtests):
-    """Claims get all of them together: seven 1g.10gb of an A100 with 80 GB, which has five decoders."""
-    for name in CUT:
-        with subtests.test(name=name):
-            geometry = load_preset(name).partitioning
-            for profile in geometry.profiles.values():
-                placed = place(geometry, [profile.name] * profile.max)
-                assert fits(counters(geometry, nvidia_devices.limits(geometry)), placed)
-
-
 def test_the_counters_of_an_a100_are_nvidias_alone():
     geometry = load_preset("a100-sxm4-40gb").partitioning
     assert {
@@ -98,13 +88,6 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
         "ofa-engines": 1,
         **{f"memory-slice-{number}": 1 for number in range(8)},
     } == counters(geometry, nvidia_devices.limits(geometry)).all
-
-
-def test_the_whole_device_leaves_nothing():
-    geometry = load_preset("a30").partitioning
-    known = counters(geometry)
-    for each in placements(geometry):
-        assert any(amount > 0 for amount in known.taken_by(each).values())
 
 
 def test_a_rule_that_follows_from_another_needs_no_counter():
