@@ -189,6 +189,20 @@ async def test_what_is_written_is_known_at_once(api_server, api, follow):
     assert ["a:2", "b:"] == seen.there
 
 
+async def test_an_answer_that_comes_after_the_object_was_deleted(api_server, api, follow):
+    """The watch may be faster than the answer to a write: what it has seen go does not come back."""
+    seen = await follow(api)
+    old = await api_server.add("nodes", node("a", "1"))
+    await api_server.until(lambda: ["a:1"] == seen.there)
+    await api_server.remove("nodes", "a")
+    await api_server.until(lambda: [] == seen.there)
+    seen.informer.wrote(old)
+    assert [] == seen.there
+    new = await api_server.add("nodes", node("a", "2"))
+    seen.informer.wrote(new)
+    assert ["a:2"] == seen.there
+
+
 async def test_a_server_with_another_store_takes_what_the_old_one_had(api_server, start_api, follow):
     """Its versions begin anew, so what is known must not pass for newer."""
     clock = LeapClock()

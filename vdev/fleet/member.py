@@ -17,9 +17,9 @@ from ..node.events import Situation
 from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
-from ..planning import repartition, virtual_devices
+from ..planning import repartition
 from ..planning.in_use import Holder, InUse, Use
-from ..planning.inventory import arrange
+from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts

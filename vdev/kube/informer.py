@@ -103,7 +103,10 @@ class Informer(Generic[T]):
 
     def wrote(self, document: Object) -> None:
         """Put the server's answer to a write into the copy."""
-        self._written.add(key_of(document))
+        key, version = key_of(document), _version_of(document)
+        if key not in self._known and (version == self._version != "" or _is_newer(self._version, version)):
+            return  # the watch is past this version, so the object was deleted since
+        self._written.add(key)
         self._see(document)
 
     def removed(self, key: str) -> None:
