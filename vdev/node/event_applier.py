@@ -64,7 +64,6 @@ class NodeEvents(ApiApplier):
         self._choices: Progresses = {}
         self._base: Inventory = EMPTY
         self._is_on = False
-        self._cancel: Callable[[], object] = lambda: None
         self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
         self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
         self._uid = ""  # of the Node that the Events are about
@@ -116,26 +115,14 @@ class NodeEvents(ApiApplier):
         if uid != self._uid:  # another Node of the same name, which has no Events yet
             self._uid = uid
             self._sent.clear()
-        while (text := self._next()) is not None:
-            times = self._waiting[text]
+        while self._waiting:
+            text, times = next(iter(self._waiting.items()))
             self._tokens.take()
             await self._send(text, times, uid)
             self.written += times
-            if left := self._waiting.get(text, times) - times:
-                self._waiting[text] = left
-            else:
-                self._waiting.pop(text, None)
+            if more := self._waiting.pop(text, times) - times:
+                self._waiting[text] = more  # after the others
             await self._tokens.wait()
-
-    def _next(self) -> EventText | None:
-        """The oldest Event that may be written now. One that was written lately waits, and its count grows."""
-        now, again = self._clock.now(), self._intervals.again_event
-        due = {each: self._sent[each].at + again if each in self._sent else now for each in self._waiting}
-        text = next((each for each, at in due.items() if at <= now), None)
-        if text is None and due:
-            self._cancel()
-            self._cancel = self._clock.call_at(min(due.values()), self._news.set)
-        return text
 
     async def _send(self, text: EventText, times: int, uid: str) -> None:
         now = self._clock.now()
