@@ -314,12 +314,8 @@ class StateFile(Applier):
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is None:
             return
-        lists, layouts = plan.advertised.resources, plan.observed.layouts
-        listed = self._state.listed
-        if (lists, layouts) != self._listed_from:  # most turns change neither, and there may be ten thousand devices
-            listed = await asyncio.to_thread(Listed.of, plan)
+        listed = await asyncio.to_thread(self._listed, plan)
         self._state = self._state.model_copy(update={"listed": listed, "config": self._config()})
-        self._listed_from = lists, layouts
         if await asyncio.to_thread(self._write, self.path):
             self._sync_soon(self.path)
         self.problems = ()
@@ -336,6 +332,14 @@ class StateFile(Applier):
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
+
+    def _listed(self, plan: DesiredState) -> Listed:
+        """The lists and layouts of the plan. Most turns change neither, and there may be ten thousand devices."""
+        source = plan.advertised.resources, plan.observed.layouts
+        if source == self._listed_from:
+            return self._state.listed
+        self._listed_from = source
+        return Listed.of(plan)
 
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
