@@ -1,10 +1,11 @@
 """Turns files, environment and flags into one checked `Spec` (`model.spec`).
 
+    pipeline                   all of it, in order
     loader, parser             text to a tree of values, each with its position (`nvidia_file`: in Go's reading)
     validation                 tree to the models in `model` and `faults`; `messages` explains what is wrong
+    entry_checks               keys of one entry that must fit together
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)
-    …_checks                   what must fit together
-    pipeline                   all of it, in order
+    file_checks                entries and sections that must fit together, with `sharing_checks` and `fault_checks`
     origins                    where each value came from
 
 Every problem goes to a `ProblemReport`, so that all are shown at once.

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
@@ -36,7 +37,8 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             message, hint = f"{str(known[-1])!r} has no value", "remove the key or give it one"
         case "missing":
             model = _model_at(path[:-1], root)
-            what = _first_sentence(model, str(path[-1])) if model else ""
+            description = (_fields(model)[str(path[-1])].description if model else "") or ""
+            what = " ".join(description.split()).partition(". ")[0].rstrip(".")
             hint = f"needed: {what[:1].lower()}{what[1:]}" if what else ""
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
@@ -87,7 +89,8 @@ def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
         if isinstance(step, int):
             annotation = _inner(annotation, (list, tuple), 0)
         elif model is not None:
-            annotation = _fields(model).get(step)
+            field = _fields(model).get(step)
+            annotation = field and field.annotation
         else:
             annotation = _inner(annotation, (dict,), 1)
         if annotation is None:
@@ -95,17 +98,9 @@ def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
     return _model(annotation)
 
 
-def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-
-
-def _first_sentence(model: type[BaseModel], key: str) -> str:
-    """The first sentence about a field."""
-    for name, known in model.model_fields.items():
-        if key == (known.alias or name):
-            text = " ".join((known.description or "").split())
-            return text.partition(". ")[0].rstrip(".")
-    return ""
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a mapping by key."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _model(annotation: Any) -> type[Section] | None:
@@ -129,7 +124,8 @@ def _homes(root: type[Section]) -> dict[str, list[str]]:
     homes: dict[str, list[str]] = {}
 
     def visit(model: type[BaseModel], path: KeyPath) -> None:
-        for key, annotation in _fields(model).items():
+        for key, known in _fields(model).items():
+            annotation = known.annotation
             if path:
                 homes.setdefault(key, []).append(show(path).replace("[0]", "[]"))
             listed = _inner(annotation, (list, tuple), 0) or _inner(annotation, (dict,), 1)

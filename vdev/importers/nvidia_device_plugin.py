@@ -4,7 +4,7 @@ vdev can read each of them unchanged. An import makes a file of each, without th
 with devices if the options name them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .draft import Draft, keys
@@ -109,14 +109,9 @@ def _sharing(draft: Draft, sharing: dict[str, Any]) -> None:
     draft.sharing = as_yaml_1_1({key: value for key, value in block.items() if key != "resources"})
     for place, item in enumerate(listed(block.get("resources"))):
         where = f"sharing.{kind}.resources[{place}]"
-        for key, value in _ignored(mapping(item)):
-            draft.omit(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
-        body = {key: value for key, value in mapping(item).items() if key not in ("rename", "devices")}
+        body = dict(mapping(item))
+        for key in ("rename", "devices"):
+            value = body.pop(key, None)
+            if value not in ((None, "all") if key == "devices" else (None, "")):
+                draft.omit(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
         draft.shared.append(as_yaml_1_1(body))
-
-
-def _ignored(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    if item.get("rename"):
-        yield "rename", item["rename"]
-    if item.get("devices") not in (None, "all"):
-        yield "devices", item["devices"]

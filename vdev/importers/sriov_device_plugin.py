@@ -8,10 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import config
-from ..errors import ConfigError
 from .draft import Draft, keys
-from .sources import ImportOptions, ImportSource, is_true, mapping, texts
+from .sources import ImportOptions, ImportSource, is_true, mapping, texts, trees
 
 TITLE = "the SR-IOV network device plugin"
 _PREFIX = "intel.com"
@@ -84,10 +82,10 @@ def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
 
 def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
     if isinstance(given, str):
-        try:
-            given = next(iter(config.trees(given, "selectors")), None)
-        except ConfigError:
+        found = trees(given, "selectors")
+        if not found:
             draft.omit(f"{where}.selectors", "cannot be read")
+        given = next(iter(found), None)
     return [mapping(each) for each in (given if isinstance(given, list) else [given])]
 
 

@@ -230,10 +230,6 @@ def _range_problem(value: int, default: int, span: ValidRange) -> str:
     return "min and one step are more than the capacity" if span.min + span.step > value else ""
 
 
-def _capacity_problem(value: object) -> object:
-    return {"value": value}
-
-
 class Taints(Section):
     """Taints of a device that fails."""
 
@@ -259,7 +255,9 @@ class Dra(Section):
     attributes: dict[AttributeName, Value] = {}
     """Additional attributes of each device: a string, which may have placeholders, an integer, true or false, or a
     version, written {version: 1.2.3}. A name without a domain is in the driver's domain."""
-    capacity: dict[AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, _capacity_problem)]] = {}
+    capacity: dict[
+        AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, lambda value: {"value": value})]
+    ] = {}
     """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the
     driver's domain."""
     taints: Taints = Taints()

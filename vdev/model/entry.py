@@ -245,11 +245,7 @@ class TrueWhen(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-def _literals_problem(value: Template) -> str:
-    return names.literals_problem(value.literals)
-
-
-LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
+LabelValue = Annotated[TemplateText, without_problem(lambda value: names.literals_problem(value.literals))]
 """The value of a label, with placeholders."""
 
 

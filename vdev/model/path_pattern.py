@@ -67,19 +67,10 @@ def parse(text: str) -> PathPattern:
     return PathPattern(text, tuple(component for component in text.split("/") if component))
 
 
-def problem(text: str) -> tuple[str, str]:
+def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
     """Return why a pattern cannot match what was probably meant, and what to write; or two empty strings."""
-    return _problem(text, text.split("/"), "a path with")
-
-
-def word_problem(text: str) -> tuple[str, str]:
-    """Like `problem`, for a pattern of words instead of paths."""
-    return _problem(text, [text], "what has")
-
-
-def _problem(text: str, components: Iterable[str], matched: str) -> tuple[str, str]:
     plain = ""  # the pattern without its sets
-    for component in components:
+    for component in text.split("/") if is_path else [text]:
         for token in _TOKEN.finditer(component):
             body = token["set"]
             if body is None:
@@ -93,6 +84,7 @@ def _problem(text: str, components: Iterable[str], matched: str) -> tuple[str, s
                 return f"[{body}] matches what [{body[1:]}] matches, and '^'", hint
         plain += "/"
     if _BRACES.search(plain):
+        matched = "a path with" if is_path else "what has"
         return (
             f"braces are not wildcards, so {text!r} matches only {matched} braces in its name",
             "write each alternative as a pattern of its own, or [{] for a brace",

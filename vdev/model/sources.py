@@ -1,5 +1,6 @@
 """Where the real devices of an entry come from: `glob`, `sysfs` or `usb`."""
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -179,7 +180,7 @@ def _test(value: object) -> AttributeTest:
 
 def _patterns(*texts: str) -> tuple[str, ...]:
     for text in texts:
-        if any(found := path_pattern.word_problem(text)):
+        if any(found := path_pattern.problem(text, is_path=False)):
             refuse(*found)
     return texts
 
@@ -281,7 +282,7 @@ Subsystem = Annotated[
 ]
 """A name below /sys/class or /sys/bus."""
 
-WordPattern = Annotated[Word, without_problem(path_pattern.word_problem)]
+WordPattern = Annotated[Word, without_problem(functools.partial(path_pattern.problem, is_path=False))]
 """A pattern for a word."""
 
 AttributeCondition = Annotated[AttributeTest, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
