@@ -1,16 +1,11 @@
 """Registrations on kubelet.sock."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import grpc
 import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, Timings, manifest
 
-ROOT = Path(__file__).parents[2]
 NPU = "acme.dev/npu"
 
 
@@ -50,34 +45,6 @@ async def test_nobody_serves(short_dir, plugin_class):
         plugin = plugin_class(kubelet, NPU, ["d1"])
         assert "failed to dial device plugin: context deadline exceeded" == await refused(plugin)
         assert {} == kubelet.node().capacity
-
-
-UNREACHABLE = """
-import asyncio, gc, sys, grpc
-from pathlib import Path
-from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.pb.deviceplugin_v1beta1_pb2_grpc import RegistrationStub
-from vdev.sim import Kubelet, Timings
-
-async def main():
-    async with Kubelet(Path(sys.argv[1]), timings=Timings(dial=0.2)) as kubelet:
-        async with grpc.aio.insecure_channel(f"unix:{kubelet.socket}") as channel:
-            request = api.RegisterRequest(version="v1beta1", resource_name="acme.dev/npu", endpoint="x" * 108)
-            try:
-                await RegistrationStub(channel).Register(request)
-            except grpc.aio.AioRpcError as error:
-                print(error.details())
-
-asyncio.run(main())
-gc.collect()
-"""
-
-
-def test_a_path_that_no_socket_has_is_dialled_in_vain(short_dir):
-    """A path over 107 bytes is refused after the dial timeout, and the process can end."""
-    command = [sys.executable, "-c", UNREACHABLE, short_dir]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "failed to dial device plugin: context deadline exceeded\n") == (done.returncode, done.stdout), done
 
 
 async def test_options_of_the_request_are_ignored(kubelet, plugins):

@@ -322,21 +322,6 @@ def test_own_presets_win_and_ours_remain(own):
     )
 
 
-def test_a_base_may_be_ours(own):
-    """A preset says only what differs; attributes are added one by one."""
-    preset = load_preset(
-        "lab", PresetTexts(own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
-    )
-    assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
-        preset.memory,
-        preset.count,
-        links(preset)[0, 1],
-        preset.attributes["rack"],
-        preset.attributes["model"],
-        preset.attributes["architecture"],
-    )
-
-
 def test_links_as_scores(own):
     """As many lists of as many numbers as there are devices are scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
