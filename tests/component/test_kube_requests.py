@@ -219,14 +219,6 @@ async def test_a_server_that_asks_to_wait(api_server, start_api, node):
     assert 2 == len(api_server.asked)
 
 
-async def test_a_server_that_never_has_time(api_server, api):
-    """The attempts are few."""
-    busy = api_server.fail(status=429, after=0)
-    with pytest.raises(kube.Throttled):
-        await api.get(NODES, "worker-1")
-    assert 4 == busy.hits
-
-
 @pytest.mark.parametrize(
     ("status", "after", "error"),
     [

@@ -132,7 +132,7 @@ async def ended(pid):
 
 async def test_sigterm_ends_everything(tmp_path):
     """The hook and the plugin's process group are killed, and the run fails."""
-    command = [sys.executable, "-m", "vdev", "sim", "--exec", WITH_CHILD, "--timeout", "60"]
+    command = [forkserver.python(), "-m", "vdev", "sim", "--exec", WITH_CHILD, "--timeout", "60"]
     os.mkfifo(tmp_path / "begun")
     waits = scenario(tmp_path, {"expect": READY}, {"hook": "wait"})
     (tmp_path / "hook").write_text(f"#!/bin/sh\ncp $1/child {tmp_path}/pid; : >{tmp_path}/begun; sleep 60\n")

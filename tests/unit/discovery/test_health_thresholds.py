@@ -56,16 +56,6 @@ def test_a_flapping_device_is_held_back() -> None:
     assert [False, True] + [False] * 10 == verdicts
 
 
-def test_a_flapping_device_comes_back_when_it_is_quiet() -> None:
-    """After an interval of success the brake is off."""
-    track = Track(appeared=0.0)
-    for number, result in enumerate([BAD, GOOD, BAD, GOOD]):
-        track = after_probe(track, spec(), result, number * 0.1)
-    assert not track.health.healthy
-    assert 2 == track.flaps
-    assert after_probe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
-
-
 specs = st.builds(
     HealthPolicy,
     probe=st.just(Probe.EXISTS),
