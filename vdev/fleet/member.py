@@ -219,10 +219,7 @@ def _noted(pods: SeenPods) -> Mapping[Key, str]:
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
     """The devices of the node by entry: virtual ones, since it has no host."""
-    return {
-        each.name: virtual_devices(each, each.virtual, node) if each.virtual else ()
-        for each in spec.on_node(node)
-    }
+    return {each.name: virtual_devices(each, each.virtual, node) if each.virtual else () for each in spec.on_node(node)}
 
 
 def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
