@@ -144,8 +144,8 @@ class Agent(AgentParts):
         repeated = {
             "taking a turn": lambda: self._turn(watcher),
             "watching files": lambda: self.events.watch(watcher),
-            "looking at the kubelet now and then": self.events.look_at_kubelet,
-            "looking at all devices now and then": self.events.look_again,
+            "looking at the kubelet regularly": self.events.look_at_kubelet,
+            "looking at all devices regularly": self.events.look_again,
         }
         lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
@@ -157,7 +157,7 @@ class Agent(AgentParts):
         """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
         repeated = {
-            "looking at holders now and then": self.events.look_at_holders,
+            "looking at holders regularly": self.events.look_at_holders,
             "following health": lambda: self.events.follow_health(news),
             **self.node_api.turns,
             "publishing ResourceSlices": self.dra.work,

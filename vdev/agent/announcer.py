@@ -1,7 +1,7 @@
 """Messages to the service manager: when the kubelet may start, that the loop is alive, and a status line.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
-starts. One task sends all messages, after each turn and now and then.
+starts. One task sends all messages, after each turn and at regular intervals.
 """
 
 import asyncio

@@ -296,8 +296,8 @@ class ConfigSource:
         if self.status.last_was_good and not self.left_out:
             self.in_force, self.good = self.chooser.chosen, loaded.texts
         else:
-            log.info("configuration is good again, and as it was")
-            self.applied(loaded, "good again, and as it was")
+            log.info("configuration is good again, and equals the one in force")
+            self.applied(loaded, "good again, without a change")
 
     def broke_off(self) -> None:
         """Record that reading failed for a reason outside the files; the retrier reports the reason."""

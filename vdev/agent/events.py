@@ -1,6 +1,7 @@
 """The events that cause turns: changes of files, time, probes, and the kubelet's starts.
 
-They only add pending work. Each public method is one round of an endless loop (see `Retrier.run_forever`).
+Most of them only add pending work; `look_at_holders` also asks the kubelet, outside the turns. Each public method is
+one round of an endless loop (see `Retrier.run_forever`).
 """
 
 import asyncio
@@ -95,7 +96,7 @@ class Events:
         self._logged_limits = len(watcher.limits)
 
     async def look_again(self) -> None:
-        """Look at everything now and then, because some file systems send no events."""
+        """Look at everything regularly, because some file systems send no events."""
         await self._clock.sleep(self._intervals.look_at_devices)
         self._agent.dra.look()
         again = self._agent.config.status.kept_at > 0  # errors that only this node showed at the start may be gone
@@ -115,7 +116,7 @@ class Events:
             self._on_displaced()
 
     async def look_at_holders(self) -> None:
-        """Ask which pods hold devices if that may have changed, and now and then.
+        """Ask which pods hold devices if that may have changed, and regularly.
 
         It asks sooner while an allocated device has no pod in the answer.
         """

@@ -23,8 +23,8 @@ class NodeLock:
     """The right to serve a directory: `take` waits for it, `is_ours` checks it, `release` gives it back.
 
     An agent that stands by locks the directory of DRA drivers, so that the agent that serves knows at its end whether
-    another one takes over. If the system cannot lock the directory, the right is given at once: what is wrong with it
-    shows when sockets are made.
+    another one takes over. If the system cannot lock the directory, the right is given at once. An error
+    of the directory is reported when the sockets are created.
     """
 
     def __init__(self, directory: Path, *, on_change: Callable[[], None], timing: Timing) -> None:
@@ -69,10 +69,10 @@ class NodeLock:
             if not self.trouble:
                 self._taken = True
                 if before:
-                    log.info("the wait is over", directory=str(self._directory))
+                    log.info("serving the node", directory=str(self._directory))
                 return True
             if self.trouble != before:
-                log.warning("waiting", reason=self.trouble)
+                log.warning("waiting to serve the node", reason=self.trouble)
             if self.stands_by:
                 await asyncio.to_thread(self._show)
             pause = self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory

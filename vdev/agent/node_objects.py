@@ -134,8 +134,8 @@ class NodeObject:
         self._report()
 
     async def _poll(self, denied: kube.Denied) -> None:
-        """Read it now and then, until that is forbidden as well, or it is time to try the watch again."""
-        log.info("the node cannot be watched; it is read now and then", reason=str(denied))
+        """Read it regularly, until that is forbidden as well, or it is time to try the watch again."""
+        log.info("the node cannot be watched; it is read regularly", reason=str(denied))
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:
             await self.read()

@@ -33,7 +33,7 @@ from .retry import Retrier
 from .state_file import Owner, StateFile
 from .virtual_nodes import VirtualNodes
 
-ASKING_HOLDERS = "asking the kubelet who holds what"
+ASKING_HOLDERS = "asking the kubelet which pods hold devices"
 
 
 class AgentParts:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the sensors; 1 if telemetry is off."""
     run_dir, every = options.read(args).run_dir, common.seconds(args.every, "--every")
     if args.rows is not None and args.rows < 0:
-        raise UsageError(f"--rows: expected a number from 0 on, got {args.rows}")
+        raise UsageError(f"--rows: expected a number of at least 0, got {args.rows}")
     document = asyncio.run(_document(run_dir, args.names))
     if args.output == "json":
         print(json.dumps(document, indent=2))

@@ -238,5 +238,5 @@ def unit_of(path: KeyPath) -> KeyPath:
 
 
 def stands_alone(unit: KeyPath) -> bool:
-    """Whether the rest means the same without that item. Fault rules are applied all or none."""
+    """Whether the rest means the same without that item. Fault rules are applied together or not at all."""
     return unit[:-1] in ITEM_LISTS and unit[0] != "faults"

@@ -72,7 +72,7 @@ def _check_slices(whole: Geometry, name: str, profile: Profile, at: KeyPath, rep
         report.error((*at, "slices"), f"{profile.slices} slices do not fit a device of {whole.slices}")
     elif profile.placements == ():
         hint = "leave the key out to let it start wherever it fits"
-        report.error((*at, "placements"), f"{name} could start nowhere", hint)
+        report.error((*at, "placements"), f"{name} has no position where it could start", hint)
     for number, start in enumerate((profile.placements or ()) if last >= 0 else ()):
         if start > last:
             message = f"{name} cannot start at slice {start}: it fits at 0 to {last}"
@@ -161,7 +161,7 @@ def chosen_layouts(
     """Return the choice with the layouts that the label can select for the devices of `source`.
 
     A layout that does not fit the devices is kept, and fails when it is selected, because one file is for many models.
-    With errors in the report, the result is of no use.
+    If there are errors in the report, ignore the result.
     """
     if source is None or source.partitioning is None:
         _cannot_be_cut(path, report)

@@ -105,7 +105,7 @@ def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
-    """Return the checked fault rules for the devices of `spec`. With errors in the report, they are of no use."""
+    """Return the checked fault rules for the devices of `spec`. If there are errors in the report, ignore them."""
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
         check_rule(rule, report)

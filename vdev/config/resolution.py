@@ -35,7 +35,7 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
     """Return the entry with the values of its preset and of its file of layouts, one of `files`.
 
     `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
-    report, the result is of no use.
+    report, ignore the result.
     """
     path = entry.where.path
     given = entry

@@ -200,7 +200,7 @@ class DraDriver:
         for socket in self._sockets:
             if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
                 raise SocketError(
-                    f"somebody else serves {socket.path}: is another driver named {self.name} on this node? stop one "
+                    f"another process serves {socket.path}; is another driver named {self.name} on this node? stop one "
                     "of them, or let one have another name"
                 )
 

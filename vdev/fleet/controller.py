@@ -199,7 +199,7 @@ class Fleet:
                 group.create_task(self.retrier.supervise(name, each), name=name)
 
     async def _tell_progress(self) -> None:
-        """Log a line now and then while nodes differ from the file, and one when they match, also after each edit."""
+        """Log a line at intervals while nodes differ from the file, and one when they match, also after each edit."""
         converged: Spec | None = None  # with which all nodes matched
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)

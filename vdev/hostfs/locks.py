@@ -19,7 +19,7 @@ class DirectoryLock:
     """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks briefly.
 
     The lock is on the directory itself, not on its path: a directory that is removed and made again is not locked. So
-    `take` must be called again now and then.
+    `take` must be called again regularly.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -279,7 +279,7 @@ def _whole(value: object) -> object:
         refuse(f"expected a whole number, got {described(value)}", hint)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    hint = "take the quotes off" if isinstance(value, str) and _WHOLE.fullmatch(value) else ""
+    hint = "remove the quotes" if isinstance(value, str) and _WHOLE.fullmatch(value) else ""
     return refuse(f"expected a whole number, got {described(value)}", hint)
 
 
@@ -291,7 +291,7 @@ def _boolean(value: object) -> object:
     hint = ""
     if isinstance(value, str) and not isinstance(value, Plain):
         if value.lower() in ("true", "false"):
-            hint = "take the quotes off"
+            hint = "remove the quotes"
         elif meant := _LOOKS_BOOLEAN.get(value.lower()):
             hint = f"write {meant}"
     return refuse(f"expected true or false, got {described(value)}", hint)
@@ -315,12 +315,12 @@ def _number(value: object) -> Any:
     except ValueError:
         number = -1.0
     if isinstance(value, bool) or not 0 <= number < _MOST_NUMBER:  # also no infinity
-        refuse(f"expected a number from 0 on, got {described(value)}")
+        refuse(f"expected a number of at least 0, got {described(value)}")
     return number
 
 
 Number = Annotated[float, BeforeValidator(_number), WithJsonSchema({"type": "number", "minimum": 0})]
-"""A number from 0 on."""
+"""A number of at least 0."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 _DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
@@ -344,7 +344,7 @@ Duration = Annotated[
         {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^([0-9.]+(h|ms|m|s))+$"}]}
     ),
 ]
-"""A time, such as 200ms, 5s or 1m30s; a plain number counts seconds."""
+"""A time, such as 200ms, 5s or 1m30s; a plain number is in seconds."""
 
 
 def index_range(text: str) -> range:
@@ -395,8 +395,8 @@ def _amount(value: object) -> object:
 
 
 Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]
-AMOUNT = (("type", ("integer", "string")),)
 """A whole amount of anything, as a Kubernetes quantity: 100, 16Gi, 10G."""
+AMOUNT = (("type", ("integer", "string")),)
 
 
 # --- choices and lists -----------------------------------------------------------------------------------------------

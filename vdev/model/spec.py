@@ -242,7 +242,7 @@ def _labels(value: object) -> object:
         return value
     if isinstance(value, Plain) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    hint = "take the quotes off" if isinstance(value, str) and value.lower() in ("true", "false") else ""
+    hint = "remove the quotes" if isinstance(value, str) and value.lower() in ("true", "false") else ""
     return refuse(f"expected true, false or {NFD}, got {described(value)}", hint)
 
 

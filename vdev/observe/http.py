@@ -152,7 +152,7 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
 
 
 def answering(*routes: Route) -> Starlette:
-    """An application with these routes; of failures the log tells now and then."""
+    """An application with these routes. Failures are logged, at a limited rate."""
     failures = Seldom(log)
 
     async def failed(request: Request, error: Exception) -> Response:

@@ -96,7 +96,7 @@ async def test_a_socket_that_another_one_serves_is_left_alone(start_driver, kube
     first = await start_driver(None)
     second = await start_driver(None, wait=False)
     await second.until(lambda: second.driver.problems)
-    assert f"somebody else serves {kubelet.directory}" in second.driver.problems[0].message
+    assert f"another process serves {kubelet.directory}" in second.driver.problems[0].message
     assert DRIVER == (await kubelet.register()).info.name
     assert DriverState.REGISTERED is first.driver.state
     await first.stop()

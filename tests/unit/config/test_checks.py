@@ -114,7 +114,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ),
         ('    sysfs: {class: net, match: {m: {">": nan}}}', "match.m: expected a number, got the string 'nan'"),
         ('    sysfs: {class: net, match: {m: {">": 1_0}}}', "match.m: expected a number, got the string '1_0'"),
-        ('    sysfs: {class: net, match: {m: {exists: "true"}}}', "got the string 'true'; take the quotes off"),
+        ('    sysfs: {class: net, match: {m: {exists: "true"}}}', "got the string 'true'; remove the quotes"),
         ('    sysfs: {class: net, match: {"": x}}', 'match[""]: must not be empty'),
         ("    sysfs: {class: net, match: {/etc/x: x}}", "match[\"/etc/x\"]: '/etc/x' is an absolute path; write it"),
         ("    sysfs: {class: ../net}", "class: '../net' is not allowed; expected the name of a class, a bus or"),

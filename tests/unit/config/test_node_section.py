@@ -27,7 +27,7 @@ def test_where_labels_go(written, meant):
 def test_what_the_section_refuses(subtests):
     cases = [
         ("{labels: yes}", "expected true, false or nfd"),
-        ('{labels: "true"}', "take the quotes off"),
+        ('{labels: "true"}', "remove the quotes"),
         ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
         ("{labels: 1}", "expected true, false or nfd, got the number 1"),
         ("{labels: }", "node.labels: 'labels' has no value"),

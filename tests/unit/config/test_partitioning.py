@@ -99,7 +99,7 @@ def test_faults_are_at_their_place(subtests):
         (changed(slice=4), ("slice",), "unknown key 'slice'"),
         (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
         (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
-        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "could start nowhere"),
+        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "no position where it could start"),
         (
             with_profile(placements=[0, 3]),
             ("profiles", "2x.8gb", "placements", 1),

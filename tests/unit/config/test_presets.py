@@ -349,7 +349,7 @@ def test_links_as_scores(own):
     [
         ("memori: 4Gi", "a.yaml:1:1: memori: unknown key 'memori'; did you mean 'memory'? allowed: base, description"),
         ("memory: 4GB", "a.yaml:1:9: memory: '4GB' has the unknown suffix 'GB'; did you mean 'G'?"),
-        ("count: '4'", "a.yaml:1:8: count: expected a whole number, got the string '4'; take the quotes off"),
+        ("count: '4'", "a.yaml:1:8: count: expected a whole number, got the string '4'; remove the quotes"),
         ("idStyle: uuid", "a.yaml:1:10: idStyle: the string 'uuid' is not allowed here; expected name or nvidia"),
         ("numa: 1", "a.yaml:1:7: numa: expected a list, got the number 1"),
         ("count: 3\nnuma: [0, 1]", "a.yaml:2:7: numa: 2 NUMA nodes for 3 devices; give one for all devices, or"),
