@@ -76,8 +76,6 @@ def prepare() -> None:
     """Play a quiet minute here, so that everything is imported and remembered that each world needs."""
     with place("warm") as root:
         World(0, (), _WARM_UP, root).run()
-    gc.collect()
-    gc.freeze()
 
 
 def play(
@@ -108,7 +106,7 @@ def play_one(seeded: SeededWorld) -> Outcome:
 
 def _play(seeded: SeededWorld, told: Any) -> None:
     """Play it, in a process of its own."""
-    gc.disable()  # it would end what a world keeps suspended
+    gc.disable()  # a collection at another moment in each run would end suspended coroutines, and no seed would repeat
     signal.alarm(_LIMIT)
     try:
         with place(str(seeded.seed)) as root:
