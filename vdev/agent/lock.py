@@ -63,7 +63,10 @@ class NodeLock:
     async def _wait(self, stopping: asyncio.Event) -> bool:
         while not stopping.is_set():
             before = self.trouble
-            self.trouble, self.stands_by = await asyncio.to_thread(self._take)
+            trouble, stands_by = await asyncio.to_thread(self._take)
+            if stands_by:
+                await asyncio.to_thread(self._show)  # before the status says so: the other agent may end at once
+            self.trouble, self.stands_by = trouble, stands_by
             if self.trouble != before:
                 self._on_change()
             if not self.trouble:
@@ -73,8 +76,6 @@ class NodeLock:
                 return True
             if self.trouble != before:
                 log.warning("waiting to serve the node", reason=self.trouble)
-            if self.stands_by:
-                await asyncio.to_thread(self._show)
             pause = self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(pause):
