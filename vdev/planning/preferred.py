@@ -14,216 +14,201 @@ of this size.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from operator import attrgetter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, combinations
 
+from ..model.device import Slot, grouped
 from ..model.entry import AllocationPolicy
-from .heaviest import Weights, heaviest
+
+Weights = tuple[tuple[int, ...], ...]
+"""How near the devices of each pair are: a symmetric matrix of non-negative integers with a zero diagonal."""
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
+_MAX_EXACT = 16  # devices of which all sets are compared
+_SEEDS = 16  # devices that sets are grown from, if there are more
 
 
-class Nearness:
-    """The links and NUMA nodes of some devices. Immutable."""
+class Allocator:
+    """Chooses slots of one resource. It is made once, because that takes long for many devices. Immutable.
+
+    Slots, raw devices, and their units (devices and partitions) are numbers here, in the order of the list.
+    """
 
     def __init__(
-        self, ids: Sequence[str], numa: Sequence[tuple[int, ...]], links: Mapping[tuple[str, str], int]
+        self,
+        slots: Sequence[Slot],
+        *,
+        links: Mapping[tuple[str, str], int] | None = None,
+        policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
     ) -> None:
-        """`links` has the score of pairs of ids, in either order; other pairs score 0."""
-        number = {each: position for position, each in enumerate(ids)}
-        scores = {
-            (number[one], number[other]): score
-            for (one, other), score in links.items()
-            if score > 0 and one in number and other in number and one != other
-        }
-        self._weights: Weights | None = None
-        self._groups = numa
-        if scores and len(ids) <= _MAX_COMPARED:
-            self._weights = _weights(numa, scores)
+        """`links` has the score of pairs of raw devices (NVIDIA's scale: 100 per NVLink); other pairs score 0."""
+        raws = {slot.device.raw.id: slot.device.raw for slot in slots}
+        number = {each: position for position, each in enumerate(raws)}
+        unit: dict[str, int] = {}
+        for position, slot in enumerate(slots):
+            unit.setdefault(slot.device.id, position)
+        self._policy = policy
+        self._ids = [slot.id for slot in slots]
+        self._numbers = {each: position for position, each in enumerate(self._ids)}
+        self._raw_of = [number[slot.device.raw.id] for slot in slots]
+        self._unit_of = [unit[slot.device.id] for slot in slots]  # of which a slot is a replica
+        self._in_raw, self._in_unit = Counter(self._raw_of), Counter(self._unit_of)
+        self._numa = [raw.numa for raw in raws.values()]
+        scores: dict[tuple[int, int], int] = {}
+        for (one, other), score in (links or {}).items():
+            if score > 0 and one in number and other in number and one != other:
+                low, high = sorted((number[one], number[other]))
+                scores[low, high] = max(score, scores.get((low, high), 0))
+        self._weights = _weights(self._numa, scores) if scores and len(raws) <= _MAX_COMPARED else None
 
-    def nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-        """The `needed` devices of `free` that are nearest to each other and to those in `near`; ascending.
+    def prefer(self, available: Collection[str], must_include: Collection[str], size: int) -> list[str]:
+        """The preferred ids: exactly `size`, with all of `must_include`, or an empty list if that is impossible.
 
-        With links it is the set with the best links, else devices from as few NUMA nodes as possible. `free` is
-        ascending and has none of `near`.
+        Ids that the resource does not have are ignored.
+        """
+        usable = {self._numbers[each] for each in available if each in self._numbers}
+        chosen = {self._numbers.get(each, -1) for each in must_include}
+        if not 0 < size <= len(usable) or len(chosen) > size or not chosen <= usable:
+            return []
+        held = {self._raw_of[each] for each in chosen}
+        free = grouped((self._raw_of[each], each) for each in sorted(usable - chosen))
+        counts = _portions(self._policy, free, self._in_raw, size - len(chosen), held, self._nearest)
+        for raw, count in counts.items():
+            units = grouped((self._unit_of[each], each) for each in free[raw])
+            for unit, portion in _portions(self._policy, units, self._in_unit, count, (), _first).items():
+                chosen.update(units[unit][:portion])
+        return [self._ids[each] for each in sorted(chosen)]
+
+    def _nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+        """The `needed` devices of `free` that are nearest to each other and to those in `near`.
+
+        With links it is the set with the best links, else devices from as few NUMA nodes as possible.
         """
         if self._weights is None:
-            return sorted(_from_fewest(self._groups, free, near, needed))
-        kept = set(near)
-        chosen = heaviest(self._weights, free, sorted(kept), needed + len(kept))
-        return [each for each in chosen if each not in kept]
+            return _from_fewest(self._numa, free, near, needed)
+        return heaviest(self._weights, free, sorted(near), needed)
 
 
-def _from_fewest(group_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-    """Devices from as few groups as possible: groups in use, then the largest, last the smallest with enough."""
-    groups: dict[Hashable, list[int]] = defaultdict(list)
+def _portions(
+    policy: AllocationPolicy,
+    free: Mapping[int, Sequence[int]],
+    total: Mapping[int, int],
+    needed: int,
+    held: Collection[int],
+    nearest: Callable[[Sequence[int], Collection[int], int], Sequence[int]],
+) -> Mapping[int, int]:
+    """How many of the `needed` slots come from each group of free slots.
+
+    distributed  one slot at a time from the group with the fewest slots gone; among equals, from the least picked
+    packed       one group after the other, most slots gone first; among equals, as few groups as possible
+
+    Of more equals than needed, `nearest` chooses: those near to each other, and to groups that are `held` or picked.
+    """
+    is_packed = policy is AllocationPolicy.PACKED
+    picked: Counter[int] = Counter()
+
+    def rank(group: int) -> tuple[int, int]:
+        gone = total[group] - len(free[group])
+        return (-gone, 0) if is_packed else (gone + picked[group], picked[group])
+
+    while needed:
+        ranks = {group: rank(group) for group, slots in free.items() if picked[group] < len(slots)}
+        best = min(ranks.values())
+        equals = sorted(group for group, each in ranks.items() if each == best)
+        number = needed
+        if is_packed:
+            sums = accumulate(sorted((len(free[group]) for group in equals), reverse=True))
+            number = next((count for count, room in enumerate(sums, 1) if room >= needed), needed)
+        near = (set(held) | picked.keys()).difference(equals)
+        for group in sorted(nearest(equals, near, number)) if number < len(equals) else equals:
+            portion = min(len(free[group]), needed) if is_packed else 1
+            picked[group] += portion
+            needed -= portion
+    return picked
+
+
+def _first(free: Sequence[int], _near: Collection[int], needed: int) -> Sequence[int]:
+    """The partitions of one device are equally near to each other."""
+    return free[:needed]
+
+
+# --- NUMA nodes -------------------------------------------------------------------------------------------------------
+
+
+def _from_fewest(node_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+    """Devices from as few nodes as possible: nodes in use, then the largest, last the smallest with enough."""
+    nodes: dict[Hashable, list[int]] = defaultdict(list)
     for each in free:
-        groups[group_of[each]].append(each)
+        nodes[node_of[each]].append(each)
     chosen: list[int] = []
-    in_use = {group_of[each] for each in near} & groups.keys()
-    for group in sorted(in_use, key=lambda group: (-len(groups[group]), groups[group][0])):
-        chosen += groups.pop(group)[: needed - len(chosen)]
+    in_use = {node_of[each] for each in near} & nodes.keys()
+    for node in sorted(in_use, key=lambda node: (-len(nodes[node]), nodes[node][0])):
+        chosen += nodes.pop(node)[: needed - len(chosen)]
     while len(chosen) < needed:
         short = needed - len(chosen)
-        if fitting := [group for group, members in groups.items() if len(members) >= short]:
-            best = min(fitting, key=lambda group: (len(groups[group]), groups[group][0]))
+        if fitting := [node for node, members in nodes.items() if len(members) >= short]:
+            best = min(fitting, key=lambda node: (len(nodes[node]), nodes[node][0]))
         else:
-            best = min(groups, key=lambda group: (-len(groups[group]), groups[group][0]))
-        chosen += groups.pop(best)[:short]
+            best = min(nodes, key=lambda node: (-len(nodes[node]), nodes[node][0]))
+        chosen += nodes.pop(best)[:short]
     return chosen
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
 
 
 def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights:
     """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node."""
     scale = len(numa) ** 2  # more than all NUMA pairs together
-    weights = [
-        [int(row != column and not set(one).isdisjoint(other)) for column, other in enumerate(numa)]
-        for row, one in enumerate(numa)
-    ]
-    best: dict[tuple[int, int], int] = {}
-    for (one, other), score in scores.items():
-        pair = (min(one, other), max(one, other))
-        best[pair] = max(score, best.get(pair, 0))
-    for (low, high), score in best.items():
-        weights[low][high] += score * scale
-        weights[high][low] += score * scale
+    weights = [[0] * len(numa) for _ in numa]
+    for low, high in combinations(range(len(numa)), 2):
+        is_together = not set(numa[low]).isdisjoint(numa[high])
+        weights[low][high] = weights[high][low] = scores.get((low, high), 0) * scale + is_together
     return tuple(map(tuple, weights))
 
 
-def spread(
-    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
-) -> dict[int, int]:
-    """Take one slot at a time from the device with the fewest slots gone; among equals, from the least picked."""
-    counts: dict[int, int] = {}
-    ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for device in sorted(room):
-        ranks[gone[device], 0].append(device)
-    while needed:
-        rank = min(ranks)
-        devices = sorted(ranks.pop(rank))
-        if len(devices) > needed:
-            devices = nearness.nearest(devices, (held.keys() | counts.keys()) - set(devices), needed)
-        needed -= len(devices)
-        for device in devices:
-            counts[device] = counts.get(device, 0) + 1
-            if counts[device] < room[device]:
-                ranks[rank[0] + 1, rank[1] + 1].append(device)
-    return counts
+def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
+    """The `needed` vertices of `free` that, together with all of `must`, have the most weight in their pairs.
+
+    The problem is NP-hard. Of up to 16 vertices, all sets are compared. Of more, sets are grown greedily from several
+    vertices, and the heaviest set wins. Among equal sets of up to 16 vertices, the set wins whose remaining vertices
+    are heaviest, so that a good set remains for the next request; then the set with the lowest indices.
+    """
+    vertices = sorted((*free, *must))
+    if len(vertices) <= _MAX_EXACT:
+        among = tuple(tuple(weights[one][other] for other in vertices) for one in vertices)
+        return [vertices[each] for each in _best(among, tuple(map(vertices.index, must)), needed)]
+    seeds = free[:: -(-len(free) // _SEEDS)]
+    sets = [_grown(weights, free, [*must, seed], needed - 1) for seed in seeds]
+    best = max(sets, key=lambda chosen: sum(weights[one][other] for one, other in combinations(chosen, 2)))
+    return best[len(must) :]
 
 
-def packed(
-    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
-) -> dict[int, int]:
-    """Take one device after the other, most slots gone first; among equals, as few devices as possible."""
-    counts: dict[int, int] = {}
-    while needed:
-        left = room.keys() - counts.keys()
-        most = max(gone[device] for device in left)
-        equals = sorted(device for device in left if gone[device] == most)
-        sums = accumulate(sorted((room[device] for device in equals), reverse=True))
-        few = next((count for count, total in enumerate(sums, 1) if total >= needed), len(equals))
-        for device in nearness.nearest(equals, (held.keys() | counts.keys()) - set(equals), few):
-            counts[device] = min(room[device], needed)
-            needed -= counts[device]
-    return {device: count for device, count in counts.items() if count}
+@lru_cache(maxsize=16)  # the kubelet asks for the same devices until one of them is allocated
+def _best(weights: Weights, must: tuple[int, ...], needed: int) -> tuple[int, ...]:
+    """The best set of all."""
+    free = [each for each in range(len(weights)) if each not in must]
+    to_must = [sum(row[each] for each in must) for row in weights]
+    to_free = [sum(row[each] for each in free) for row in weights]
+
+    def rank(chosen: tuple[int, ...]) -> tuple[int, int]:
+        """The weight of the set with `must`, then that of the free vertices that remain; both without constants."""
+        inside = sum(weights[one][other] for one, other in combinations(chosen, 2))
+        return inside + sum(to_must[each] for each in chosen), inside - sum(to_free[each] for each in chosen)
+
+    # Combinations come in lexicographic order, and the first of equals is the maximum.
+    return max(combinations(free, needed), key=rank)
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatableSlot:
-    """A slot that can be chosen."""
-
-    id: str
-    parent: str
-    """The id of the physical device."""
-    numa: tuple[int, ...] = ()
-    """The NUMA nodes; empty if they are unknown."""
-    index: int = 0
-    """The position among all slots."""
-    unit: str = ""
-    """The id of the device or partition of which this is a replica; empty for a slot that is not a replica."""
-
-
-class Allocator:
-    """Chooses devices of one resource. It is made once, because that takes long for many devices. Immutable."""
-
-    def __init__(
-        self,
-        candidates: Sequence[AllocatableSlot],
-        *,
-        links: Mapping[tuple[str, str], int] | None = None,
-        policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
-    ) -> None:
-        """`links` has the score of pairs of parents (NVIDIA's scale: 100 per NVLink); other pairs score 0."""
-        self._candidates = sorted(candidates, key=attrgetter("index", "id"))
-        self._policy = policy
-        self._number: dict[str, int] = {}  # of each candidate
-        self._parents: list[int] = []  # the number of each candidate's parent
-        self._units = Counter[str]()
-        parents: dict[str, int] = {}
-        numa = []  # of each parent
-        for number, each in enumerate(self._candidates):
-            if each.parent not in parents:
-                parents[each.parent] = len(parents)
-                numa.append(each.numa)
-            self._number[each.id] = number
-            self._parents.append(parents[each.parent])
-            self._units[each.unit or each.id] += 1
-        self._slots = Counter(self._parents)
-        self._several = len(parents) < len(self._candidates)
-        self._replicated = len(self._units) < len(self._candidates)
-        self._nearness = Nearness(list(parents), numa, links or {})
-
-    def prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
-        """The preferred ids: exactly `size`, with all of `must_include`, or an empty list if that is impossible.
-
-        Ids that the resource does not have are ignored.
-        """
-        number = self._number
-        usable = {number[each] for each in available if each in number}
-        must = sorted({number.get(each, -1) for each in must_include})
-        if not 0 < size <= len(usable) or len(must) > size or not usable.issuperset(must):
-            return []
-        free = sorted(usable.difference(must))
-        if len(must) == size or len(usable) == size:
-            chosen = must if len(must) == size else sorted(usable)
-        elif not self._several:
-            chosen = sorted([*must, *self._nearness.nearest(free, must, size - len(must))])
-        else:
-            chosen = [*must, *self._over_parents(free, must, size - len(must))]
-        return [self._candidates[each].id for each in chosen]
-
-    def _over_parents(self, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
-        """Slots of each parent, and of its units, as the policy says."""
-        slots: dict[int, list[int]] = defaultdict(list)
-        for each in free:
-            slots[self._parents[each]].append(each)
-        room = {parent: len(members) for parent, members in slots.items()}
-        gone = {parent: self._slots[parent] - count for parent, count in room.items()}
-        held = Counter(self._parents[each] for each in must)
-        if self._policy is AllocationPolicy.DISTRIBUTED:
-            counts = spread(self._nearness, room, gone, held, needed)
-        else:
-            counts = packed(self._nearness, room, gone, held, needed)
-        return [each for parent, count in counts.items() for each in self._of_one(slots[parent], count)]
-
-    def _of_one(self, free: Sequence[int], needed: int) -> list[int]:
-        """Slot by slot from the unit with the fewest (distributed) or most (packed) slots gone."""
-        if not self._replicated:
-            return list(free[:needed])
-        units: dict[str, list[int]] = defaultdict(list)
-        for each in free:
-            candidate = self._candidates[each]
-            units[candidate.unit or candidate.id].append(each)
-        gone = {unit: self._units[unit] - len(slots) for unit, slots in units.items()}
-        picked = dict.fromkeys(units, 0)
-        sign = 1 if self._policy is AllocationPolicy.DISTRIBUTED else -1
-        chosen: list[int] = []
-        while len(chosen) < needed:
-            unit = min(units, key=lambda each: (sign * (gone[each] + picked[each]), picked[each], units[each][0]))
-            chosen.append(units[unit].pop(0))
-            picked[unit] += 1
-            if not units[unit]:
-                del units[unit]
-        return chosen
+def _grown(weights: Weights, free: Sequence[int], begun: Sequence[int], more: int) -> list[int]:
+    """Add the vertex that adds the most weight, so many times; among equals, the first."""
+    chosen = list(begun)
+    gain = {each: sum(weights[each][other] for other in chosen) for each in free if each not in chosen}
+    for _ in range(more):
+        best = max(gain, key=gain.__getitem__)
+        chosen.append(best)
+        del gain[best]
+        for each in gain:
+            gain[each] += weights[best][each]
+    return chosen

@@ -15,7 +15,7 @@ from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import DEFAULT_FLAGS, Flags
-from .preferred import AllocatableSlot, Allocator
+from .preferred import Allocator
 from .sharing import Sharing
 
 LIST_LIMIT = 4 * 1024 * 1024  # bytes; as many as the kubelet receives (source: grpc-go's default)
@@ -94,18 +94,13 @@ class Resource:
     @cached_property
     def allocator(self) -> Allocator:
         """Chooses the devices that a container should get, by links, NUMA nodes and the policy."""
-        candidates, devices = [], {}
-        for index, slot in enumerate(self.slots):
-            raw = slot.device.raw
-            candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
-            devices[raw.entry, raw.index] = raw.id
+        raws = {(slot.device.raw.entry, slot.device.raw.index): slot.device.raw.id for slot in self.slots}
         links: dict[tuple[str, str], int] = {}
         for name, entry in self.entries.items():
-            if entry.virtual:
-                for (one, other), score in entry.virtual.links.items():
-                    if (name, one) in devices and (name, other) in devices:
-                        links[devices[name, one], devices[name, other]] = score
-        return Allocator(candidates, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
+            for (one, other), score in entry.virtual.links.items() if entry.virtual else ():
+                if (name, one) in raws and (name, other) in raws:
+                    links[raws[name, one], raws[name, other]] = score
+        return Allocator(self.slots, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
 
     @cached_property
     def acts_on_handovers(self) -> bool:

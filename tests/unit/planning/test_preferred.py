@@ -1,7 +1,6 @@
 """Which devices are preferred for a container."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -10,27 +9,29 @@ from hypothesis import strategies as st
 
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
+from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import AllocationPolicy
-from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
-from vdev.planning.preferred import AllocatableSlot, Allocator
+from vdev.planning.preferred import Allocator, heaviest
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
 
+def slot(each, parent, numa=(), unit=""):
+    raw = RawDevice(id=parent, entry="g", index=int(parent[1:]), numa=numa)
+    return Slot(each, Device(id=unit or each, raw=raw, ordinal="0"))
+
+
 def whole(count, numa=()):
-    return [AllocatableSlot(f"g{i}", f"g{i}", (numa[i],) if numa else (), i) for i in range(count)]
+    return [slot(f"g{i}", f"g{i}", (numa[i],) if numa else ()) for i in range(count)]
 
 
 def replicas(parents, each):
-    return [
-        AllocatableSlot(f"g{p}::{r}", f"g{p}", (), p * each + r, f"g{p}") for p in range(parents) for r in range(each)
-    ]
+    return [slot(f"g{p}::{r}", f"g{p}", unit=f"g{p}") for p in range(parents) for r in range(each)]
 
 
 def partitions(counts):
-    pairs = [(parent, part) for parent, count in enumerate(counts) for part in range(count)]
-    return [AllocatableSlot(f"g{p}-{part}", f"g{p}", (), index) for index, (p, part) in enumerate(pairs)]
+    return [slot(f"g{p}-{part}", f"g{p}") for p, count in enumerate(counts) for part in range(count)]
 
 
 def ids(candidates):
@@ -96,7 +97,7 @@ def test_must_include_counts_as_gone():
 
 def test_replicas_of_partitions_are_spread_within_the_device_too():
     """Replicas of two partitions of one device: one of each, not two of the same."""
-    candidates = [AllocatableSlot(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
+    candidates = [slot(f"m{u}::{r}", "g0", unit=f"m{u}") for u in range(2) for r in range(4)]
     assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
 
 
@@ -129,8 +130,9 @@ def board(counts, numa, links=None, replicas=1):
     """Partitions of devices on NUMA nodes; with one score for all links, or those given."""
     pairs = [(parent, part) for parent, count in enumerate(counts) for part in range(count)]
     candidates = [
-        AllocatableSlot(f"g{p}-{part}" + f"::{replica}" * (replicas > 1), f"g{p}", (numa[p],), index, f"g{p}-{part}")
-        for index, (p, part, replica) in enumerate((*pair, replica) for pair in pairs for replica in range(replicas))
+        slot(f"g{p}-{part}" + f"::{replica}" * (replicas > 1), f"g{p}", (numa[p],), f"g{p}-{part}")
+        for p, part in pairs
+        for replica in range(replicas)
     ]
     links = links if isinstance(links, dict) else dict.fromkeys(combinations(range(len(counts)), 2), links or 0)
     return candidates, {(f"g{a}", f"g{b}"): score for (a, b), score in links.items()}
@@ -325,12 +327,14 @@ def cases(draw):
         candidates = partitions(draw(st.lists(st.integers(1, 4), min_size=count, max_size=count)))
     links = {}
     if kind == "linked" or draw(st.booleans()):
-        every = list(combinations(dict.fromkeys(each.parent for each in candidates), 2))
+        every = list(combinations(dict.fromkeys(each.device.raw.id for each in candidates), 2))
         scores = draw(st.lists(st.integers(0, 3), min_size=len(every), max_size=len(every)))
         links = dict(zip(every, scores, strict=True))
     if kind in ("replicas", "partitions"):
         nodes = draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
-        candidates = [replace(each, numa=(nodes[int(each.parent[1:])],)) for each in candidates]
+        candidates = [
+            slot(each.id, each.device.raw.id, (nodes[each.device.raw.index],), each.device.id) for each in candidates
+        ]
     available = draw(st.lists(st.sampled_from(ids(candidates)), unique=True, min_size=1))
     size = draw(st.integers(1, len(available)))
     must = draw(st.lists(st.sampled_from(available), unique=True, max_size=size))
@@ -353,7 +357,7 @@ def test_every_answer_is_complete_and_independent_of_order(case, random):
 def test_linked_devices_get_the_best_set(case):
     """For up to 16 devices no set with the required ones has a better score."""
     allocator, candidates, links, available, must, size, _ = case
-    if any(links.values()) and all(each.id == each.parent for each in candidates):
+    if any(links.values()) and all(each.id == each.device.raw.id for each in candidates):
         best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
         assert best == weight(links, allocator.prefer(available, must, size))
 
@@ -366,6 +370,6 @@ def test_beyond_the_exact_size_the_answer_is_close(count, seed, size):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
         weights[a][b] = weights[b][a] = state >> 56
     total = lambda chosen: sum(weights[a][b] for a, b in combinations(chosen, 2))
-    found = heaviest(tuple(map(tuple, weights)), list(range(count)), [], size)
+    found = heaviest(tuple(map(tuple, weights)), range(count), [], size)
     assert size == len(set(found))
     assert total(found) >= 0.8 * max(map(total, combinations(range(count), size)))
