@@ -22,7 +22,7 @@ from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import InUse
 from ..planning.inventory import arrange
-from ..planning.repartition import ClaimedDevice, Progress, Progresses, RepartitionState, RepartitionView
+from ..planning.repartition import HeldDevice, Progress, Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
 from .node_objects import NodeObject
 
@@ -168,12 +168,12 @@ class NodeChoices(CutDevices):
         ]
 
 
-def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Sequence[ClaimedDevice]:
+def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Sequence[HeldDevice]:
     """What claims have of entries that are published as layouts cut them, with the pods."""
     static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in in_use.claims}
     return [
-        ClaimedDevice(key[0], device, pods.get(key, ""))
+        HeldDevice((key[0], device.id), device, pods.get(key, ""))
         for key, device in sorted(claimed.items(), key=lambda row: row[0])
         if device.raw.entry in static
     ]
