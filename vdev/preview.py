@@ -133,7 +133,7 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
     """
     if strategy:
         resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))
-    given = container_edits(allocation.allocate(resource, ids))
+    given = container_edits(resource, allocation.allocate(resource, ids))
     documents = cdi_documents(Inventory({resource.name: resource}))
     known = {
         cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)

@@ -55,6 +55,6 @@ def test_the_share_of_an_mps_replica_is_the_programs_own(tmp_path):
     file = tmp_path / "vdev.yaml"
     file.write_text(text)
     resource = preview([file], node="n", host_root=Path("/"), overrides={}).inventory.resources["nvidia.com/gpu"]
-    edits = container_edits(allocation.allocate(resource, [resource.slots[0].id]))
+    edits = container_edits(resource, allocation.allocate(resource, [resource.slots[0].id]))
     for name in ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"):
         assert f"| `{name}` | `{edits.env[name]}`" in PAGES["sharing"]

@@ -263,7 +263,7 @@ class Servicer:
         with self._requests.in_request(keys):
             async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
-                edits = [container_edits(allocate(resource, ids)) for ids in wanted]
+                edits = [container_edits(resource, allocate(resource, ids)) for ids in wanted]
                 self._requests.on_granted(keys)
                 for ids in wanted:
                     self._faults.note_allocate(name, ids)

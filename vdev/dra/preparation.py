@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import AllocationError, ClaimRefused
-from ..model.device import Device, Mount, grouped
-from ..model.entry import DeviceListStrategy, Entry
+from ..model.device import Device, Mount, Slot, grouped
+from ..model.entry import DeviceListStrategy
 from ..model.quantity import QuantityError, parse_quantity
 from ..model.spec import SharingKind
 from ..planning import allocation, cdi
-from ..planning.allocation import Allocation, ContainerEdits, MpsShare
+from ..planning.allocation import ContainerEdits, MpsShare
 from ..planning.resources import Resource
 from ..planning.sharing import Sharing, mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
@@ -44,7 +44,6 @@ class _Member:
 
     result: AllocationResult
     device: Device
-    entry: Entry
     resource: Resource
     sharing: Sharing | None
     settings: SharingSettings
@@ -74,7 +73,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     for each in members:
         result = each.result
         name = "-".join(filter(None, (claim.uid, result.device, result.share_id)))
-        named[name] = allocation.cdi_device(name, each.resource, each.entry, each.device)
+        named[name] = allocation.cdi_device(name, each.resource, each.device)
         own = variables[result.main_request]
         devices.append(
             PreparedDevice(
@@ -127,7 +126,6 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
     return _Member(
         result=result,
         device=published.device,
-        entry=entry,
         resource=replace(pool.offered, name=entry.resource, flags=flags, sharing=None),
         sharing=pool.offered.sharing,
         settings=settings_of(claim, result, published.device),
@@ -145,8 +143,8 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     whole = ContainerEdits()
     by_resource = grouped((each.resource.name, each) for each in members)
     for of in by_resource.values():
-        devices = tuple({each.device.id: each.device for each in of}.values())
-        got = allocation.container_edits(Allocation(of[0].resource, (), devices))
+        slots = [Slot(each.device.id, each.device) for each in of]
+        got = allocation.container_edits(of[0].resource, slots)
         for variable, value in got.env.items():
             before = whole.env.get(variable)
             whole.env[variable] = value if before in (None, value) else f"{before},{value}"

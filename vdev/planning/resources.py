@@ -88,7 +88,7 @@ class Resource:
 
     @cached_property
     def rendered(self) -> dict[str, Any]:
-        """What each device adds to a container, by its id; filled by `allocation.of_devices`."""
+        """What each device adds to a container, by its id; filled by `allocation.container_edits`."""
         return {}
 
     @cached_property

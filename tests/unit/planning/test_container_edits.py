@@ -19,7 +19,7 @@ KIND = "k8s.device-plugin.nvidia.com/gpu"
 
 
 def edits(stock, name, *ids):
-    return container_edits(allocation.allocate(stock.resources[name], ids))
+    return container_edits(stock.resources[name], allocation.allocate(stock.resources[name], ids))
 
 
 def test_envvar(build):

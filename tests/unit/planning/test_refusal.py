@@ -97,7 +97,7 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
             assert said in problem.message
             with pytest.raises(UnhealthyDevice, match="not handed out"):
                 allocation.allocate(stock.resources[NAME], ["e-1"])
-            container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
+            container_edits(stock.resources[NAME], allocation.allocate(stock.resources[NAME], ["e-2"]))
             (document,) = cdi_documents(stock).values()
             assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
@@ -160,7 +160,7 @@ def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
     stock = arranged(found, container=container)
     if reasons(stock)["e-1"]:
         return
-    edits = container_edits(allocation.allocate(stock.resources[NAME], ["e-1"]))
+    edits = container_edits(stock.resources[NAME], allocation.allocate(stock.resources[NAME], ["e-1"]))
     (mount,) = edits.mounts.values()
     assert ["", "srv", serial, f"{other}x"] == mount.host_path.split("/")
     assert [serial] == edits.env["X"].split(",")
