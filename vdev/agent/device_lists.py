@@ -151,10 +151,12 @@ class DeviceLists:
         for name, service in list(self.services.items()):
             if not rule.concerns(name):
                 continue
-            if rule.socket is None:
+            if rule.socket is not None:
+                await service.spoil_socket(replace=rule.socket.replace)
+            elif rule.stream is not None:
                 service.close_streams()
             else:
-                await service.spoil_socket(replace=rule.socket.replace)
+                raise ValueError(f"the rule {rule.name!r} does nothing to streams and sockets")
 
     async def stop(self) -> None:
         running = [task for task in self._tasks.values() if not task.done()]

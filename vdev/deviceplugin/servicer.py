@@ -13,14 +13,14 @@ import structlog
 
 from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError
-from ..faults.effects import Rpc
+from ..faults.effects import Answer, Rpc, StreamFaults
 from ..faults.engine import Engine
 from ..model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
 from .requests import Requests
-from .rpc import Context, RpcCalls
+from .rpc import Context, RpcCalls, unary
 
 
 def list_response(slots: Iterable[Slot]) -> bytes:
@@ -58,49 +58,50 @@ def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateRespon
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
 
 
-def faulty_allocate(wrong: str, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
+def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
     """Return the wrong answer that a fault rule asks for."""
-    match wrong:
-        case "empty":
-            return pb.AllocateResponse()
-        case "bogusIds":
-            bogus = pb.ContainerAllocateResponse(
-                envs=dict.fromkeys(right.container_responses[0].envs, f"{BOGUS}-0")
-                if request.container_requests
-                else {},
-                devices=[pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")],
-            )
-            return pb.AllocateResponse(container_responses=[bogus for _ in request.container_requests])
-        case _:  # oversized
-            large = pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})
-            return pb.AllocateResponse(container_responses=[large for _ in request.container_requests])
+    count = len(request.container_requests)
+    if wrong.empty:
+        containers = []
+    elif wrong.bogus_ids:
+        variables = right.container_responses[0].envs if count else ()
+        node = pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")
+        containers = [pb.ContainerAllocateResponse(envs=dict.fromkeys(variables, f"{BOGUS}-0"), devices=[node])] * count
+    elif wrong.oversized:
+        containers = [pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})] * count
+    else:
+        raise ValueError(f"an Allocate cannot be answered with the fault {wrong.fault!r}")
+    return pb.AllocateResponse(container_responses=containers)
 
 
-def faulty_preferred(wrong: str, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
     """Return the wrong answer that a fault rule asks for."""
-    match wrong:
-        case "empty":
-            return pb.PreferredAllocationResponse()
-        case "bogusIds":
-            sizes = [each.allocation_size for each in request.container_requests]
-            answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
-        case _:  # oversized
-            answers = [["x" * (LIST_LIMIT + 1)] for _ in request.container_requests]
-    return pb.PreferredAllocationResponse(
-        container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-    )
+    sizes = [each.allocation_size for each in request.container_requests]
+    if wrong.empty:
+        answers = []
+    elif wrong.bogus_ids:
+        answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
+    elif wrong.oversized:
+        answers = [["x" * (LIST_LIMIT + 1)] for _ in sizes]
+    else:
+        raise ValueError(f"a GetPreferredAllocation cannot be answered with the fault {wrong.fault!r}")
+    return preferred_response(answers)
 
 
-def device_list(fault: str, slots: Sequence[Slot], right: bytes) -> bytes:
+def preferred_response(answers: Iterable[Sequence[str]]) -> pb.PreferredAllocationResponse:
+    """Return the answer to a GetPreferredAllocation, with the ids for each container."""
+    containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+    return pb.PreferredAllocationResponse(container_responses=containers)
+
+
+def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> bytes:
     """Return the list that a stream sends under this fault."""
-    match fault:
-        case "duplicateIds":  # with the opposite health
-            return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
-        case "oversized":
-            piece = _other(BOGUS, healthy=False)
-            return right + piece * (LIST_LIMIT // len(piece) + 1)
-        case _:
-            return right
+    if fault.duplicate_ids:  # with the opposite health
+        return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
+    if fault.oversized:
+        piece = _other(BOGUS, healthy=False)
+        return right + piece * (LIST_LIMIT // len(piece) + 1)
+    raise ValueError(f"a list cannot have the fault {fault.fault!r}")
 
 
 def _other(each: str, *, healthy: bool) -> bytes:
@@ -189,13 +190,13 @@ class Servicer:
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            Rpc.OPTIONS.value: _unary(self._get_options, pb.Empty, pb.DevicePluginOptions),
+            Rpc.OPTIONS.value: unary(self._get_options, pb.Empty, pb.DevicePluginOptions),
             Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
-            Rpc.PREFERRED.value: _unary(
+            Rpc.PREFERRED.value: unary(
                 self._get_preferred, pb.PreferredAllocationRequest, pb.PreferredAllocationResponse
             ),
-            Rpc.ALLOCATE.value: _unary(self._allocate, pb.AllocateRequest, pb.AllocateResponse),
-            Rpc.PRE_START.value: _unary(self._pre_start, pb.PreStartContainerRequest, pb.PreStartContainerResponse),
+            Rpc.ALLOCATE.value: unary(self._allocate, pb.AllocateRequest, pb.AllocateResponse),
+            Rpc.PRE_START.value: unary(self._pre_start, pb.PreStartContainerRequest, pb.PreStartContainerResponse),
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
@@ -222,9 +223,8 @@ class Servicer:
                     continue
                 if due != sent and (fault_now is None or not fault_now.stall):
                     sent = due
-                    right = self._list
-                    slots = self.resource.slots
-                    yield right if fault_now is None else device_list(fault_now.fault, slots, right)
+                    right, slots = self._list, self.resource.slots
+                    yield right if fault_now is None else faulty_list(fault_now, slots, right)
                     continue  # a newer list may have come while this one was written
                 news.clear()
                 await news.wait()
@@ -249,10 +249,7 @@ class Servicer:
                     )
                     for each in request.container_requests
                 ]
-                if wrong.fault:
-                    return faulty_preferred(wrong.fault, request)
-                containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-                return pb.PreferredAllocationResponse(container_responses=containers)
+                return faulty_preferred(wrong, request) if wrong.fault else preferred_response(answers)
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
@@ -271,15 +268,9 @@ class Servicer:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)
                 right = allocate_response(edits)
-                if wrong.fault:
-                    return faulty_allocate(wrong.fault, request, right)
-                return right
+                return faulty_allocate(wrong, request, right) if wrong.fault else right
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
         async with self._calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
             await self._requests.pre_start(self.resource, request.devices_ids)
             return pb.PreStartContainerResponse()
-
-
-def _unary(handler: Callable[[Any, Context], object], request: Any, response: Any) -> Any:
-    return grpc.unary_unary_rpc_method_handler(handler, request.FromString, response.SerializeToString)

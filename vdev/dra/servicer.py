@@ -13,7 +13,7 @@ import grpc
 import structlog
 
 from ..aio.clock import Timing
-from ..deviceplugin.rpc import Context, RpcCalls
+from ..deviceplugin.rpc import Context, RpcCalls, unary
 from ..faults.effects import ClaimCall
 from ..faults.engine import Engine
 from ..model.device import Health
@@ -76,10 +76,10 @@ class DraServicer:
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         claims = {
-            ClaimCall.PREPARE.value: _unary(
+            ClaimCall.PREPARE.value: unary(
                 self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse
             ),
-            ClaimCall.UNPREPARE.value: _unary(
+            ClaimCall.UNPREPARE.value: unary(
                 self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
             ),
         }
@@ -169,8 +169,8 @@ class RegistrationServicer:
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         messages = registration_pb
         methods = {
-            "GetInfo": _unary(self._get_info, messages.InfoRequest, messages.PluginInfo),
-            "NotifyRegistrationStatus": _unary(
+            "GetInfo": unary(self._get_info, messages.InfoRequest, messages.PluginInfo),
+            "NotifyRegistrationStatus": unary(
                 self._notify, messages.RegistrationStatus, messages.RegistrationStatusResponse
             ),
         }
@@ -200,10 +200,6 @@ class RegistrationServicer:
             self.registered, self.refusal = False, refusal
         self._on_change()
         return registration_pb.RegistrationStatusResponse()
-
-
-def _unary(method: Any, request: Any, response: Any) -> Any:
-    return grpc.unary_unary_rpc_method_handler(method, request.FromString, response.SerializeToString)
 
 
 def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
