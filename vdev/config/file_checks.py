@@ -13,7 +13,7 @@ from ..model.problem import KeyPath, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
 from ..model.spec import ANNOTATION_PREFIX, Flags, Node, Spec
-from ..planning.naming import name_of_partition, name_of_whole
+from ..planning.naming import name_of
 from .loader import Document
 from .messages import ProblemReport
 from .parser import problem_at
@@ -321,7 +321,7 @@ def _resources(spec: Spec, entry: Entry) -> Iterator[str]:
     """Return the resources that may count the entry's devices."""
     if not entry.listed:
         return
-    told = [name_of_whole(spec, entry), *(name_of_partition(spec, entry, each) for each in entry.possible_profiles)]
+    told = [name_of(spec, entry, each) for each in ("", *entry.possible_profiles)]
     names = [each[0] for each in told if not isinstance(each, Problem)]
     yield from names
     for rule in spec.sharing.resources if spec.sharing else ():

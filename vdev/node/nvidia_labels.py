@@ -12,7 +12,7 @@ from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
 from ..model.spec import SharedItem, SharingKind, Spec
-from ..planning.naming import name_of_partition, name_of_whole
+from ..planning.naming import name_of
 from .label_values import Hardware, Machine
 
 _GPU = "nvidia.com/gpu"
@@ -84,7 +84,7 @@ def sanitised(text: str) -> str:
 
 def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
     """The first item of `sharing` for whole devices like this one, or for its partitions of a profile."""
-    named = name_of_whole(spec, gpu.entry) if profile is None else name_of_partition(spec, gpu.entry, profile.name)
+    named = name_of(spec, gpu.entry, profile.name if profile else "")
     if spec.sharing is None or isinstance(named, Problem):
         return None
     return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)

@@ -46,18 +46,15 @@ def by_driver(
 
 
 def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int) -> Iterator[Device]:
-    if entry.dra and entry.dra.mig_enabled is False:
+    assert entry.dra is not None
+    wanted = None if entry.dra.mig_enabled is False else entry.parts(raw.index)
+    is_dynamic = entry.dra.is_dynamic and entry.dra.mig_enabled is not False
+    if wanted is None or (is_dynamic and entry.geometry):
         yield naming.whole_device(raw, ordinal)
-        return
-    if entry.dra and entry.dra.is_dynamic and entry.geometry:
-        yield naming.whole_device(raw, ordinal)
+    if is_dynamic and entry.geometry:
         for number, placement in enumerate(placements(entry.geometry)):
             yield naming.partition(entry, raw, f"{ordinal}:{number}", placement)
-        return
-    wanted = entry.parts(raw.index)
-    if wanted is None:
-        yield naming.whole_device(raw, ordinal)
-    else:
+    elif wanted is not None:
         yield from naming.listed_partitions(problems, entry, raw, ordinal, wanted)
 
 
@@ -67,7 +64,7 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
         return {}
     by_name: dict[str, list[Device]] = {}
     for device in devices:
-        named = naming.name_of(spec, entry, device)
+        named = naming.name_of(spec, entry, device.profile)
         if not isinstance(named, Problem):
             by_name.setdefault(named[0], []).append(device)
     found: dict[str, int] = {}

@@ -6,12 +6,12 @@ error leaves out only the devices that it concerns.
 
 import re
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ..model import names
-from ..model.device import IdStyle, RawDevice, Slot, grouped
+from ..model.device import IdStyle, RawDevice, Slot
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
 from ..model.spec import Spec
@@ -78,51 +78,55 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     devices = refusal.checked(problems, entries, _owned(problems, entries, found))
 
     # 2. Each device is cut into its partitions, and gets its name.
-    named = list(naming.split_by_name(problems, entries, devices))
-    by_resource, names_of_devices = naming.by_resource(problems, spec, named)
+    named = naming.named_devices(problems, spec, entries, devices)
 
     # 3. Shared devices have a slot for each replica.
-    shared = sharing.share(
-        problems,
-        by_resource,
-        spec.sharing,
-        entries=frozenset(entry.name for entry in spec.entries),
-        written={
-            name: set(words) for name, words in grouped((each.entry.resource, each.written) for each in named).items()
-        },
-        elsewhere=_names_elsewhere(spec, node) if spec.sharing else (),
-    )
+    elsewhere = _names_elsewhere(spec, node) if spec.sharing else ()
+    problems += sharing.unknown_names(spec, named, elsewhere)
+    slots: dict[str, list[Slot]] = {}
+    for name, members in named.items():
+        if not members:
+            slots[name] = []
+        for target, slot in sharing.slots_of(problems, spec, name, members, named.keys()):
+            slots.setdefault(target, []).append(slot)
 
     # 4. Claims get the same devices, cut by other rules.
     offers = claimable.by_driver(problems, spec, entries, devices) if any(each.dra for each in entries) else {}
 
     # 5. The kubelet takes only some ids, names and sizes of lists.
     listed = {entry.name: entry for entry in entries if entry.listed}
-    entry_of: dict[str, Entry] = {}  # by raw device
-    for each in named:
-        entry_of |= dict.fromkeys((raw.id for raw in each.raws), each.entry.without_node)
+    entry_of = {each.device.raw.id: each.entry.without_node for members in named.values() for each in members}
+    ids: dict[str, str] = {}  # the resource of each id
     resources: dict[str, Resource] = {}
-    for name, slots in _with_valid_ids(shared.slots, problems, listed):
-        of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in slots}
+    for name, own in slots.items():
+        kept = tuple(slot for slot in own if _is_valid_id(problems, slot, name, ids, listed))
+        of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in kept}
         of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
-            slots=slots,
+            slots=kept,
             entries=of_slots or of_name,
-            sharing=sharing.sharing_of(spec.sharing, shared.replicas.get(name)),
+            sharing=sharing.sharing_of(
+                spec.sharing, Counter(slot.device.id for slot in kept if slot.replica is not None)
+            ),
             flags=spec.flags,
         )
         where = next((listed[key].where for key in resource.entries), "")
         if complaint := names.resource_name_problem(name):
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
-        elif (size := list_size(slots, healthy=False)) > LIST_LIMIT:
+        elif (size := list_size(kept, healthy=False)) > LIST_LIMIT:
             problems.append(_too_large(resource, size, where))
         else:
             resources[name] = resource
 
     handed_out = {raw.id for raws in devices.values() for raw in raws if not raw.refused}
-    left_out = frozenset(raw.id for entry in entries for raw in found.get(entry.name, ()) if raw.id not in handed_out)
-    return Inventory(resources, tuple(dict.fromkeys(problems)), names_of_devices, left_out, offers)
+    return Inventory(
+        resources,
+        tuple(dict.fromkeys(problems)),
+        reasons={each.device.id: (each.name, each.reason) for members in named.values() for each in members},
+        left_out=frozenset(raw.id for entry in entries for raw in found.get(entry.name, ())) - handed_out,
+        claimable=offers,
+    )
 
 
 def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
@@ -133,24 +137,19 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
     return frozenset((*templates, *(name for entry in others for name in naming.names_of(spec, entry))))
 
 
-def _with_valid_ids(
-    slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
-) -> Iterator[tuple[str, tuple[Slot, ...]]]:
-    """The slots whose id is not too long and unique on the node: the kubelet looks health up by the id alone."""
-    seen: dict[str, str] = {}
-    for name, own in slots.items():
-        kept = []
-        for slot in own:
-            if slot.id in seen:
-                wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
-            elif len(slot.id) > names.MAX_ID:
-                wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
-            else:
-                seen[slot.id] = name
-                kept.append(slot)
-                continue
-            problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-        yield name, tuple(kept)
+def _is_valid_id(
+    problems: list[Problem], slot: Slot, name: str, seen: dict[str, str], entries: Mapping[str, Entry]
+) -> bool:
+    """Whether the id is not too long and unique on the node: the kubelet looks health up by the id alone."""
+    if slot.id in seen:
+        wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
+    elif len(slot.id) > names.MAX_ID:
+        wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
+    else:
+        seen[slot.id] = name
+        return True
+    problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
+    return False
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

@@ -18,97 +18,93 @@ _NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of ids made he
 
 
 @dataclass(frozen=True, slots=True)
-class NamedEntry:
-    """An entry with one resource name, and its devices of that name."""
+class NamedDevice:
+    """A device with the name of its resource, and the reason for that name.
+
+    `entry` has the resource that the file gives the device, which patterns and profiles may replace.
+    """
 
     entry: Entry
-    raws: Sequence[RawDevice]
-    written: str
-    """The resource as the configuration has it, which may have placeholders."""
+    device: Device
+    name: str
+    reason: str
 
 
-def split_by_name(
+_OfResource = Sequence[tuple[Entry, Sequence[RawDevice]]]  # the entries of one resource, with their devices
+
+
+def named_devices(
+    problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Sequence[NamedDevice]]:
+    """All devices that the device plugin lists, cut into their partitions, by the name of their resource.
+
+    A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
+    A resource without devices is there with none, so that a hot-plug can show.
+    """
+    members: dict[str, list[NamedDevice]] = {}
+    for resource, own in _by_resource(problems, entries, found).items():
+        strategy, where = spec.flags.mig_strategy, own[0][0].where
+        devices = list(_cut(problems, strategy, own))
+        empty = [f"{entry.name}/{raw.index}" for entry, raws in own for raw in raws if entry.parts(raw.index) == ()]
+        if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
+            problems.append(problem)
+            continue
+        if strategy is MigStrategy.MIXED:
+            problems += (
+                warning(where, f"device {device} has no partitions configured and advertises nothing")
+                for device in empty
+            )
+        for entry, device in devices:
+            if not device.is_partition and (unmatched := _unmatched(spec, entry)):
+                problems.append(unmatched)
+            named = name_of(spec, entry, device.profile)
+            if not isinstance(named, Problem):
+                members.setdefault(named[0], []).append(NamedDevice(entry, device, *named))
+            elif named not in problems:
+                problems.append(named)
+        if not any(raws for _, raws in own):
+            members.setdefault(resource, [])
+    problems += _unused_patterns(spec, members)
+    problems += _mixed_names(spec, members)
+    return members
+
+
+def _by_resource(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
-) -> Iterator[NamedEntry]:
-    """The entries in order, those with placeholders split. A device whose name no kubelet takes is left out."""
+) -> Mapping[str, _OfResource]:
+    """The entries that are listed, by resource. Of a name with placeholders, each device makes its own resource.
+
+    A device whose name no kubelet takes is left out.
+    """
+    groups: list[tuple[str, tuple[Entry, Sequence[RawDevice]]]] = []
     for entry in entries:
         raws = found.get(entry.name, ())
         if not entry.is_templated:
-            yield NamedEntry(entry, raws, entry.resource)
+            groups.append((entry.resource, (entry, raws)))
             continue
         for name, members in grouped((entry.resource_of(raw), raw) for raw in raws).items():
             if why := resource_name_problem(name):
                 message = f"{members[0].id} has no resource: {entry.resource} would be {name!r} for it, and {why}"
                 problems.append(error(entry.where, message))
             else:
-                yield NamedEntry(entry.model_copy(update={"resource": name}), members, entry.resource)
+                groups.append((name, (entry.model_copy(update={"resource": name}), members)))
+    return grouped((name, each) for name, each in groups if each[0].listed)
 
 
-Names = dict[str, tuple[str, str]]
-"""The name of each device, by its id, and the reason for it."""
-
-
-def by_resource(
-    problems: list[Problem], spec: Spec, entries: Iterable[NamedEntry]
-) -> tuple[dict[str, list[Device]], Names]:
-    """All devices of the node by resource name, before sharing, and the reasons for their names.
-
-    A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
-    """
-    devices: dict[str, list[Device]] = {}
-    names: Names = {}
-    is_cut = False
-    for resource, own in grouped((each.entry.resource, each) for each in entries if each.entry.listed).items():
-        for device, name in _named_devices(problems, spec, own):
-            devices.setdefault(name[0], []).append(device)
-            names.setdefault(device.id, name)
-            is_cut = is_cut or device.is_partition
-        if not any(each.raws for each in own):
-            devices.setdefault(resource, [])  # advertised with 0 devices, so that a hot-plug can show
-    if spec.resources.gpus or spec.resources.mig:
-        problems += _unused_patterns(spec, names)
-    if is_cut:
-        problems += _mixed_names(spec, devices)
-    return devices, names
-
-
-def _named_devices(
-    problems: list[Problem], spec: Spec, own: Sequence[NamedEntry]
-) -> Iterator[tuple[Device, tuple[str, str]]]:
-    """The devices of the entries of one resource, each with its name and the reason for that."""
-    resource, where = own[0].entry.resource, own[0].entry.where
-    strategy = spec.flags.mig_strategy
-    devices: list[tuple[Entry, Device]] = []
-    empty: list[str] = []  # the devices without any partition, as `entry/index`
-    offset = 0  # of the entry's first ordinal
-    for each in own:
-        entry, parts, count = each.entry, list[Device](), 0
-        for raw in each.raws:
-            wanted, ordinal = entry.parts(raw.index), offset + raw.index
-            count = max(count, raw.index + 1)  # the indices of absent devices stay free
+def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> Iterator[tuple[Entry, Device]]:
+    """The devices of one resource: of each entry the whole ones, then the partitions."""
+    first = 0  # the ordinal of the entry's device 0
+    for entry, raws in own:
+        partitions: list[Device] = []
+        for raw in raws:
+            wanted, ordinal = entry.parts(raw.index), first + raw.index
             if wanted is None or strategy is MigStrategy.NONE:
-                devices.append((entry, whole_device(raw, ordinal)))
-                continue
-            if not wanted:
-                empty.append(f"{entry.name}/{raw.index}")
-            parts += listed_partitions(problems, entry, raw, ordinal, wanted)
-        devices += ((entry, device) for device in parts)
-        offset += count
-    if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
-        problems.append(problem)
-        return
-    if strategy is MigStrategy.MIXED:
-        problems += (
-            warning(where, f"device {device} has no partitions configured and advertises nothing") for device in empty
-        )
-    for entry, device in devices:
-        if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
-            problems.append(unmatched)
-        name = name_of(spec, entry, device)
-        if isinstance(name, Problem):
-            problems.append(name)
-        else:
-            yield device, name
+                yield entry, whole_device(raw, ordinal)
+            else:
+                partitions += listed_partitions(problems, entry, raw, ordinal, wanted)
+        for device in partitions:
+            yield entry, device
+        first += max((raw.index + 1 for raw in raws), default=0)  # the indices of absent devices stay free
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -184,56 +180,45 @@ def _single_problem(
     return None
 
 
-def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
-    """The name of the entry's whole devices and the reason for it, or why there is none."""
-    own = entry.resource, f"the entry {entry.name!r} gives this name"
-    if not spec.resources.gpus:
-        return own
+def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Problem:
+    """The name of the entry's whole devices or of its partitions of a profile, and the reason; or why there is none."""
+    if profile:
+        assert entry.geometry is not None
+        for pattern in _partition_patterns(spec, entry):
+            if matches(pattern.pattern, profile):
+                return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {profile!r}"
+        if spec.flags.mig_strategy is not MigStrategy.SINGLE:
+            domain, _ = domain_and_name(entry.resource)
+            name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
+            return name, f"migStrategy mixed gives profile {profile!r} this name"
     for pattern in spec.resources.gpus:
-        hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
-        if hit is not None:
-            return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
+        for name in entry.gpu_names:
+            if matches(pattern.pattern, name):
+                return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {name!r}"
     if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
         return unmatched
-    return own
+    return entry.resource, f"the entry {entry.name!r} gives this name"
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
-    if not spec.resources.gpus or not entry.gpu_names:
+    patterns = spec.resources.gpus
+    if not patterns or not entry.gpu_names:
         return None
-    if any(matches(pattern.pattern, name) for pattern in spec.resources.gpus for name in entry.gpu_names):
+    if any(matches(pattern.pattern, name) for pattern in patterns for name in entry.gpu_names):
         return None
-    tried = ", ".join(repr(pattern.pattern) for pattern in spec.resources.gpus)
+    tried = ", ".join(repr(pattern.pattern) for pattern in patterns)
     names = " or ".join(repr(name) for name in entry.gpu_names)
     message = f"{names} does not match any resources.gpus pattern ({tried})"
-    if (first := spec.resources.gpus[0]).for_nvidia:
-        return warning(first.where, message, f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them")
+    if patterns[0].for_nvidia:
+        stays = f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them"
+        return warning(patterns[0].where, message, stays)
     return error(entry.where, message, "add a pattern '*'")
-
-
-def name_of_partition(spec: Spec, entry: Entry, profile: str) -> tuple[str, str] | Problem:
-    """The name of the entry's partitions of that profile, and the reason for it, or why there is none."""
-    assert entry.geometry is not None
-    for pattern in _partition_patterns(spec, entry):
-        if matches(pattern.pattern, profile):
-            return pattern.name, f"resources.mig pattern {pattern.pattern!r} matches {profile!r}"
-    if spec.flags.mig_strategy is MigStrategy.SINGLE:
-        return name_of_whole(spec, entry)
-    domain, _ = domain_and_name(entry.resource)
-    name = f"{domain}/{resource_suffix(entry.geometry, profile)}"
-    return name, f"migStrategy mixed gives profile {profile!r} this name"
-
-
-def name_of(spec: Spec, entry: Entry, device: Device) -> tuple[str, str] | Problem:
-    """The name of a device of the entry and the reason for it, or why there is none."""
-    return name_of_partition(spec, entry, device.profile) if device.is_partition else name_of_whole(spec, entry)
 
 
 def names_of(spec: Spec, entry: Entry) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
-    names = [name_of_whole(spec, entry)]
-    names += [name_of_partition(spec, entry, each) for each in (entry.geometry.profiles if entry.geometry else ())]
+    names = (name_of(spec, entry, each) for each in ("", *(entry.geometry.profiles if entry.geometry else ())))
     return (each[0] for each in names if not isinstance(each, Problem))
 
 
@@ -244,8 +229,8 @@ def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
 
 
-def _unused_patterns(spec: Spec, names: Names) -> Iterator[Problem]:
-    reasons = "\n".join({why for _, why in names.values()})
+def _unused_patterns(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> Iterator[Problem]:
+    reasons = "\n".join({each.reason for own in members.values() for each in own})
     for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         for pattern in patterns:
             text = f"resources.{kind} pattern {pattern.pattern!r} "
@@ -253,11 +238,11 @@ def _unused_patterns(spec: Spec, names: Names) -> Iterator[Problem]:
                 yield warning(pattern.where, f"{text}matches nothing on this node")
 
 
-def _mixed_names(spec: Spec, devices: Mapping[str, Sequence[Device]]) -> Iterator[Problem]:
+def _mixed_names(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> Iterator[Problem]:
     """A warning for each name of both whole devices and partitions: a pod that asks for one may get the other."""
     where = next((pattern.where for pattern in spec.resources.mig), "")
-    for name, members in devices.items():
-        if len({device.is_partition for device in members}) > 1:
+    for name, own in members.items():
+        if len({each.device.is_partition for each in own}) > 1:
             text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
             yield warning(where, text, "use another name under resources.mig")
 

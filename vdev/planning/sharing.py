@@ -5,12 +5,13 @@ name.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..model.device import Device, Slot, replica_id
 from ..model.problem import Problem, did_you_mean, error, warning
-from ..model.spec import SharedItem, SharingKind, TimeSlicing
+from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
+from .naming import NamedDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,88 +23,56 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
-def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int] | None) -> Sharing | None:
+def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
     """How a resource with these numbers of replicas is shared; None if it is not shared."""
-    return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
+    return Sharing(spec.kind, spec.fail_requests_greater_than_one, dict(replicas)) if spec and replicas else None
 
 
-@dataclass(slots=True)
-class Shared:
-    """The slots by resource name after sharing, and what goes wrong."""
+def slots_of(
+    problems: list[Problem], spec: Spec, name: str, members: Sequence[NamedDevice], names: Collection[str]
+) -> Iterator[tuple[str, Slot]]:
+    """The slots of a resource's devices, each with the resource that lists it: replicas may have another name.
 
-    problems: list[Problem]
-    slots: dict[str, list[Slot]] = field(default_factory=dict)
-    replicas: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The number of replicas of each shared device, by resource name and device id."""
-
-
-def share(
-    problems: list[Problem],
-    devices: Mapping[str, Sequence[Device]],
-    spec: TimeSlicing | None,
-    *,
-    entries: frozenset[str],
-    written: Mapping[str, Collection[str]],
-    elsewhere: Collection[str],
-) -> Shared:
-    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
-
-    The block may name `entries`, and a resource as it is `written` with placeholders. The resources `elsewhere` are not
-    on this node, and naming them is no mistake.
+    A device has one slot, or `replicas` if an item of the sharing section selects it. `names` are those of all
+    resources of the node.
     """
-    result = Shared(problems)
-    rules = spec.resources if spec else ()
-    for each in rules:
-        if each.name not in devices and each.name not in elsewhere:
-            text = f"sharing names {each.name!r}, which no entry has"
-            problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
-    for resource, members in devices.items():
-        own = tuple(rule for rule in rules if rule.name in (resource, *written.get(resource, ())))
-        if spec is None or not own:
-            result.slots.setdefault(resource, []).extend(Slot(each.id, each, None, each.health) for each in members)
-        else:
-            if not members:
-                result.slots.setdefault(resource, [])
-            collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
-            shared = chosen(problems, resource, members, own, entries)
-            _replicate(result, resource, members, spec, shared, collides)
-    return result
-
-
-def _replicate(
-    result: Shared,
-    resource: str,
-    members: Sequence[Device],
-    spec: TimeSlicing,
-    shared: Mapping[str, SharedItem],
-    collides: frozenset[str],
-) -> None:
-    """Add slots for the devices of one resource. The devices in `shared` have replicas."""
-    for device in members:
+    block = spec.sharing
+    rules = _rules_for(spec, name, members) if block else ()
+    devices = [each.device for each in members]
+    shared = chosen(problems, name, devices, rules, frozenset(entry.name for entry in spec.entries)) if rules else {}
+    for device in devices:
         rule = shared.get(device.id)
-        if rule is None:
-            result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
+        if block is None or rule is None:
+            yield name, Slot(device.id, device, None, device.health)
             continue
-        most = mps_clients(device) if spec.kind is SharingKind.MPS else rule.replicas
+        most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
         if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # that has a warning already
-            result.problems.append(_too_many_clients(resource, device, rule, most))
+            problems.append(_too_many_clients(name, device, rule, most))
             if not rule.for_nvidia:
                 continue
-        target = _target(spec, rule, resource)
-        if target in collides:
-            message = f"renaming {resource!r} to {target!r} collides with a resource of that name"
-            result.problems.append(error(rule.where, message))
+        target = rule.rename or (f"{name}.shared" if block.rename_by_default else name)
+        if target != name and target in names:
+            message = f"renaming {name!r} to {target!r} collides with a resource of that name"
+            problems.append(error(rule.where, message))
             continue
-        result.slots.setdefault(target, []).extend(
-            Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas)
-        )
-        result.replicas.setdefault(target, {})[device.id] = rule.replicas
+        for number in range(rule.replicas):
+            yield target, Slot(replica_id(device.id, number), device, number, device.health)
 
 
-def _target(spec: TimeSlicing, rule: SharedItem, resource: str) -> str:
-    if rule.rename:
-        return rule.rename
-    return f"{resource}.shared" if spec.rename_by_default else resource
+def _rules_for(spec: Spec, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
+    """The items of the sharing section for a resource; they may name it as it is written, with placeholders."""
+    written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
+    names = {name, *(written.get(each.entry.name) for each in members if each.entry.resource == name)}
+    return [rule for rule in (spec.sharing.resources if spec.sharing else ()) if rule.name in names]
+
+
+def unknown_names(spec: Spec, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
+    """A warning for each name in the sharing section that is not on this node, nor `elsewhere`."""
+    for each in spec.sharing.resources if spec.sharing else ():
+        if each.name not in names and each.name not in elsewhere:
+            yield warning(
+                each.where, f"sharing names {each.name!r}, which no entry has", did_you_mean(each.name, names)
+            )
 
 
 def chosen(
