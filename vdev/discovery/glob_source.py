@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
@@ -29,34 +29,18 @@ class Match:
     """The file at the path, with links followed."""
 
 
-Member = tuple[GlobItem, Match]
-"""A match with the pattern that found it."""
-
-
 @dataclass(frozen=True, slots=True)
 class MatchGroup:
     """The matches that make up one device."""
 
     key: tuple[str, ...]
-    members: Sequence[Member]
-    first: Member | None
-    """The match of the first required pattern, which the device is named after, or None."""
-    missing: GlobItem | None
-    """The first required pattern without a match, or None."""
+    parts: Sequence[tuple[GlobItem, Match | None]]
+    """Each pattern with its match; None: it has none for this device."""
 
-
-def _group(key: tuple[str, ...], parts: Iterable[tuple[GlobItem, Match | None]]) -> MatchGroup:
-    """The group of each pattern's match; None: it has none for this device."""
-    members: list[Member] = []
-    first = missing = None
-    for item, match in parts:
-        if match is not None:
-            members.append((item, match))
-            if not item.optional and first is None and missing is None:
-                first = (item, match)
-        elif not item.optional and missing is None:
-            missing = item
-    return MatchGroup(key, members, first, missing)
+    @property
+    def members(self) -> Sequence[tuple[GlobItem, Match]]:
+        """The matches, each with the pattern that found it."""
+        return [(item, match) for item, match in self.parts if match is not None]
 
 
 def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
@@ -65,11 +49,11 @@ def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) 
     covered = min((len(found) * item.limit for item, found in required), default=natural)
     groups = []
     for place in range(min(natural, covered)):
-        members = [
-            found[place % len(found)] if place < len(found) * item.limit else None
+        parts = [
+            (item, found[place % len(found)] if place < len(found) * item.limit else None)
             for item, found in zip(items, matches, strict=True)
         ]
-        groups.append(_group((str(place),), zip(items, members, strict=True)))
+        groups.append(MatchGroup((str(place),), parts))
     return groups
 
 
@@ -80,14 +64,14 @@ def _by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> l
     served: Counter[tuple[int, str]] = Counter()
     groups = []
     for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
-        members: list[Match | None] = []
+        parts: list[tuple[GlobItem, Match | None]] = []
         for place, (item, found) in enumerate(zip(items, matches, strict=True)):
             fitting = (match for match in found if key[: len(match.captures)] == match.captures)
             member = next((match for match in fitting if served[place, match.path] < item.limit), None)
             if member is not None:
                 served[place, member.path] += 1
-            members.append(member)
-        groups.append(_group(key, zip(items, members, strict=True)))
+            parts.append((item, member))
+        groups.append(MatchGroup(key, parts))
     return groups
 
 
@@ -96,7 +80,7 @@ def _together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> 
     if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
         return []
     members = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
-    return [_group(("all",), members)] if members else []
+    return [MatchGroup(("all",), members)] if members else []
 
 
 MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
@@ -206,8 +190,12 @@ class _Scan:
         # A runtime takes nodes and directories of nodes as devices, and everything as a mount.
         is_fit = item.type is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
         if info.kind not in kinds or not is_fit:
-            if item.type is PathType.DEVICE and _is_surprising(wanted, info):
-                say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
+            # `/dev/input/*` is not meant to match the directory `by-id` in it, so the user need not know of that.
+            is_directory = info.kind is NodeKind.DIRECTORY
+            if item.type is PathType.DEVICE and not info.is_device and (wanted.is_literal or not is_directory):
+                called = "plain file" if info.kind is NodeKind.FILE else info.kind
+                more = ", or kinds: [directory] for all nodes in it" if is_directory else ""
+                say(path, f"is not a device node ({called})", f"use type: mount{more}")
             return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
         danger = self._danger.of(info) if self._danger is not None else ""
         if danger:
@@ -310,31 +298,14 @@ def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Itera
             yield path, verdict
 
 
-def _is_surprising(wanted: path_pattern.PathPattern, info: FileInfo) -> bool:
-    """Whether the user should know: `/dev/input/*` is not meant to match the directory `by-id` in it."""
-    return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
-
-
-def _called(kind: NodeKind) -> str:
-    return "plain file" if kind is NodeKind.FILE else kind
-
-
-def _kind_hint(kind: NodeKind) -> str:
-    more = ", or kinds: [directory] for all nodes in it" if kind is NodeKind.DIRECTORY else ""
-    return f"use type: mount{more}"
-
-
 class _Builder:
     """Makes a device of each group. It is named after its first required match, or else after its key."""
 
     def __init__(self, entry: Entry, host: HostRoot) -> None:
         self.watched: set[str] = set()
         self._entry = entry
-        self._by_key = entry.group_by is GroupBy.ALL or all(each.optional for each in entry.glob)
         self._host = host
-        # The first of these patterns identifies a device, and no other device gets the nodes of the others.
-        self._alone = [item for item in entry.glob if not item.optional and item.limit == 1]
-        self._required = any(not item.optional for item in entry.glob)
+        self._all_optional = all(each.optional for each in entry.glob)
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """A device for each group that can be named, in the order of the groups.
@@ -344,12 +315,13 @@ class _Builder:
         uses: dict[str, int] = {}
         named: dict[str, MatchGroup] = {}
         for each in groups:
-            if self._by_key:
+            if self._all_optional or self._entry.group_by is GroupBy.ALL:
                 identity = "-".join(each.key)
-            elif each.first is not None:
-                identity = _identity(*each.first)
             else:
-                continue
+                item, match = next(part for part in each.parts if not part[0].optional)
+                if match is None:
+                    continue
+                identity = _identity(item, match)
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
             if device_id in named:  # a file that is called like the second use of another
@@ -359,25 +331,22 @@ class _Builder:
             yield self._device(device_id, index, each)
 
     def _device(self, device_id: str, index: int, group: MatchGroup) -> RawDevice:
-        numa = set()
-        for _, match in group.members:
-            if (node := numa_of_node(self._host, match.info)) is not None:
-                numa.add(node)
+        members = group.members
+        numa = {numa_of_node(self._host, match.info) for _, match in members}
         bare = RawDevice(
             id=device_id,
             entry=self._entry.name,
             index=index,
-            numa=tuple(sorted(numa)),
-            attributes=_attributes(group.members[0][1]),
-            paths=tuple(match.path for _, match in group.members),
+            numa=tuple(sorted(node for node in numa if node is not None)),
+            attributes=_attributes(members[0][1]),
+            paths=tuple(match.path for _, match in members),
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
         keys: list[tuple[GlobItem, str]] = []
-        lacking = ""
-        if group.missing is not None:
-            lacking = f"nothing matches {group.missing.path} for {'-'.join(group.key)}"
-        for item, match in group.members:
+        missing = (item.path for item, match in group.parts if match is None and not item.optional)
+        lacking = next((f"nothing matches {path} for {'-'.join(group.key)}" for path in missing), "")
+        for item, match in members:
             one = replace(bare, attributes=_attributes(match), paths=(match.path,))
             values = facts(one, self._entry.resource_of(bare))
             inside = container_path(item.container_path, match.path, values)
@@ -399,18 +368,13 @@ class _Builder:
         if not (nodes or mounts):  # of optional directories alone
             lacking = lacking or "none of its directories has a device node"
         health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
-        owns, uses = self._claims(keys)
-        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
-
-    def _claims(self, keys: Sequence[tuple[GlobItem, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The nodes that identify the device, and the others that it does not share.
-
-        The first required pattern without a limit identifies it. Nodes of optional patterns, and of patterns with a
-        limit, may be shared. If every pattern is optional, all count as required.
-        """
-        alone = self._alone if self._required else [item for item, _ in keys if item.limit == 1]
+        # Nodes of optional patterns, and of patterns with a limit, may be shared. Of the others, those of the first
+        # pattern identify the device. If every pattern is optional, all count as required.
+        of_all = [item for item, _ in keys] if self._all_optional else self._entry.glob
+        alone = [item for item in of_all if item.limit == 1 and (self._all_optional or not item.optional)]
         owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
-        return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
+        uses = tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
+        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
     def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
         """The device nodes in a directory, and why there are none."""

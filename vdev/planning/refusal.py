@@ -121,7 +121,10 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
             if wrong:
                 return f"{name} is {_shown(value)} in {place.where} {place.template.source!r}, and {wrong}"
         if place.use is _Use.PATH:
-            path = place.template.render(_known(entry, place.template, values))
+            of_partitions = (
+                dict.fromkeys(place.template.names, "x") if entry.virtual else {}
+            )  # facts that only they have
+            path = place.template.render({**of_partitions, **values})
             wrong = _path_problem(path) or ("" if place.in_directory else _emptied(place.template.source, path))
             if wrong:
                 return f"{place.where} {place.template.source!r} would be {_shown(path)}, which {wrong}"
@@ -141,32 +144,17 @@ def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
         return f"{place.use} must not have control characters"
     if not foreign:
         return ""
-    attribute = name.removeprefix(_ATTRIBUTE)
+    # Of an attribute for children, discovery has joined the names with commas.
+    is_list = any(name.removeprefix(_ATTRIBUTE) in part.children for part in entry.by_attributes)
     match place.use:
-        case _Use.VARIABLE if "," in value and not _is_list(entry, attribute):
+        case _Use.VARIABLE if "," in value and not is_list:
             return "its comma would be read as two values: a variable lists several devices with commas between them"
-        case _Use.PATH if _is_chosen(entry, name) and ("/" in value or value in (".", "..")):
+        # A match of a path pattern is part of a real path. All other text is chosen by the maker of the device.
+        case _Use.PATH if not (entry.glob or name == "path") and ("/" in value or value in (".", "..")):
             return "it would lead to another directory"
         case _Use.WORD if value.startswith("-") and not place.template.literals[0] and place.template.names[0] == name:
             return "the command would take it for an option"
     return ""
-
-
-def _is_list(entry: Entry, attribute: str) -> bool:
-    """Whether the attribute is a list of names of children that discovery joined."""
-    return any(attribute in part.children for part in entry.by_attributes)
-
-
-def _is_chosen(entry: Entry, name: str) -> bool:
-    """Whether the maker of the device chose the text; a match of a path pattern is part of a real path."""
-    return bool(entry.by_attributes) and name != "path"
-
-
-def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str, str]:
-    """The values for a path; a text stands for the facts that only partitions have."""
-    partial = {"profile"} if entry.virtual else set[str]()
-    unknown = {name for name in text.names if name in partial or (partial and name not in values)}
-    return {**values, **dict.fromkeys(unknown, "x")}
 
 
 def _path_problem(path: str) -> str:
