@@ -9,13 +9,12 @@ chooses. It depends on the sets given, not on their order.
 
 Compared with NVIDIA's plugin: replicas are counted in the same way (gone = total - available; fewest or most first,
 then least picked in this call), and so are partitions, for their physical device. With links, the best set for this
-request wins, and the links of the remaining devices decide between equals; NVIDIA divides all free devices into sets
+request wins, and the links to the remaining devices decide between equals; NVIDIA divides all free devices into sets
 of this size.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate, combinations
 
 from ..model.device import Slot, grouped
@@ -25,7 +24,7 @@ Weights = tuple[tuple[int, ...], ...]
 """How near the devices of each pair are: a symmetric matrix of non-negative integers with a zero diagonal."""
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
-_MAX_EXACT = 16  # devices of which all sets are compared
+_MAX_EXACT = 12  # devices of which all sets are compared, which takes some milliseconds
 _SEEDS = 16  # devices that sets are grown from, if there are more
 
 
@@ -171,44 +170,31 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
 def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
     """The `needed` vertices of `free` that, together with all of `must`, have the most weight in their pairs.
 
-    The problem is NP-hard. Of up to 16 vertices, all sets are compared. Of more, sets are grown greedily from several
-    vertices, and the heaviest set wins. Among equal sets of up to 16 vertices, the set wins whose remaining vertices
-    are heaviest, so that a good set remains for the next request; then the set with the lowest indices.
+    The problem is NP-hard. Of up to 12 vertices, all sets are compared. Of more, sets are grown greedily from several
+    vertices. Among equals, the set wins whose vertices are linked least to all others, so that a good set remains for
+    the next request; then the set with the lowest indices.
     """
-    vertices = sorted((*free, *must))
-    if len(vertices) <= _MAX_EXACT:
-        among = tuple(tuple(weights[one][other] for other in vertices) for one in vertices)
-        return [vertices[each] for each in _best(among, tuple(map(vertices.index, must)), needed)]
-    seeds = free[:: -(-len(free) // _SEEDS)]
-    sets = [_grown(weights, free, [*must, seed], needed - 1) for seed in seeds]
-    best = max(sets, key=lambda chosen: sum(weights[one][other] for one, other in combinations(chosen, 2)))
-    return best[len(must) :]
-
-
-@lru_cache(maxsize=16)  # the kubelet asks for the same devices until one of them is allocated
-def _best(weights: Weights, must: tuple[int, ...], needed: int) -> tuple[int, ...]:
-    """The best set of all."""
-    free = [each for each in range(len(weights)) if each not in must]
-    to_must = [sum(row[each] for each in must) for row in weights]
-    to_free = [sum(row[each] for each in free) for row in weights]
+    to_must = {each: sum(weights[each][other] for other in must) for each in free}
+    to_all = {each: sum(weights[each][other] for other in (*free, *must)) for each in free}
 
     def rank(chosen: tuple[int, ...]) -> tuple[int, int]:
-        """The weight of the set with `must`, then that of the free vertices that remain; both without constants."""
         inside = sum(weights[one][other] for one, other in combinations(chosen, 2))
-        return inside + sum(to_must[each] for each in chosen), inside - sum(to_free[each] for each in chosen)
+        return inside + sum(to_must[each] for each in chosen), -sum(to_all[each] for each in chosen)
 
-    # Combinations come in lexicographic order, and the first of equals is the maximum.
-    return max(combinations(free, needed), key=rank)
+    sets: Iterable[tuple[int, ...]] = combinations(free, needed)
+    if len(free) + len(must) > _MAX_EXACT:
+        sets = (_grown(weights, seed, to_must, needed) for seed in free[:: -(-len(free) // _SEEDS)])
+    best = max(sets, key=rank)
+    return list(best)
 
 
-def _grown(weights: Weights, free: Sequence[int], begun: Sequence[int], more: int) -> list[int]:
-    """Add the vertex that adds the most weight, so many times; among equals, the first."""
-    chosen = list(begun)
-    gain = {each: sum(weights[each][other] for other in chosen) for each in free if each not in chosen}
-    for _ in range(more):
-        best = max(gain, key=gain.__getitem__)
-        chosen.append(best)
-        del gain[best]
+def _grown(weights: Weights, seed: int, to_must: Mapping[int, int], size: int) -> tuple[int, ...]:
+    """Add the vertex that adds the most weight, until the set has its size; among equals, the first."""
+    chosen, gain = [seed], dict(to_must)
+    while len(chosen) < size:
+        last = chosen[-1]
+        del gain[last]
         for each in gain:
-            gain[each] += weights[best][each]
-    return chosen
+            gain[each] += weights[last][each]
+        chosen.append(max(gain, key=gain.__getitem__))
+    return tuple(chosen)

@@ -355,7 +355,7 @@ def test_every_answer_is_complete_and_independent_of_order(case, random):
 
 @given(cases())
 def test_linked_devices_get_the_best_set(case):
-    """For up to 16 devices no set with the required ones has a better score."""
+    """For few devices no set with the required ones has a better score."""
     allocator, candidates, links, available, must, size, _ = case
     if any(links.values()) and all(each.id == each.device.raw.id for each in candidates):
         best = max(weight(links, each) for each in combinations(available, size) if set(must) <= set(each))
