@@ -14,24 +14,12 @@ from ..model.problem import counted, either
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
-class TooManyStepsError(Exception):
-    """The search gave up after MAX_STEPS steps."""
-
-
-def mask_of(size: int, start: int) -> int:
-    return ((1 << size) - 1) << start
-
-
-def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: int = 0) -> list[int] | None:
+def _pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]]) -> list[int] | None:
     """A start for each item, given as (size, starts in order of preference), or None if they do not all fit.
 
-    Earlier items choose first; equal items must be next to each other. `occupied` is the mask of slices that are
-    already taken. Raises TooManyStepsError.
+    Earlier items choose first; equal items must be next to each other. Raises LayoutError if the search takes too long.
     """
-    needed = [0]
-    for size, _ in reversed(items):
-        needed.append(needed[-1] + size)
-    needed.reverse()
+    needed = [sum(size for size, _ in items[item:]) for item in range(len(items))]
     dead: set[tuple[int, int, int]] = set()
     steps = 0
 
@@ -46,27 +34,37 @@ def pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]], occupied: in
         size, choices = items[item]
         alike = item + 1 < len(items) and items[item + 1] == items[item]
         for choice, start in enumerate(choices[first:], first):
-            mask = mask_of(size, start)
+            mask = ((1 << size) - 1) << start
             if occupied & mask:
                 continue
             steps += 1
             if steps > MAX_STEPS:
-                raise TooManyStepsError
+                raise LayoutError(
+                    f"no arrangement of the {len(items)} partitions was found within {MAX_STEPS} steps",
+                    hint=f"say where the large ones start: <profile>{PIN}<slice>",
+                )
             rest = fit(item + 1, occupied | mask, choice + 1 if alike else 0)
             if rest is not None:
                 return [start, *rest]
         dead.add(state)
         return None
 
-    return fit(0, occupied, 0)
+    return fit(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Want:
-    """One item of the wanted list; `pin` is the start that the user gave."""
+    """One item of the wanted list."""
 
     profile: Profile
-    pin: int | None
+    starts: tuple[int, ...]
+    """The slices where it may start, best first; if the user gave one, only that."""
+    is_pinned: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, int, str]:
+        """The order of choice: pinned ones, larger profiles, profiles with fewer starts; then by name."""
+        return (not self.is_pinned, -self.profile.slices, len(self.starts), self.profile.name)
 
 
 def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
@@ -89,16 +87,17 @@ def _want(geometry: Geometry, item: str, position: int) -> _Want:
         profile = geometry.profile(name)
     except LayoutError as unknown:
         raise LayoutError(str(unknown), hint=unknown.hint, position=position) from None
-    if not pinned:
-        return _Want(profile, None)
     allowed = geometry.starts(profile)
+    if not pinned:  # small partitions from the left, larger ones from the right
+        is_small = profile.slices == min(each.slices for each in geometry.profiles.values())
+        return _Want(profile, allowed if is_small else allowed[::-1])
     if not (start.isascii() and start.isdigit() and int(start) in allowed):
         raise LayoutError(
             f"{item!r}: {name} cannot start at slice {start or '(nothing)'}",
             hint="it starts at " + either([str(each) for each in allowed]),
             position=position,
         )
-    return _Want(profile, int(start))
+    return _Want(profile, (int(start),), is_pinned=True)
 
 
 def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
@@ -129,44 +128,12 @@ def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
 
 def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...] | None:
     """The preferred arrangement on the slices, without regard to limits, in the order of the list, or None."""
-    occupied = 0
-    starts: dict[int, int] = {}
-    for position, want in enumerate(wants):
-        if want.pin is not None:
-            mask = mask_of(want.profile.slices, want.pin)
-            if occupied & mask:
-                return None
-            occupied |= mask
-            starts[position] = want.pin
-    free = [position for position in range(len(wants)) if position not in starts]
-    free.sort(key=lambda position: _rank(geometry, wants[position].profile))  # stable: equal profiles keep list order
-    items = [(wants[position].profile.slices, _preference(geometry, wants[position].profile)) for position in free]
-    try:
-        packed = pack(geometry.slices, items, occupied)
-    except TooManyStepsError:
-        raise LayoutError(
-            f"no arrangement of the {len(wants)} partitions was found within {MAX_STEPS} steps",
-            hint=f"say where the large ones start: <profile>{PIN}<slice>",
-        ) from None
+    order = sorted(range(len(wants)), key=lambda position: wants[position].rank)  # stable: equals keep list order
+    packed = _pack(geometry.slices, [(wants[position].profile.slices, wants[position].starts) for position in order])
     if packed is None:
         return None
-    starts |= zip(free, packed, strict=True)
-    return tuple(_placement(want.profile, starts[position]) for position, want in enumerate(wants))
-
-
-def _placement(profile: Profile, start: int) -> Placement:
-    return Placement(profile, start, profile.slices)
-
-
-def _rank(geometry: Geometry, profile: Profile) -> tuple[int, int, str]:
-    """The order of choice: larger profiles first, then profiles with fewer starts, then by name."""
-    return (-profile.slices, len(geometry.starts(profile)), profile.name)
-
-
-def _preference(geometry: Geometry, profile: Profile) -> tuple[int, ...]:
-    """The profile's starts, best first: small partitions from the left, larger ones from the right."""
-    starts = geometry.starts(profile)
-    return starts if profile.slices == min(each.slices for each in geometry.profiles.values()) else starts[::-1]
+    starts = dict(zip(order, packed, strict=True))
+    return tuple(Placement(want.profile, starts[place], want.profile.slices) for place, want in enumerate(wants))
 
 
 def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
@@ -176,19 +143,18 @@ def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
         prefix = wants[: position + 1]
         arranged = _arrange(geometry, prefix)
         if arranged is None:
-            return LayoutError(_clash(geometry, want, before), position=position)
+            return LayoutError(_clash(want, before), position=position)
         if broken := _broken_limit(geometry, prefix):
             return LayoutError(broken, position=position)
         before = arranged
     raise AssertionError("called for a list that can be placed")
 
 
-def _clash(geometry: Geometry, want: _Want, before: Sequence[Placement]) -> str:
+def _clash(want: _Want, before: Sequence[Placement]) -> str:
     """Why there is no place for the item."""
     profile = want.profile
-    starts = geometry.starts(profile) if want.pin is None else (want.pin,)
     others = ", ".join(str(each) for each in sorted(before, key=lambda placement: placement.start))
-    places = f"takes {counted(profile.slices, 'slice')} from {either([str(start) for start in starts])}"
+    places = f"takes {counted(profile.slices, 'slice')} from {either([str(start) for start in sorted(want.starts)])}"
     return f"{profile.name} {places}, and does not fit beside {others}"
 
 
