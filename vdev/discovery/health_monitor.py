@@ -70,17 +70,6 @@ def after_probe(track: Track, spec: HealthPolicy, reason: str, now: float, *, is
     return after
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on one device."""
-
-    health: Health
-    since: float
-    """When it became healthy or unhealthy, in seconds since 1970."""
-    flaps: int = 0
-    """How often its probe turned from success to failure."""
-
-
 @dataclass(slots=True)
 class _Probed:
     target: Target
@@ -100,7 +89,7 @@ class HealthMonitor:
         self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
-        self.verdicts: dict[str, Verdict] = {}  # on every device that was probed at least once, by id
+        self.verdicts: dict[str, Track] = {}  # of every device that was probed at least once, by id
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
@@ -205,10 +194,7 @@ class HealthMonitor:
         return reason
 
     def _report(self, key: str, track: Track) -> None:
-        old = self.verdicts.get(key)
-        since = old.since if old and old.health.healthy == track.health.healthy else self._clock.wall()
-        report = Verdict(track.health, since, track.flaps)
-        if report != old:
-            self.verdicts[key] = report
+        old, self.verdicts[key] = self.verdicts.get(key), track
+        if old is None or (old.health, old.flaps) != (track.health, track.flaps):
             self._changed.add(key)
             self._news.set()
