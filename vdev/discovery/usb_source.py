@@ -1,7 +1,7 @@
 """USB devices by vendor, product, serial number, port and class. Several USB devices can make up one device."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -18,15 +18,11 @@ _LISTING = "/sys/bus/usb/devices"
 
 @dataclass(frozen=True, slots=True)
 class _Usb:
-    """The identity of a USB device."""
+    """A USB device: its directory in sysfs, and the values that conditions are about."""
 
-    port: str
     directory: str
-    vendor: str
-    product: str
-    serial: str
-    classes: tuple[str, ...]
-    """The classes of the device and of its interfaces."""
+    values: Mapping[str, str]
+    """By condition: vendor, product, serial, port, and the classes of the device and of its interfaces."""
 
 
 Members = Sequence[tuple[int, _Usb]]
@@ -40,7 +36,8 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     candidates = [_nearest(entry, device) for device in present]
     for selector in entry.usb:
         if not selector.optional and not any(_meets(selector, device) for device in present):
-            problems.warn(f"usb {_wanted(selector)}", "matches no device on this node")
+            wanted = " ".join(f"{key} {value}" for key, value in _conditions(selector).items())
+            problems.warn(f"usb {wanted}", "matches no device on this node")
     groups = _together(entry, present) if entry.group_by is GroupBy.ALL else list(_by_position(entry, present))
     ids = [names.device_id(entry.name, identity) for identity in _identities(entry, groups, numbering)]
     finders = [NodeFinder(entry, selector, host, tree, {_LISTING}) for selector in entry.usb]
@@ -85,7 +82,7 @@ def _together(entry: Entry, present: Sequence[_Usb]) -> list[Members]:
         if not hits and not selector.optional:
             return []
         for each in hits:
-            members.setdefault(each.port, (place, each))
+            members.setdefault(each.values["port"], (place, each))
     return [tuple(members.values())] if members else []
 
 
@@ -97,7 +94,7 @@ def _identities(entry: Entry, groups: Sequence[Members], numbering: Numbering) -
     if naming is None:
         return [str(number) for number, _ in enumerate(groups)]
     named = [next(each for place, each in members if place == naming) for members in groups]
-    return numbering.identities([(each.serial, each.port) for each in named])
+    return numbering.identities([(each.values["serial"], each.values["port"]) for each in named])
 
 
 def _joined(parts: Sequence[RawDevice]) -> RawDevice:
@@ -118,6 +115,19 @@ def _present(tree: SysTree) -> list[_Usb]:
     return [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
 
 
+def _read(tree: SysTree, port: str, directory: str) -> _Usb:
+    interfaces = tree.children(directory, ("usb",), bus="usb")
+    classes = [tree.text(directory, "bDeviceClass"), *(tree.text(each, "bInterfaceClass") for each in interfaces)]
+    values = {
+        "vendor": tree.text(directory, "idVendor").lower(),
+        "product": tree.text(directory, "idProduct").lower(),
+        "serial": tree.text(directory, "serial"),
+        "port": port,
+        "class": " ".join(dict.fromkeys(each.lower() for each in classes if each)),
+    }
+    return _Usb(directory, values)
+
+
 def _meets(source: Usb, device: _Usb) -> bool:
     return all(check.ok for check in _checks(source, device))
 
@@ -126,37 +136,20 @@ def _nearest(entry: Entry, device: _Usb) -> Candidate:
     """The USB device with the conditions of the selector that fits it best."""
     tried = [_checks(selector, device) for selector in entry.usb]
     best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
-    return Candidate(posixpath.join(_LISTING, device.port), best)
-
-
-def _read(tree: SysTree, port: str, directory: str) -> _Usb:
-    interfaces = tree.children(directory, ("usb",), bus="usb")
-    classes = [tree.text(directory, "bDeviceClass"), *(tree.text(each, "bInterfaceClass") for each in interfaces)]
-    return _Usb(
-        port=port,
-        directory=directory,
-        vendor=tree.text(directory, "idVendor").lower(),
-        product=tree.text(directory, "idProduct").lower(),
-        serial=tree.text(directory, "serial"),
-        classes=tuple(dict.fromkeys(each.lower() for each in classes if each)),
-    )
+    return Candidate(posixpath.join(_LISTING, device.values["port"]), best)
 
 
 def _checks(source: Usb, device: _Usb) -> tuple[Check, ...]:
-    seen = {"vendor": device.vendor, "product": device.product, "serial": device.serial, "port": device.port}
     checks = []
-    for key, wanted in _given(source).items():
-        if key == "class":
-            there, ok = " ".join(device.classes), wanted in device.classes
-        else:
-            there = seen[key]
-            ok = bool(there) and fnmatchcase(there, wanted)  # ids are patterns without wildcards
-        checks.append(Check(f"{key} = {wanted}", there, ok=ok))
+    for key, wanted in _conditions(source).items():
+        value = device.values[key]
+        # Ids are patterns without wildcards.
+        ok = wanted in value.split() if key == "class" else bool(value) and fnmatchcase(value, wanted)
+        checks.append(Check(f"{key} = {wanted}", value, ok=ok))
     return tuple(checks)
 
 
-def _given(source: Usb) -> dict[str, str]:
-    """The conditions that the source has."""
+def _conditions(source: Usb) -> dict[str, str]:
     conditions = {
         "vendor": source.vendor,
         "product": source.product,
@@ -167,16 +160,7 @@ def _given(source: Usb) -> dict[str, str]:
     return {key: value for key, value in conditions.items() if value}
 
 
-def _wanted(source: Usb) -> str:
-    return " ".join(f"{key} {value}" for key, value in _given(source).items())
-
-
 def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:
-    return {
-        "vendor": device.vendor,
-        "product": device.product,
-        "serial": device.serial,
-        "port": device.port,
-        "manufacturerName": tree.text(device.directory, "manufacturer"),
-        "productName": tree.text(device.directory, "product"),
-    }
+    own = {key: value for key, value in device.values.items() if key != "class"}
+    maker, product = (tree.text(device.directory, name) for name in ("manufacturer", "product"))
+    return {**own, "manufacturerName": maker, "productName": product}
