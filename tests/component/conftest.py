@@ -179,7 +179,7 @@ def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
     """Whether the node shows what the agent serves: a stream that is open has not brought its list yet."""
     served = agent.reconciler.served.resources
     some = served or agent.reconciler.spec.entries == ()
-    return bool(some) and status.ready(agent) and served.keys() <= kubelet.node().capacity.keys()
+    return bool(some) and not status.not_ready(agent) and served.keys() <= kubelet.node().capacity.keys()
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ async def test_a_good_edit_ends_it_at_once(start_agent, kubelet, shows, leave):
     await leave()
     agent = await bad_start(start_agent, kubelet, SYNTAX)
     agent.edit(MORE)
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the edit")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the edit")
     assert "" == refused(agent)
     assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
     await shows(NPU, 3, 3)
@@ -237,7 +237,7 @@ async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, ku
     node.unlink()
     host.node("ttyUSB0", "188:0")
     await shows(UART, 1, 1)
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the end of it")
     assert "" == refused(agent)
 
 
@@ -303,5 +303,5 @@ async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
     agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
     assert f"{wrong} is not a device node" in refused(agent)
     wrong.unlink()
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the end of it")
     assert "" == refused(agent)

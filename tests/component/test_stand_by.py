@@ -39,7 +39,7 @@ async def stand_by(kubelet, start_agent):
 
 def stands_by(agent):
     """Whether it says so, and is ready all the same."""
-    return bool(status.stand_by(agent.agent)) and status.ready(agent.agent)
+    return bool(status.stand_by(agent.agent)) and not status.not_ready(agent.agent)
 
 
 def registrations(agent):
@@ -74,7 +74,7 @@ async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_age
     with pytest.raises(ConfigError, match="virtuell"):
         await stand_by(BAD, state_dir=None)
     await shows(NPU, 2, 2)
-    assert status.ready(first.agent)
+    assert not status.not_ready(first.agent)
 
 
 async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, shows):
@@ -107,7 +107,7 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         process.process.kill()
         await process.process.wait()
         await shows(NPU, 3, 3)
-        await kubelet.wait_until(lambda: status.ready(second.agent), what="the answer to the registration")
+        await kubelet.wait_until(lambda: not status.not_ready(second.agent), what="the answer to the registration")
         assert [] == kubelet.errors
         process.end = second.stop  # what the context manager would end is gone
 

@@ -64,10 +64,6 @@ def status(agent: AgentParts) -> dict[str, Any]:
     }
 
 
-def ready(agent: AgentParts) -> bool:
-    return not not_ready(agent)
-
-
 def stand_by(agent: AgentParts) -> str:
     """Return which agent this one stands by for, in a sentence; empty if it does not."""
     return agent.lock.trouble if agent.lock.stands_by else ""
