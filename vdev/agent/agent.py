@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.tasks import Interrupted, Interruption, acting_on
+from ..aio.tasks import Interrupted, Interruption, acting_on, beside
 from ..hostfs.watch import Watcher
 from . import command_socket
 from .announcer import Announcer
@@ -88,7 +88,7 @@ class Agent(AgentParts):
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
             if self.announcer is not None:
-                await stack.enter_async_context(self.announcer.announcing())
+                await stack.enter_async_context(beside(self.announcer.run(), name="service manager"))
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -108,7 +108,8 @@ class Agent(AgentParts):
             from ..observe import http  # it imports a web server
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-            await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
+            serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
+            await stack.enter_async_context(beside(serving, name="http"))
         stack.push_async_callback(self.node_api.aclose)
         intervals = self.options.intervals
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst)

@@ -6,7 +6,7 @@ starts. One task sends all messages, after each turn and at regular intervals.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -77,16 +77,9 @@ class Announcer:
         self._is_ready = self._waits = False
         self._status = ""
 
-    @contextlib.asynccontextmanager
-    async def announcing(self) -> AsyncIterator[None]:
-        """Send messages while the context lasts."""
-        name = "telling the service manager"
-        task = asyncio.create_task(self._retrier.run_forever(name, self._run), name=name)
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+    async def run(self) -> None:
+        """Send messages until cancelled."""
+        await self._retrier.run_forever("telling the service manager", self._run)
 
     def look(self) -> None:
         self._changed.set()
