@@ -189,10 +189,10 @@ class Agent(AgentParts):
         async with self._turning:
             await self.link.remove_leftovers()
             await self.link.look()  # the first services must know which kubelet they register with
-            (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
+            (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})
-            self.reconciler.resume(inventory, listed.choices)
+            self.reconciler.resume(inventory, choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()

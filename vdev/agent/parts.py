@@ -30,7 +30,7 @@ from .pending_work import PendingWork
 from .pod_holders import PodHolders
 from .reconcile import Reconciler
 from .retry import Retrier
-from .state_file import Owner, StateFile
+from .state_file import StateFile, new_state
 from .virtual_nodes import VirtualNodes
 
 ASKING_HOLDERS = "asking the kubelet which pods hold devices"
@@ -50,10 +50,10 @@ class AgentParts:
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
         self.state = StateFile(
             options.state_dir,
-            Owner(options.node, str(options.plugin_dir), options.boot_id),
+            new_state(node=options.node, plugin_dir=str(options.plugin_dir), boot=options.boot_id),
             options.files,
             good=lambda: self.config.good,  # made below
-            timing=timing,
+            clock=clock,
         )
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
