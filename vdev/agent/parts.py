@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 
-from ..config import file_choice
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ServiceState
@@ -17,7 +16,7 @@ from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
 from .applier import Applier
 from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser, NodeLabel
+from .config_files import ConfigSource, FileChooser
 from .device_lists import DeviceLists, Measures
 from .fault_control import FaultControl
 from .handovers import HandoverActions
@@ -75,11 +74,10 @@ class AgentParts:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
-        label = NodeLabel(self.node_api.object, *file_choice.LABELS)
         chooser = FileChooser(
             options.files,
             options.node,
-            label=label,
+            node_object=self.node_api.object,
             last=self.state.kept_files,
             on_change=self.reload,
             timing=timing,
