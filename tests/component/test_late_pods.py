@@ -41,7 +41,7 @@ async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent
     await kubelet.restart(wait=False)
     holders, readings = agent.agent.holders, set()
     while not kubelet.ready:
-        agent.agent.pending.ask_holders()
+        agent.agent.holders.ask()
         await kubelet.journal.next_change(at_most=0.05)
         readings.add(holders.known.answered_at)
         assert not any(slot.health.healthy for slot in agent.agent.reconciler.served.resources[HALF].slots)

@@ -11,7 +11,6 @@ from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
-from vdev.agent.status import HttpView
 from vdev.errors import ConfigError
 from vdev.sim import manifest
 
@@ -59,7 +58,7 @@ async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, d
     assert "200 OK" in answer
     assert answer.endswith(f"{reason}\n")
     assert "200 OK" in await ask(address, "/healthz")
-    assert reason == HttpView(second.agent).outlook().waits_for
+    assert reason == second.agent.lock.trouble
     await kubelet.wait_until((directory / "run2" / command_socket.SOCKET).exists, what="the command socket")
     assert 0 == await asyncio.to_thread(cli.main, ["status", "--run-dir", str(directory / "run2")])
     first, second_line, *more = capsys.readouterr().out.splitlines()

@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Set
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,17 +16,20 @@ from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
-from .parts import ASKING_HOLDERS, AgentParts
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
+ASKING_HOLDERS = "asking the kubelet which pods hold devices"
 _KUBELET = "looking at the kubelet's socket"
 
 
 class Events:
     """Watches everything that one agent depends on."""
 
-    def __init__(self, agent: AgentParts, *, on_displaced: Callable[[], None]) -> None:
+    def __init__(self, agent: "Agent", *, on_displaced: Callable[[], None]) -> None:
         self._agent = agent
         self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
@@ -122,11 +126,12 @@ class Events:
         """
         acts = self._agent.handovers in self._agent.reconciler.appliers
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
-        await self._clock.wait(self._agent.pending.asked, min(pace, self._name_again))
+        holders = self._agent.holders
+        await self._clock.wait(holders.asked, min(pace, self._name_again))
         await self._clock.sleep(self._agent.retrier.pause(ASKING_HOLDERS))
-        self._agent.pending.asked.clear()
+        holders.asked.clear()
         await self._agent.read_holders()
-        before, self._unnamed = self._unnamed, self._agent.holders.unnamed(self._agent.dra.claimed)
+        before, self._unnamed = self._unnamed, holders.unnamed(self._agent.dra.claimed)
         if before != self._unnamed:
             self._name_again = self._intervals.name_holder if self._unnamed else math.inf
         else:

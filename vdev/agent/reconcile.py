@@ -120,11 +120,10 @@ class Reconciler:
 
     # --- a turn -------------------------------------------------------------------------------------------------------
 
-    async def reconcile(self, *, ask_holders: Callable[[], None]) -> float | None:
+    async def reconcile(self) -> float | None:
         """Plan and apply; return the (monotonic) time at which to do it again even if nothing happens, or None.
 
-        An applier that fails leaves the others alone. If no plan can be made, the last one stays in force. Calls
-        `ask_holders` if a device was retired that the kubelet may know to be free.
+        An applier that fails leaves the others alone. If no plan can be made, the last one stays in force.
         """
         call = self._retrier.call
         call("choosing what to probe", functools.partial(self.verdicts.probe, self.scan, self.base.left_out))
@@ -139,7 +138,7 @@ class Reconciler:
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
         call("telling the kubelet", functools.partial(self._lists.send, plan))
         if plan.retired.keys() - self.retired.keys():
-            ask_holders()
+            self.holders.ask()  # the kubelet may know that a retired device is free
         self.served, self.retired, self.published = plan.advertised, plan.retired, True
         self._previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
         if self._previous.dropped:
