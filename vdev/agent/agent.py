@@ -81,8 +81,7 @@ class Agent:
             good=lambda: self.config.good,  # made below
             clock=clock,
         )
-        owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
+        self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(
             options.host,
             self.metrics,
