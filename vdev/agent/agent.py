@@ -17,6 +17,7 @@ import grpc.aio
 import structlog
 
 from ..aio.tasks import Interrupted, Interruption, acting_on, beside
+from ..deviceplugin.podresources import FILE_NAME
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ServiceState
@@ -295,7 +296,8 @@ class Agent:
             await stack.enter_async_context(beside(serving, name="http"))
         stack.push_async_callback(self.node_api.aclose)
         intervals = self.options.intervals
-        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst)
+        # The kubelet writes its checkpoint beside its socket, after each change of a pod.
+        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
@@ -51,13 +50,9 @@ class Events:
         """Wait for changes of files, and add the work that they need."""
         await self.arm(watcher)
         changed = await watcher.changes()
-        for directory in self._agent.link.directories & changed.keys():
-            names = changed[directory]
-            # The kubelet writes its checkpoint in the same directory, after each change of a pod.
-            if not names or not all(FILE_NAME in name for name in names):
-                await self._agent.retrier.run(_KUBELET, self._see_kubelet)
-                break
-        self._mark(changed.keys())
+        if changed & self._agent.link.directories:
+            await self._agent.retrier.run(_KUBELET, self._see_kubelet)
+        self._mark(changed)
 
     def _mark(self, changed: Set[Path]) -> None:
         """Add the work that changes in these directories need."""
