@@ -32,7 +32,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import reason_of
-from .log import Seldom
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +60,6 @@ class Guard:
 
     def __init__(self, application: ASGIApp, patterns: Collection[str]) -> None:
         self._application, self._patterns = application, tuple(patterns)
-        self._refused = Seldom(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = Headers(scope=scope).get("host")
@@ -69,7 +67,7 @@ class Guard:
             await self._application(scope, receive, send)
             return
         name = _without_port(host)[:_SHOWN]
-        self._refused.warning("HTTP request to a name that is not ours", host=name, hint="--http-hosts allows it")
+        log.debug("HTTP request to a name that is not ours", host=name, hint="--http-hosts allows it")
         text = f"vdev does not know the name {name!r}; if it is this agent's, start it with --http-hosts\n"
         await PlainTextResponse(text, _MISDIRECTED, {"Connection": "close"})(scope, receive, send)
 
@@ -152,11 +150,10 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
 
 
 def answering(*routes: Route) -> Starlette:
-    """An application with these routes. Failures are logged, at a limited rate."""
-    failures = Seldom(log)
+    """An application with these routes. Failures are logged."""
 
     async def failed(request: Request, error: Exception) -> Response:
-        failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
+        log.warning("HTTP request failed", path=request.url.path, exc_info=error)
         return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
 
     return Starlette(exception_handlers={Exception: failed}, routes=routes)
