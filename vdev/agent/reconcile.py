@@ -86,7 +86,7 @@ class Reconciler:
         self.published = False  # whether this process has sent any list
         self._plan: DesiredState | None = None  # the newest plan
         self._previous = Previous()  # what the last turn told others, or what an earlier process listed
-        self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, retrier)
+        self.scanner = Scanner(options, retrier)
         self.holders = holders
         self.choices = choices
         self._lists = lists
