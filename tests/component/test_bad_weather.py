@@ -33,7 +33,7 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     asked = lister.asked
     await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
     await agent.settled(kubelet)
-    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.retired)
+    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.previous.retired)
     lister.refusal = None
     await shows(NPU, 2, 1)
     lister.held = {}

@@ -148,7 +148,7 @@ async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeyp
         agent = await start_agent(text)
         await shows("acme.dev/other", 1, 1)
         await shows(NPU, 1, 0)
-        (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+        (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
         assert "Operation not permitted; vdev needs CAP_MKNOD, or a CDI strategy" in slot.health.reason
     if os.geteuid() == 0:
         await shows(NPU, 1, 1)
@@ -159,7 +159,7 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     (directory / "devices").touch()
     agent = await start_agent(config("file: x"))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
     assert any(each["event"] == "files for containers not made" for each in agent.logs)
 
@@ -229,7 +229,7 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     (directory / "host").mkdir()
     agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert "cannot make a serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
 
 

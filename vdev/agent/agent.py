@@ -239,7 +239,7 @@ class Agent:
         if state is ServiceState.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
             self.holders.ask_soon()  # it may be another kubelet, or the first one
-        elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
+        elif state is ServiceState.STOPPED and resource not in self.reconciler.advertised.resources:
             self.metrics.forget(resource)
 
     # --- the life -----------------------------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ class Announcer:
             return []
         ailing = {raw for raw, health in reconciler.current_health().items() if not health.healthy}
         found = chain.from_iterable(reconciler.scan.devices.values())
-        return sorted(reconciler.served.raws - {raw.id for raw in found if raw.health.healthy and raw.id not in ailing})
+        present = {raw.id for raw in found if raw.health.healthy and raw.id not in ailing}
+        return sorted(reconciler.advertised.raws - present)
 
     def _start(self, absent: list[str]) -> None:
         """Let the kubelet start, or make it wait.
@@ -81,25 +82,25 @@ class Announcer:
         It never waits if the agent waits for it, for example for its directory, nor if it runs already.
         """
         services = self._agent.lists.services.values()
-        is_served = self._agent.reconciler.published and all(
+        has_started = self._agent.reconciler.published and all(
             each.state is not ServiceState.STARTING for each in services
         )
         runs = any(each.streams for each in services)
         waited, patience = self._clock.now() - self._began, self._agent.options.boot_wait
-        if self._agent.lock.trouble or (is_served and (runs or not absent or waited >= patience)):
+        if self._agent.lock.trouble or (has_started and (runs or not absent or waited >= patience)):
             self._is_ready = self._manager.tell("READY", "1")
             if self._is_ready and absent and not runs:
                 log.warning("devices that were there before are missing", devices=_shown(absent))
             elif self._is_ready and self._waits:
                 log.info("the kubelet waits no more", seconds=round(waited))
-        elif is_served and not self._waits:
+        elif has_started and not self._waits:
             self._waits = True
             log.info("the kubelet waits for devices", devices=_shown(absent), seconds=round(patience - waited))
             self._manager.extend_start(patience - waited + self._intervals.start_margin)
 
     def _tell_status(self, absent: list[str]) -> None:
         """Tell a line for people if it has changed."""
-        resources = self._agent.reconciler.served.resources.values()
+        resources = self._agent.reconciler.advertised.resources.values()
         healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
         summary = f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"
         trouble = self._agent.lock.trouble or "; ".join(not_ready(self._agent))

@@ -44,10 +44,10 @@ class Scan:
     def problems(self) -> tuple[Problem, ...]:
         return tuple(problem for each in self.found.values() for problem in each.problems)
 
-    def known(self, served: Inventory) -> set[str]:
+    def known(self, advertised: Inventory) -> set[str]:
         """The ids of the devices that were found, and of those that are listed."""
         found = (each.by_id for each in self.found.values())
-        return set[str]().union(*found, *(each.raws for each in served.resources.values()))
+        return set[str]().union(*found, *(each.raws for each in advertised.resources.values()))
 
 
 class Scanner:
@@ -95,9 +95,9 @@ class Scanner:
         """Forget all indices, because the configuration of the last scan is not adopted."""
         self._numberings.clear()
 
-    def forget(self, scan: Scan, served: Inventory) -> None:
+    def forget(self, scan: Scan, advertised: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
-        known = scan.known(served)
+        known = scan.known(advertised)
         for numbering in self._numberings.values():
             numbering.retain(known)
 
@@ -141,7 +141,7 @@ class Verdicts:
             self._resources = {raw: target.resource for raw, target in targets.items()}
             self.monitor.update(targets)
 
-    def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
+    def scanned(self, before: Scan, after: Scan, advertised: Inventory, left_out: Collection[str] = ()) -> None:
         """Count the devices that disappeared between two scans, for entries that were not edited.
 
         A device that was `left_out` belongs to another entry, which counts it.
@@ -155,7 +155,7 @@ class Verdicts:
             for each in lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
         if self._losses:
-            known = after.known(served)
+            known = after.known(advertised)
             self._losses = Counter({raw: count for raw, count in self._losses.items() if raw in known})
 
     def reported(self, devices: Collection[str]) -> None:

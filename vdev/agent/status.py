@@ -59,7 +59,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "dra": agent.dra.document(),
         "layouts": agent.reconciler.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
-        "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],
+        "resources": [_resource(agent, resource) for resource in agent.reconciler.advertised.resources.values()],
     }
 
 
