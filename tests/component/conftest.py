@@ -76,7 +76,7 @@ class RunningAgent:
         """Wait until it lists the device as Unhealthy for this reason, which it may know later than that it is."""
 
         def condition() -> bool:
-            listed = self.agent.reconciler.served.resources.get(resource)
+            listed = self.agent.reconciler.advertised.resources.get(resource)
             slot = listed.by_id.get(id_) if listed else None
             return slot is not None and not slot.health.healthy and slot.health.reason == reason
 
@@ -177,9 +177,9 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
 
 def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
     """Whether the node shows what the agent serves: a stream that is open has not brought its list yet."""
-    served = agent.reconciler.served.resources
+    served = agent.reconciler.advertised.resources
     some = served or agent.reconciler.spec.entries == ()
-    return bool(some) and status.ready(agent) and served.keys() <= kubelet.node().capacity.keys()
+    return bool(some) and not status.not_ready(agent) and served.keys() <= kubelet.node().capacity.keys()
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     asked = lister.asked
     await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
     await agent.settled(kubelet)
-    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.retired)
+    assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.previous.retired)
     lister.refusal = None
     await shows(NPU, 2, 1)
     lister.held = {}
@@ -64,11 +64,11 @@ async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent
     await shows(NPU, 2, 1)
     holders = agent.agent.holders
     lister.refusal = grpc.StatusCode.UNAVAILABLE
-    agent.agent.pending.ask_holders()
+    agent.agent.holders.ask()
     await kubelet.wait_until(lambda: not holders.readable, what="the silence")
     await kubelet.restart()
     lister.held, lister.refusal = {}, None
-    agent.agent.pending.ask_holders()
+    agent.agent.holders.ask()
     await kubelet.wait_until(lambda: (NPU, "acme-1") in holders.known.unlisted and holders.readable, what="the doubt")
     assert {(NPU, "acme-1"): "n/p"} == holders.holders
     agent.clock.advance(600)

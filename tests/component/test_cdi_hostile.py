@@ -31,7 +31,7 @@ def cdi(directory):
 
 def reasons(agent, name=NPU):
     """Why each device of the resource is Unhealthy."""
-    return {slot.id: slot.health.reason for slot in agent.agent.reconciler.served.resources[name].slots}
+    return {slot.id: slot.health.reason for slot in agent.agent.reconciler.advertised.resources[name].slots}
 
 
 async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, start_agent, cdi, shows):

@@ -62,5 +62,5 @@ async def test_a_clock_that_jumps_gives_nothing_away(kubelet, start_agent, shows
     assert json.dumps(status.status(agent.agent))
     await kubelet.delete_pod("holder")
     await shows(ONE, 3, 3)
-    await kubelet.wait_until(lambda: TWO not in agent.agent.reconciler.served.resources, what="the partition to go")
+    await kubelet.wait_until(lambda: TWO not in agent.agent.reconciler.advertised.resources, what="the partition to go")
     assert [] == kubelet.errors

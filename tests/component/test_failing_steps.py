@@ -202,7 +202,7 @@ async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, di
     await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
     reason = "reading the configuration failed: OverflowError: who would have thought"
     assert reason in failing(agent)
-    assert not status.ready(agent.agent)
+    assert status.not_ready(agent.agent)
     load.failure = None
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")

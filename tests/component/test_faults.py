@@ -200,7 +200,7 @@ async def test_stalled_stream(start, kubelet, shows, clock):
         "name: sick, devices: [acme/0], at: 20s, health: Unhealthy",
     )
     clock.advance(20)
-    await kubelet.wait_until(lambda: agent.agent.reconciler.served.resources[NPU].healthy == 3)
+    await kubelet.wait_until(lambda: agent.agent.reconciler.advertised.resources[NPU].healthy == 3)
     assert 4 == kubelet.node().allocatable[NPU]
     clock.advance(50)
     await shows(NPU, 4, 3)

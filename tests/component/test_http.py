@@ -11,6 +11,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.kit import well_agent
 from tests.kit.well_agent import WellAgent
 from vdev.observe import http
 
@@ -146,18 +147,22 @@ async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
         assert 0 == await agent.stop()
 
 
-async def test_a_port_that_becomes_free_is_taken():
+async def test_a_port_that_becomes_free_is_taken(monkeypatch):
     """Who had it ends, and the HTTP side begins; meanwhile one line says why it is not there."""
+    monkeypatch.setattr(http, "RETRY", 0.01)
     with structlog.testing.capture_logs() as logs:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            side = http.serving(address, Stuck(), retry=0.01)
-            assert "" == await side.__aenter__()
+            task = asyncio.create_task(http.serve(address, http.application(Stuck())))
+            async with asyncio.timeout(30):
+                while not logs:
+                    await asyncio.to_thread(lambda: None)
         async with asyncio.timeout(30):
             while not [each for each in logs if each["event"] == "serving HTTP"]:
                 await asyncio.to_thread(lambda: None)
         assert 503 == (await get(address, "/healthz")).status
-        await side.__aexit__(None, None, None)
+        task.cancel()
+        await asyncio.wait([task])
     assert 1 == len([each for each in logs if each["log_level"] == "error"])
 
 
@@ -189,7 +194,7 @@ class Stuck(WellAgent):
 
 async def test_a_stuck_agent_is_not_alive():
     """What is stuck is said with 503, so that the kubelet restarts it; several reasons take a line each."""
-    async with http.serving("127.0.0.1:0", Stuck()) as address:
+    async with well_agent.served(http.application(Stuck())) as address:
         alive = await get(address, "/healthz")
         assert (503, "the reconciler has not finished a step for 200 s\n") == (alive.status, alive.text)
         assert "a: not there\nb: not there\n" == (await get(address, "/readyz")).text

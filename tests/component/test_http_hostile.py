@@ -7,6 +7,7 @@ import resource
 import pytest
 import structlog
 
+from tests.kit import well_agent
 from tests.kit.process import Process, ask, crowd, ready, say
 from tests.kit.well_agent import WellAgent
 from vdev.observe import http
@@ -60,7 +61,7 @@ class Agent(WellAgent):
 @contextlib.asynccontextmanager
 async def served(agent, *, hosts=()):
     """The address of an HTTP side."""
-    async with http.serving("127.0.0.1:0", agent, hosts=hosts) as bound:
+    async with well_agent.served(http.application(agent), hosts=hosts) as bound:
         host, _, port = bound.rpartition(":")
         yield host, int(port)
 

@@ -53,7 +53,7 @@ async def test_the_line(kubelet, start_agent, tmp_path):
         assert re.search(pattern, log.read_text()), whose
     place = NVSENTINEL_GPU.search(gpu)
     assert place
-    ids = {slot.id for slot in agent.agent.reconciler.served.resources[GPU].slots}
+    ids = {slot.id for slot in agent.agent.reconciler.advertised.resources[GPU].slots}
     assert ("0000:11:00", True) == (place[1], place[2] in ids)
 
 

@@ -101,7 +101,7 @@ async def test_a_good_edit_ends_it_at_once(start_agent, kubelet, shows, leave):
     await leave()
     agent = await bad_start(start_agent, kubelet, SYNTAX)
     agent.edit(MORE)
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the edit")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the edit")
     assert "" == refused(agent)
     assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
     await shows(NPU, 3, 3)
@@ -215,7 +215,7 @@ async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept):
     for name, (change, words) in SPOILT.items():
         kept().write_bytes(change(data))
         with pytest.raises(ConfigError) as ended:
-            await start_agent(SEMANTIC, state_file=60)  # a disk that is slow is another reason
+            await start_agent(SEMANTIC)
         *of_file, last = map(str, ended.value.problems)
         assert ("unknown key 'virtuell'" in of_file[0], words in last) == (True, True), name
         assert "\n" not in last
@@ -237,7 +237,7 @@ async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, ku
     node.unlink()
     host.node("ttyUSB0", "188:0")
     await shows(UART, 1, 1)
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the end of it")
     assert "" == refused(agent)
 
 
@@ -303,5 +303,5 @@ async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
     agent = await bad_start(start_agent, kubelet, text, look_at_devices=0.2)
     assert f"{wrong} is not a device node" in refused(agent)
     wrong.unlink()
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="the end of it")
+    await kubelet.wait_until(lambda: not status.not_ready(agent.agent), what="the end of it")
     assert "" == refused(agent)

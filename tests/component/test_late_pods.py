@@ -41,10 +41,10 @@ async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent
     await kubelet.restart(wait=False)
     holders, readings = agent.agent.holders, set()
     while not kubelet.ready:
-        agent.agent.pending.ask_holders()
+        agent.agent.holders.ask()
         await kubelet.journal.next_change(at_most=0.05)
         readings.add(holders.known.answered_at)
-        assert not any(slot.health.healthy for slot in agent.agent.reconciler.served.resources[HALF].slots)
+        assert not any(slot.health.healthy for slot in agent.agent.reconciler.advertised.resources[HALF].slots)
     assert 3 < len(readings)
     await kubelet.delete_pod("holder")
     await kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pod that came last

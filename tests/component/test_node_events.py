@@ -54,9 +54,11 @@ async def test_the_same_again_is_counted(start_agent, account, api_server, event
     agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
     for _ in range(5):
         await set_health(agent, "npu-1", "Unhealthy")
-        await api_server.until(lambda: not agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+        await api_server.until(
+            lambda: not agent.agent.reconciler.advertised.resources[NPU].by_id["npu-1"].health.healthy
+        )
         await set_health(agent, "npu-1", "Healthy")
-        await api_server.until(lambda: agent.agent.reconciler.served.resources[NPU].by_id["npu-1"].health.healthy)
+        await api_server.until(lambda: agent.agent.reconciler.advertised.resources[NPU].by_id["npu-1"].health.healthy)
     await api_server.until(lambda: "DeviceHealthy" in events())
     await api_server.until(lambda: 5 == events()["DeviceUnhealthy"]["count"])
     assert 1 == sum("DeviceUnhealthy" == each["reason"] for each in api_server.all("events", "default"))

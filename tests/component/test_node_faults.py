@@ -38,7 +38,7 @@ async def do(agent, command, **request):
 
 
 def gpu(agent, index):
-    return agent.agent.reconciler.served.resources[GPU].slots[index].id
+    return agent.agent.reconciler.advertised.resources[GPU].slots[index].id
 
 
 async def test_an_xid(start_agent, account, api_server, events, conditions, shows, kubelet):
@@ -71,7 +71,7 @@ async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account
     agent = await start_agent(config("name: x, devices: [a100/1], xid: 48") + sharing, api_server=account)
     await shows(GPU, 12, 9)
     await api_server.until(lambda: "NvidiaXID48Error" in events())
-    device = agent.agent.reconciler.served.resources[GPU].slots[3].device.id
+    device = agent.agent.reconciler.advertised.resources[GPU].slots[3].device.id
     message = f"{GPU}: {device}: Xid 48: Double Bit ECC Error (fault rule 'x')"
     assert message == events()["NvidiaXID48Error"]["message"]
 

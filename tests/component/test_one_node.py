@@ -89,14 +89,14 @@ async def test_names_of_one_node_in_one_entry_are_one_device(kubelet, start_agen
     host.node("tty3", "188:1")
     agent = await start_agent(config(ALIASES), host=host.host)
     await shows(ANY, 2, 2)
-    assert {"serial-tty0", "serial-tty3"} == set(agent.agent.reconciler.served.resources[ANY].by_id)
+    assert {"serial-tty0", "serial-tty3"} == set(agent.agent.reconciler.advertised.resources[ANY].by_id)
     (problem,) = agent.agent.reconciler.problems
     assert "serial-tty1 (/dev/tty1) is not advertised (and 1 more like it)" in problem.message
     assert "it is the same device as serial-tty0 (/dev/tty0)" in problem.message
     host.remove("/dev/tty0")
     await shows(ANY, 2, 2)
     await kubelet.wait_until(
-        lambda: {"serial-tty1", "serial-tty3"} == set(agent.agent.reconciler.served.resources[ANY].by_id),
+        lambda: {"serial-tty1", "serial-tty3"} == set(agent.agent.reconciler.advertised.resources[ANY].by_id),
         what="the next name of the node",
     )
     assert [] == kubelet.errors

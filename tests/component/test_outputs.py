@@ -62,7 +62,7 @@ async def test_what_an_output_cannot_deliver_is_never_listed_as_healthy(kubelet,
     await shows(NPU, 2, 1)
     assert [[True, True], [True, False]] == picky.seen[:2]
     assert [] == [log for log in agent.logs if log["event"] == "device unhealthy"]
-    (slot,) = [each for each in agent.agent.reconciler.served.resources[NPU].slots if not each.health.healthy]
+    (slot,) = [each for each in agent.agent.reconciler.advertised.resources[NPU].slots if not each.health.healthy]
     assert ("acme-1", "picky") == (slot.id, slot.health.reason)
 
 

@@ -169,7 +169,7 @@ async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
     text = config(block).replace("count: 1", "count: 1, attributes: {x: ../secret}")
     agent = await start_agent(text, wait=False)
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert "would be '/var/../secret', which contains '..'" in slot.health.reason
 
 
@@ -241,7 +241,7 @@ async def test_a_failed_release_keeps_the_device_back(kubelet, start_agent, dire
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert "onRelease after pod default/a failed: sh exited with 1: locked; it is tried again" == slot.health.reason
     gate.touch()
     await shows(NPU, 1, 1)

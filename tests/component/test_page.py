@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.kit.browser import CHROMIUM, new_page
-from tests.kit.well_agent import WellAgent
+from tests.kit.well_agent import WellAgent, served
 from vdev.observe import http
 from vdev.sim import manifest
 
@@ -46,7 +46,7 @@ async def show(page):
 
         async def show(devices=(), *, fragment="", **more):
             shown = Shown(list(devices), **more)
-            await page.open(await stack.enter_async_context(http.serving("127.0.0.1:0", shown)), fragment)
+            await page.open(await stack.enter_async_context(served(http.application(shown))), fragment)
             return shown
 
         yield show

@@ -98,7 +98,7 @@ async def test_a_second_instance_takes_over_and_goes(directory, start_agent, com
         await node.wait_until(lambda: "another vdev" in new.agent.lock.trouble, what="the second instance")
         await old.stop()
         await node.wait_until(
-            lambda: status.ready(new.agent) and node.node().allocatable.get(NPU) == 2,
+            lambda: not status.not_ready(new.agent) and node.node().allocatable.get(NPU) == 2,
             what="the second instance alone",
         )
         pod = await node.run_pod(manifest("a", {NPU: 1}))

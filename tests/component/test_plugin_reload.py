@@ -120,7 +120,7 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
     await shows("example.com/new", 1, 1)
     await shows(OTHER, 0, 0)
     await kubelet.wait_until(
-        lambda: OTHER not in agent.agent.reconciler.served.resources, what="the end of the resource"
+        lambda: OTHER not in agent.agent.reconciler.advertised.resources, what="the end of the resource"
     )
     assert [] == kubelet.errors
 

@@ -19,7 +19,7 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     health = {each["resourceID"]: each["health"] for each in shown[0]["resources"]}
     assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
     await agent.settled(kubelet)
-    assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.retired}
+    assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.previous.retired}
     await agent.has_named(kubelet, 3)
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
@@ -34,7 +34,7 @@ async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
     await agent.has_named(kubelet)
     agent.edit(config(3).replace("acme.dev/npu", "acme.dev/other"))
     await kubelet.wait_until(lambda: kubelet.node().capacity.get("acme.dev/other") == 2, what="the free devices moved")
-    assert [held] == [slot.id for slot in agent.agent.reconciler.served.resources[NPU].slots]
+    assert [held] == [slot.id for slot in agent.agent.reconciler.advertised.resources[NPU].slots]
     await kubelet.delete_pod("a")
     await shows("acme.dev/other", 3, 3)
     await shows(NPU, 0, 0)
@@ -50,7 +50,7 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
     agent.edit(config(2))
     await shows(NPU, 2, 2)
     await agent.settled(kubelet)
-    assert {} == dict(agent.agent.reconciler.retired)
+    assert {} == dict(agent.agent.reconciler.previous.retired)
     assert [] == kubelet.errors
 
 

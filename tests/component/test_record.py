@@ -72,14 +72,14 @@ async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
         file.unlink()
     agent = await start_agent(after)
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(wanted) == free, what=f"{free} of {wanted}")
-    slot = agent.agent.reconciler.served.resources[held].by_id[device]
+    slot = agent.agent.reconciler.advertised.resources[held].by_id[device]
     assert "pod default/holder may still hold it" in slot.health.reason
     await kubelet.delete_pod("holder")
     full = {slot.id for slot in agent.agent.reconciler.base.resources[wanted].slots}
     await shows(wanted, len(full), len(full))
     state = agent.agent.reconciler
     await kubelet.wait_until(
-        lambda: state.base.resources.keys() == state.served.resources.keys(), what="the resource of the file alone"
+        lambda: state.base.resources.keys() == state.advertised.resources.keys(), what="the resource of the file alone"
     )
     # Without a record nobody knows of devices that were listed under another name and that no pod holds.
     assert [] == [each for each in kubelet.errors if not (lost and each.code == "id-in-two-resources")]
@@ -94,7 +94,7 @@ async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kub
     await shows(NPU, 1, 0)
     await shows("new.dev/thing", 1, 1)
     await kubelet.delete_pod("holder")
-    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.served.resources, what="the resource to go")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.advertised.resources, what="the resource to go")
     assert [] == kubelet.errors
 
 
@@ -111,7 +111,7 @@ async def test_what_pods_held_goes_as_soon_as_a_kubelet_says_that_they_are_gone(
     await kubelet.delete_pod("holder")
     await kubelet.start()
     await shows("new.dev/thing", 1, 1)
-    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.served.resources, what="the resource to go")
+    await kubelet.wait_until(lambda: NPU not in agent.agent.reconciler.advertised.resources, what="the resource to go")
     assert [] == kubelet.errors
 
 
@@ -163,14 +163,14 @@ async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, sho
     (theirs,) = (directory / "state").glob("state-*")
     agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
-    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
+    assert {"new.dev/thing"} == set(agent.agent.reconciler.advertised.resources)
     assert not any(log["event"] == "record not used" for log in agent.logs)
     await agent.stop()
     (ours,) = {*(directory / "state").glob("state-*")} - {theirs}
     theirs.rename(ours)
     agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
-    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
+    assert {"new.dev/thing"} == set(agent.agent.reconciler.advertised.resources)
     (said,) = [log["reason"] for log in agent.logs if log["event"] == "record not used"]
     assert f"kubelet directory '{other.device_plugin_dir}'" in said
 

@@ -72,7 +72,7 @@ async def test_the_drill(start_agent, account, api_server, node, kubelet, shows,
 
     pods = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
     await api_server.until(lambda: condition(node())[0] == "True")
-    dead = agent.agent.reconciler.served.resources[GPU].slots[0].id
+    dead = agent.agent.reconciler.advertised.resources[GPU].slots[0].id
     hit, spared = sorted(pods, key=lambda pod: dead not in pod.container().devices[GPU])
     assert (0, 0) == (smi(hit, "-i", dead)[0], smi(spared)[0])
 

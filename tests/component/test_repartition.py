@@ -15,7 +15,7 @@ SMALL, MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("1g.5gb", "2
 
 def health(agent, resource):
     """Healthy or not of each device that the kubelet is told of, by profile and slice."""
-    slots = agent.agent.reconciler.served.resources[resource].slots
+    slots = agent.agent.reconciler.advertised.resources[resource].slots
     return {f"{slot.device.profile}@{slot.device.slices.start}": slot.health.healthy for slot in slots}
 
 
@@ -30,7 +30,7 @@ async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, 
     assert {"1g.5gb@4": False, "1g.5gb@2": True} == health(agent, SMALL)
     assert {"2g.10gb@0": True} == health(agent, MEDIUM)
     (waiting,) = (
-        slot for slot in agent.agent.reconciler.served.resources[SMALL].slots if slot.device.slices.start == 4
+        slot for slot in agent.agent.reconciler.advertised.resources[SMALL].slots if slot.device.slices.start == 4
     )
     await agent.calls_unhealthy(kubelet, SMALL, waiting.id, f"overlaps {held}, which pod default/holder still holds")
     assert {LARGE: 0} == {LARGE: kubelet.node().allocatable[LARGE]}
@@ -44,11 +44,11 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
     """The id and health of a partition that both layouts have stay, and so does its pod."""
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
-    before = set(agent.agent.reconciler.served.resources[LARGE].by_id)
+    before = set(agent.agent.reconciler.advertised.resources[LARGE].by_id)
     registrations = agent.agent.lists.services[LARGE].registrations
     agent.edit(MIXED.format(layout="1g.5gb@0, 3g.20gb@4"))
     await shows(SMALL, 1, 1)
-    assert before == set(agent.agent.reconciler.served.resources[LARGE].by_id)
+    assert before == set(agent.agent.reconciler.advertised.resources[LARGE].by_id)
     assert registrations == agent.agent.lists.services[LARGE].registrations
     assert [] == kubelet.errors
 

@@ -141,7 +141,7 @@ async def test_it_is_not_ready_while_slices_are_not_published(start_agent, accou
     await api_server.until(lambda: agent.agent.reconciler.published and missing == status.not_ready(agent.agent))
     api_server.permissions = allowed
     agent.clock.advance(60.0)
-    await api_server.until(lambda: status.ready(agent.agent))
+    await api_server.until(lambda: not status.not_ready(agent.agent))
     assert NPUS == devices(api_server.all("resourceslices"))
     api_server.permissions = allowed - {"create resourceslices"}
     for each in api_server.all("resourceslices"):

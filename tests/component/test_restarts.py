@@ -200,7 +200,7 @@ async def test_the_node_boots_with_the_agent_first(story, kubelet):
     agent = story.agent.agent
     await kubelet.wait_until(lambda: agent.reconciler.published, what="the agent's first list")
     await kubelet.start(readmit=False)
-    served = agent.reconciler.served.resources.keys()
+    served = agent.reconciler.advertised.resources.keys()
     await kubelet.wait_until(lambda: kubelet.listed().keys() >= served, what="the lists of a plugin that is faster")
     await kubelet.readmit()
     agent.faults.engine.clear("deaf")

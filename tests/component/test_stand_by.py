@@ -11,7 +11,6 @@ from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
-from vdev.agent.status import HttpView
 from vdev.errors import ConfigError
 from vdev.sim import manifest
 
@@ -39,7 +38,7 @@ async def stand_by(kubelet, start_agent):
 
 def stands_by(agent):
     """Whether it says so, and is ready all the same."""
-    return bool(status.stand_by(agent.agent)) and status.ready(agent.agent)
+    return bool(status.stand_by(agent.agent)) and not status.not_ready(agent.agent)
 
 
 def registrations(agent):
@@ -59,7 +58,7 @@ async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, d
     assert "200 OK" in answer
     assert answer.endswith(f"{reason}\n")
     assert "200 OK" in await ask(address, "/healthz")
-    assert reason == HttpView(second.agent).outlook().waits_for
+    assert reason == second.agent.lock.trouble
     await kubelet.wait_until((directory / "run2" / command_socket.SOCKET).exists, what="the command socket")
     assert 0 == await asyncio.to_thread(cli.main, ["status", "--run-dir", str(directory / "run2")])
     first, second_line, *more = capsys.readouterr().out.splitlines()
@@ -74,7 +73,7 @@ async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_age
     with pytest.raises(ConfigError, match="virtuell"):
         await stand_by(BAD, state_dir=None)
     await shows(NPU, 2, 2)
-    assert status.ready(first.agent)
+    assert not status.not_ready(first.agent)
 
 
 async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, shows):
@@ -107,7 +106,7 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         process.process.kill()
         await process.process.wait()
         await shows(NPU, 3, 3)
-        await kubelet.wait_until(lambda: status.ready(second.agent), what="the answer to the registration")
+        await kubelet.wait_until(lambda: not status.not_ready(second.agent), what="the answer to the registration")
         assert [] == kubelet.errors
         process.end = second.stop  # what the context manager would end is gone
 

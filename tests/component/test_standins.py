@@ -99,21 +99,17 @@ async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
 
 
 @pytest.mark.parametrize(
-    ("partitioning", "resource", "recorded"),
-    [("", NPU, False), (PARTITIONED, "acme.dev/mig-1x", True)],
-    ids=["whole, without a record", "a partition, recorded"],
+    ("partitioning", "resource"),
+    [("", NPU), (PARTITIONED, "acme.dev/mig-1x")],
+    ids=["whole", "a partition"],
 )
-async def test_leftovers_stay_while_a_pod_holds_them(
-    kubelet, start_agent, shows, directory, partitioning, resource, recorded
-):
+async def test_leftovers_stay_while_a_pod_holds_them(kubelet, start_agent, shows, directory, partitioning, resource):
     """The entry left the file while the agent was away, and a container may start again and want its file."""
     agent = await start_agent(config("file: text", count=2, more=partitioning))
     pod = await kubelet.run_pod(manifest("a", {resource: 1}))
     (held,) = (mount.host_path for mount in pod.container().edits.mounts if "vdev-acme" in mount.host_path)
     (other,) = {"vdev-acme-0", "vdev-acme-1"} - {held.rpartition("/")[2]}
     await agent.stop()
-    if not recorded:
-        (directory / "devices" / ".standins.json").unlink()
     await start_agent(OTHER)
     await kubelet.wait_until(lambda: not (directory / "devices" / other).exists(), what="the removal of the other")
     assert os.path.exists(held)
@@ -152,7 +148,7 @@ async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeyp
         agent = await start_agent(text)
         await shows("acme.dev/other", 1, 1)
         await shows(NPU, 1, 0)
-        (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+        (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
         assert "Operation not permitted; vdev needs CAP_MKNOD, or a CDI strategy" in slot.health.reason
     if os.geteuid() == 0:
         await shows(NPU, 1, 1)
@@ -163,7 +159,7 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     (directory / "devices").touch()
     agent = await start_agent(config("file: x"))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
     assert any(each["event"] == "files for containers not made" for each in agent.logs)
 
@@ -233,7 +229,7 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     (directory / "host").mkdir()
     agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
     await shows(NPU, 1, 0)
-    (slot,) = agent.agent.reconciler.served.resources[NPU].slots
+    (slot,) = agent.agent.reconciler.advertised.resources[NPU].slots
     assert "cannot make a serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
 
 
@@ -283,7 +279,7 @@ async def test_a_directory_that_is_nested_deeply_goes(kubelet, start_agent, show
     agent.edit(config(node, name="other"))
     await agent.serves(2, kubelet)
     await shows(NPU, 1, 1)
-    devices, left = directory / "devices", [".standins.json", "vdev-other-0"]
+    devices, left = directory / "devices", ["vdev-other-0"]
     await kubelet.wait_until(lambda: left == sorted(os.listdir(devices)), what="the old directory to go")
     assert (directory / "elsewhere").is_dir()
 

@@ -40,7 +40,7 @@ async def eventually(agent, kubelet, condition, what):
     try:
         async with asyncio.timeout(30):
             while not condition(told := await page(agent)):
-                agent.agent.pending.ask_holders()
+                agent.agent.holders.ask()
                 await agent.settled(kubelet)
     except TimeoutError:
         raise TimeoutError(f"waited for {what}; the page says\n{told}") from None

@@ -52,7 +52,7 @@ async def test_stopped_during_registration(directory, start_agent):
     try:
         agent = await start_agent(CONFIG, wait=False, plugin_dir=place, kubelet_socket=place / "kubelet.sock")
         await kubelet.asked.wait()
-        assert not status.ready(agent.agent)
+        assert status.not_ready(agent.agent)
         stopping = asyncio.ensure_future(agent.stop())
         await kubelet.given_up.wait()
         assert 0 == await stopping
@@ -66,7 +66,7 @@ async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, sho
     agent = await start_agent(CONFIG, pod_resources_socket=directory / "none.sock")
     await kubelet.wait_until(lambda: said(agent, "warning"), what="the warning")
     assert ["pod resources are not readable"] == [each["event"].partition(";")[0] for each in said(agent, "warning")]
-    assert status.ready(agent.agent)
+    assert not status.not_ready(agent.agent)
 
 
 # --- a directory of files --------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
         what="the refusal",
     )
     assert not agent.agent.config.status.last_was_good
-    assert status.ready(agent.agent)
+    assert not status.not_ready(agent.agent)
     await shows(NPU, 3, 3)
 
 

@@ -98,7 +98,7 @@ async def test_every_combination(kubelet, start_agent, nvidia_host, strategies, 
             await agent.serves(number, kubelet)
         pod = await kubelet.run_pod(manifest("one", {name: 4 if shared else 2}))
         edits = pod.container().edits
-        uuids = sorted({slot.partition("::")[0] for slot in agent.agent.reconciler.served.resources[name].by_id})
+        uuids = sorted({slot.partition("::")[0] for slot in agent.agent.reconciler.advertised.resources[name].by_id})
         indices = ["0", "1"] if mig == "none" else ["0:0", "1:0"]
         names = sorted(uuids if ids == "uuid" else indices)
         assert all(uuid.startswith("GPU-" if mig == "none" else "MIG-") for uuid in uuids)

@@ -1,6 +1,21 @@
 """What the HTTP side asks an agent, of one with which all is well."""
 
+import asyncio
+import contextlib
+
 from prometheus_client import CollectorRegistry
+
+from vdev.aio.tasks import beside
+from vdev.observe import http
+
+
+@contextlib.asynccontextmanager
+async def served(app, *, hosts=()):
+    """Serve an application on a free port; the address."""
+    listener = await asyncio.to_thread(http.listen, "127.0.0.1:0")
+    address = http.name_of(listener)
+    async with beside(http.serve_on(listener, app, hosts), name="http"):
+        yield address
 
 
 class WellAgent:

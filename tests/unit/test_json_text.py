@@ -6,21 +6,15 @@ from vdev.json_text import parse_json
 from vdev.sim.device_manager import device_checkpoint
 
 
-def nested(depth):
-    """Lists and mappings in each other."""
-    return '[{"a":' * (depth // 2) + "1" + "}]" * (depth // 2)
-
-
 def test_what_is_read():
-    """Text and bytes, up to a hundred lists and mappings in each other."""
+    """Text and bytes."""
     assert {"a": [1, None]} == parse_json(b'{"a": [1, null]}')
     assert "x" == parse_json('"x"')
-    assert parse_json(nested(100))
 
 
 def test_what_is_refused(subtests):
     """With the error that callers of a parser expect, however deep it is."""
-    for text in ["", "{", nested(102), nested(600), "[" * 100_000, '{"a":' * 100_000, b"\xff"]:
+    for text in ["", "{", "[" * 100_000, '{"a":' * 100_000, b"\xff"]:
         with subtests.test(text=text), pytest.raises(ValueError, match=r"."):
             parse_json(text)
 
@@ -36,11 +30,3 @@ def test_a_checkpoint_that_is_nested_deeply(tmp_path):
     (tmp_path / device_checkpoint.FILE_NAME).write_text("[" * 100_000)
     data, problem = device_checkpoint.read(tmp_path)
     assert (None, True) == (data, "nested" in problem)
-
-
-def test_a_text_of_too_many_values():
-    """Three bytes for each take seventy in memory."""
-    text = b"[" + b"{}," * 300_000 + b"1]"
-    with pytest.raises(ValueError, match="more than 62500 values"):
-        parse_json(text, longest=1_000_000)
-    assert parse_json(b'["%s"]' % (b"x" * 900_000), longest=1_000_000)

@@ -111,12 +111,12 @@ class Agents:
         (life,) = running
         plan = life.seen.plan
         up = life.agent.lists.running and not life.ending and self._world.now - life.since > _UP
-        current = plan is not None and life.agent.reconciler.served is plan.advertised
+        current = plan is not None and life.agent.reconciler.advertised is plan.advertised
         return plan if up and current and life.seen.since < since else None
 
     def list_twice(self) -> bool:
         """Whether an agent lists an id for two resources."""
-        served = [life.agent.reconciler.served.resources.values() for life in self.running]
+        served = [life.agent.reconciler.advertised.resources.values() for life in self.running]
         ids = [[id_ for resource in lists for id_ in resource.ids] for lists in served]
         return any(len(each) != len(set(each)) for each in ids)
 

@@ -16,17 +16,41 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.tasks import Interrupted, Interruption, acting_on
+from ..aio.tasks import Interrupted, Interruption, acting_on, beside
+from ..deviceplugin.podresources import FILE_NAME
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.requests import Requests
+from ..deviceplugin.service import ServiceState
+from ..discovery.health_monitor import HealthMonitor
+from ..dra.applier import Dra
 from ..hostfs.watch import Watcher
+from ..model.spec import Spec
+from ..node.events import Situation
+from ..observe.metrics import Metrics
+from ..planning.allocation import any_cdi
+from ..telemetry.applier import Telemetry
+from ..telemetry.tool_files import ToolFiles
 from . import command_socket
 from .announcer import Announcer
 from .applier import Applier
-from .events import Events
+from .cdi_files import CdiFiles
+from .config_files import ConfigSource, FileChooser
+from .device_lists import DeviceLists, Measures
+from .events import ASKING_HOLDERS, Events
+from .fault_control import FaultControl
+from .handovers import HandoverActions
+from .kernel_log import KernelLog
+from .lock import NodeLock
+from .node_choices import NodeChoices
+from .node_objects import NodeApi
 from .options import Options
-from .parts import AgentParts
-from .reconcile import READING
-from .retry import broken_in
+from .pending_work import PendingWork
+from .pod_holders import PodHolders
+from .reconcile import READING, Reconciler
+from .retry import Retrier, broken_in
+from .state_file import StateFile, new_state
 from .status import HttpView, status
+from .virtual_nodes import VirtualNodes
 
 log = structlog.get_logger(__name__)
 
@@ -36,21 +60,120 @@ _Task = asyncio.Task[None]
 _STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
 
 
-class Agent(AgentParts):
-    """One node's plugin. `run()` returns the exit code; `stop()` ends it, and may be called at any time."""
+class Agent:
+    """One node's plugin. `run()` returns the exit code; `stop()` ends it, and may be called at any time.
+
+    `appliers` are called besides its own.
+    """
 
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
-        super().__init__(options, appliers)
+        self.options = options
+        self._further_appliers = appliers
+        self.metrics = Metrics()
+        timing, clock = options.timing, options.clock
+        self.pending = PendingWork(clock)
+        self.retrier = Retrier(on_change=self.pending.add, timing=timing)
+        self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
+        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
+        self.state = StateFile(
+            options.state_dir,
+            new_state(node=options.node, plugin_dir=str(options.plugin_dir), boot=options.boot_id),
+            options.files,
+            good=lambda: self.config.good,  # made below
+            clock=clock,
+        )
+        self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
+        self.handovers = HandoverActions(
+            options.host,
+            self.metrics,
+            timing,
+            renew=self.nodes.renew,
+            record=self.state.record,
+            ask=self.read_holders,
+            wake=self.pending.add,
+        )
+        self.requests = Requests(
+            self.metrics,
+            handed_over=self.handovers.granted,
+            pre_start=self.handovers.pre_start,
+            allocate_deadline=options.allocate_deadline,
+            on_granted=lambda keys: self.holders.note_allocated(keys),
+        )
+        self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
+        self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
+        chooser = FileChooser(
+            options.files,
+            options.node,
+            node_object=self.node_api.object,
+            last=self.state.kept_files,
+            on_change=self.reload,
+            timing=timing,
+        )
+        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
+        self.health = HealthMonitor(options.host, clock)
+        self.cdi = CdiFiles(options.cdi_dir, timing)
+        self.lists = DeviceLists(
+            self.link,
+            self.requests,
+            on_state=self._on_state,
+            faults=self.faults.engine,
+            timing=timing,
+            retrier=self.retrier,
+        )
+        self.holders = PodHolders(
+            options.pod_resources_socket,
+            self.link,
+            requests=self.requests,
+            lists=self.lists,
+            faults=self.faults.engine,
+            timing=timing,
+        )
+        self.kernel_log = KernelLog(options.node, options.host, clock)
+        self.measures = Measures(self.metrics, clock)
+        self.telemetry = Telemetry(
+            options, self.node_api.api, on_change=self.pending.add, on_plan=lambda plan: self.tools.show(plan)
+        )
+        self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
+        self.dra = Dra(
+            options,
+            self.node_api.access,
+            self.retrier,
+            self.metrics,
+            wake=self._claims_changed,
+            renew=self.nodes.renew,
+            faults=self.faults.engine,
+        )
+        self.reconciler = Reconciler(
+            options,
+            self.config,
+            self.holders,
+            self.health,
+            self.metrics,
+            faults=self.faults,
+            retrier=self.retrier,
+            lists=self.lists,
+            choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
+            appliers=(
+                self.nodes,
+                self.tools,  # before the CDI specifications that mount them
+                self.cdi,
+                self.state,
+                self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
+                self.handovers,
+                self.kernel_log,
+                *self.node_api.appliers,
+                self.dra,
+                self.telemetry,
+                *appliers,
+            ),
+            needed=self._needed,
+            dra=self.dra,
+            tools=self.tools,
+        )
+        self.started_at = clock.wall()
+        self.turned_at = clock.now()  # when the last turn ended
         self.events = Events(self, on_displaced=self._displace)
-        self.announcer: Announcer | None = None
-        if options.service_manager is not None:
-            self.announcer = Announcer(
-                options.service_manager,
-                HttpView(self).outlook,
-                patience=options.boot_wait,
-                retrier=self.retrier,
-                timing=options.timing,
-            )
+        self.announcer = Announcer(self, options.service_manager) if options.service_manager else None
         self.turns = 0  # that have ended
         self._turning = asyncio.Lock()  # held during a turn, and during a take-over
         self._turned = asyncio.Condition()  # notified at the end of each turn
@@ -59,6 +182,67 @@ class Agent(AgentParts):
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
+
+    # --- the parts ----------------------------------------------------------------------------------------------------
+
+    def _needed(self, spec: Spec) -> set[Applier]:
+        """The appliers that a configuration needs. Others are called until they are done with what is left."""
+        found = {self.state, self.measures, self.telemetry, *self._further_appliers, *self.node_api.needed(spec)}
+        for entry in spec.entries:
+            if entry.virtual and entry.virtual.node:
+                found.add(self.nodes)
+            if entry.smi_tool:
+                found.add(self.tools)
+            if entry.acts_on_handovers:
+                found.add(self.handovers)
+            if entry.dra:
+                found.add(self.dra)
+        if any_cdi(spec.flags):
+            found.add(self.cdi)
+        if spec.faults.kernel_log:
+            found.add(self.kernel_log)
+        return found
+
+    def reload(self) -> None:
+        """Read the configuration again soon, and try at once what failed."""
+        self.retrier.retry_now()
+        self.pending.add(reload=True)
+
+    async def read_holders(self) -> None:
+        """Ask the kubelet which pods hold devices, unless that failed a moment ago."""
+        await self.retrier.run(ASKING_HOLDERS, self._read_holders)
+
+    async def _read_holders(self) -> None:
+        await self.holders.refresh()
+        if self.holders.readable and self.handovers in self.reconciler.appliers:
+            await self.handovers.read(self.holders.named, self.holders.in_use)
+
+    def situation(self) -> Situation:
+        """What Events of the Node report besides the plan."""
+        reading, services = self.config.status, self.lists.services.values()
+        return Situation(
+            applied=reading.applied,
+            refused=reading.failed,
+            reading=reading.history[0].summary if reading.history else "",
+            unregistered={each.name: each.trouble for each in services if each.trouble},
+            drills=self.faults.drills,
+            announced=dict(self.faults.engine.announced),
+        )
+
+    def _claims_changed(self) -> None:
+        self.pending.add()
+        self.holders.ask_soon()  # only the kubelet knows which pods have claims
+
+    def _on_state(self, resource: str, state: ServiceState) -> None:
+        self.pending.add()
+        self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
+        if state is ServiceState.REGISTERED:
+            self.metrics.registrations.labels(resource).inc()
+            self.holders.ask_soon()  # it may be another kubelet, or the first one
+        elif state is ServiceState.STOPPED and resource not in self.reconciler.advertised.resources:
+            self.metrics.forget(resource)
+
+    # --- the life -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         if self.announcer is not None:
@@ -88,7 +272,7 @@ class Agent(AgentParts):
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
             if self.announcer is not None:
-                await stack.enter_async_context(self.announcer.announcing())
+                await stack.enter_async_context(beside(self.announcer.run(), name="service manager"))
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -108,10 +292,12 @@ class Agent(AgentParts):
             from ..observe import http  # it imports a web server
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-            await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
+            serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
+            await stack.enter_async_context(beside(serving, name="http"))
         stack.push_async_callback(self.node_api.aclose)
         intervals = self.options.intervals
-        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst)
+        # The kubelet writes its checkpoint beside its socket, after each change of a pod.
+        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):
@@ -188,10 +374,10 @@ class Agent(AgentParts):
         async with self._turning:
             await self.link.remove_leftovers()
             await self.link.look()  # the first services must know which kubelet they register with
-            (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
+            (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})
-            self.reconciler.resume(inventory, listed.choices)
+            self.reconciler.resume(inventory, choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
@@ -207,19 +393,21 @@ class Agent(AgentParts):
             begun, plan_at = self.options.clock.now(), None
             await self._observe()  # what fails stays pending
             if self.lists.running:  # else another agent serves the node
-                plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
+                plan_at = await self.reconciler.reconcile()
                 if self.faults.engine.runs or self._had_faults:
                     await self._inject_faults()
                 self._had_faults = bool(self.faults.engine.runs)
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
-            self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
+            times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
             self.turned_at = self.options.clock.now()
             self.turns += 1
             async with self._turned:
                 self._turned.notify_all()
             if self.announcer is not None:
                 self.announcer.look()
-        await self.pending.wait()
+        await self.pending.wait(min(times, default=None))
+        if plan_at is not None and plan_at <= self.options.clock.now():
+            self.holders.ask()  # what pods hold may decide what changes now
 
     async def _observe(self) -> None:
         """Read the files and look for the devices that pending work names."""
@@ -240,7 +428,7 @@ class Agent(AgentParts):
         await self.retrier.run("injecting faults", act)
         if self.faults.engine.stirred:
             self.dra.poke()
-            self.pending.asked.set()  # a rule may have begun or ceased to hide PodResources
+            self.holders.ask()  # a rule may have begun or ceased to hide PodResources
         api_failed, self._api_fails = self._api_fails, self.faults.engine.fails_api
         if api_failed and not self._api_fails:
             self.retrier.retry_now()  # the API server answers again

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
+from ..aio.clock import Clock, Timing
 from ..config import Loaded, Texts, file_choice
 from ..errors import ConfigError
 from ..hostfs import root
@@ -23,47 +23,6 @@ from ..observe.metrics import Metrics
 from .node_objects import NodeObject
 
 log = structlog.get_logger(__name__)
-
-
-class NodeLabel:
-    """The first of several labels that the node has."""
-
-    def __init__(self, node: NodeObject, *labels: str) -> None:
-        self.value = ""  # the last known one, empty if the node has none of the labels
-        self.key = labels[0]
-        self.trouble = ""  # why the node cannot be read
-        self.answered = False  # whether the value is known, or the API server will certainly not answer
-        self._node = node
-        self._labels = labels
-
-    async def read(self) -> bool:
-        """Ask the API server; return whether the label changed. If it does not answer, the last value stays."""
-        await self._node.read()
-        return self._update()
-
-    def follow(self, on_change: Callable[[], object]) -> None:
-        """Call `on_change` whenever the label changes, or becomes known for the first time."""
-
-        def update() -> None:
-            if self._update():
-                on_change()
-
-        self._node.subscribe(update)
-
-    def _update(self) -> bool:
-        given = {key: value for key in self._labels if (value := self._node.labels.get(key))}
-        key, value = next(iter(given.items()), (self._labels[0], ""))
-        trouble = str(self._node.trouble or "")
-        if trouble and trouble != self.trouble:
-            write = log.warning if self._node.has_server else log.info  # without an account, no label was intended
-            write("node label not readable; choosing by the node's name", label=key, reason=trouble)
-        elif self.trouble and not trouble:
-            log.info("node label readable again", label=key, value=value)
-        is_first = not self.answered and not self._node.unanswered
-        changed = is_first or (key, value) != (self.key, self.value)
-        self.key, self.value, self.trouble = key, value, trouble
-        self.answered = self.answered or is_first
-        return changed
 
 
 _ATTEMPTS = 3  # readings before the first choice, if the API server does not answer
@@ -86,15 +45,21 @@ class Chosen:
     why: tuple[Why, ...] = ()  # the reason for each file from a directory
 
 
-async def _none() -> Collection[Path]:
-    return ()
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """The label of the Node that names a file."""
+
+    key: str = file_choice.LABEL
+    value: str = ""  # empty if the Node has none of the labels
+    is_known: bool = False  # whether the API server told the value, or will certainly not answer
+    trouble: str = field(default="", compare=False)  # why the Node cannot be read
 
 
 class FileChooser:
     """Chooses the files of this node, at each reading again.
 
-    `label` is followed once a directory is given, and `on_change` is called when it changes. `last` returns the files
-    that an earlier process read: they are chosen until the API server answers.
+    The Node is followed once a directory is given, and `on_change` is called when its label changes. `last` returns the
+    files that an earlier process read: they are chosen until the API server answers.
     """
 
     def __init__(
@@ -102,69 +67,82 @@ class FileChooser:
         given: Sequence[Path],
         node: str,
         *,
-        label: NodeLabel | None = None,
-        last: Callable[[], Awaitable[Collection[Path]]] = _none,
-        on_change: Callable[[], object] = lambda: None,
-        timing: Timing = PRODUCTION_TIMING,
+        node_object: NodeObject,
+        last: Callable[[], Awaitable[Collection[Path]]],
+        on_change: Callable[[], object],
+        timing: Timing,
     ) -> None:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
-        self._label = label
+        self._object = node_object
         self._last = last
         self._before: Collection[Path] = ()
         self._on_change = on_change
         self._intervals, self._clock = timing
-        self._uses_label = False
+        self._label: _Label | None = None  # None: no directory was given yet
 
     async def choose(self) -> Chosen:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
         directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
-        if directories and self._label is not None and not self._uses_label:
-            self._uses_label = True
+        if directories and self._label is None:
+            self._label = _Label()
             self._before = await asyncio.to_thread(_in, directories, await self._last())
-            await self._first_reading(self._label)
-            self._label.follow(self._on_change)
-        chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
+            await self._first_reading()
+            self._object.subscribe(self._look)
+        chosen = Chosen(self.given)
+        if self._label is not None:
+            chosen = await asyncio.to_thread(self._choose, directories, self._label)
         if chosen != self.chosen:
             for why in chosen.why:
                 log.info("configuration file chosen", file=why.file, by=why.reason)
         self.chosen = chosen
         return chosen
 
-    async def _first_reading(self, label: NodeLabel) -> None:
-        """Read the label before the first choice, with some patience, because the choice depends on it.
+    async def _first_reading(self) -> None:
+        """Read the Node before the first choice, with some patience, because the choice depends on it.
 
-        If the choice of an earlier process is known, one attempt is enough.
+        If the choice of an earlier process is known, one short attempt is enough.
         """
-        if self._before:
+        attempts, patience = (1, self._intervals.retry_label) if self._before else (_ATTEMPTS, None)
+        for attempt in range(attempts):
+            if attempt:
+                await self._clock.sleep(self._intervals.retry_label)
             with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(self._intervals.retry_label):
-                    await label.read()
-            return
-        for _ in range(_ATTEMPTS):
-            await label.read()
-            if label.answered:
+                async with self._clock.timeout(patience):
+                    await self._object.read()
+                    self._look()
+            if not self._object.unanswered:
                 return
-            await self._clock.sleep(self._intervals.retry_label)
 
-    def _choose(self, directories: frozenset[Path]) -> Chosen:
+    def _look(self) -> None:
+        """Take the label from the Node."""
+        before, labels, trouble = self._label or _Label(), self._object.labels, str(self._object.trouble or "")
+        key = next((each for each in file_choice.LABELS if labels.get(each)), file_choice.LABEL)
+        is_known = before.is_known or not self._object.unanswered
+        self._label = _Label(key, labels.get(key) or "", is_known, trouble)
+        if trouble and trouble != before.trouble:
+            write = log.warning if self._object.has_server else log.info  # without an account, no label was intended
+            write("node label not readable; choosing by the node's name", label=key, reason=trouble)
+        elif before.trouble and not trouble:
+            log.info("node label readable again", label=key, value=self._label.value)
+        if self._label != before:
+            self._on_change()
+
+    def _choose(self, directories: frozenset[Path], label: _Label) -> Chosen:
         files, reasons, problems = [], [], []
-        key, value, trouble = file_choice.LABEL, "", ""
-        if self._label is not None:
-            key, value, trouble = self._label.key, self._label.value, self._label.trouble
         for path in self.given:
             if path not in directories:
                 files.append(path)
                 continue
             names = _names(path)
             before = [name for name in names if path / name in self._before]
-            if before and self._label is not None and not self._label.answered:
+            if before and not label.is_known:
                 files.append(path / before[0])
                 reasons.append(Why(before[0], _BEFORE))
                 continue
-            found = file_choice.choose(names, node=self._node, label=value, key=key)
-            doubt = f" ({trouble})" if trouble else ""
+            found = file_choice.choose(names, node=self._node, label=label.value, key=label.key)
+            doubt = f" ({label.trouble})" if label.trouble else ""
             if found.name:
                 files.append(path / found.name)
                 reasons.append(Why(found.name, found.why + doubt))
@@ -257,7 +235,7 @@ class ConfigSource:
         try:
             loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
         except ConfigError as bad:
-            named = (each.place.file for each in bad.problems if isinstance(each, Problem) and each.place)
+            named = (each.place.file for each in bad.problems if each.place)
             self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
             raise
         self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
@@ -306,7 +284,7 @@ class ConfigSource:
 
     def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
         """Record that the last reading is bad. The same errors are logged once, because an editor may write often."""
-        problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+        problems = bad.problems
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
         is_news = self.status.last_was_good or problems != self.status.problems

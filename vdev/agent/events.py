@@ -8,24 +8,27 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Set
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
-from .parts import ASKING_HOLDERS, AgentParts
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
+ASKING_HOLDERS = "asking the kubelet which pods hold devices"
 _KUBELET = "looking at the kubelet's socket"
 
 
 class Events:
     """Watches everything that one agent depends on."""
 
-    def __init__(self, agent: AgentParts, *, on_displaced: Callable[[], None]) -> None:
+    def __init__(self, agent: "Agent", *, on_displaced: Callable[[], None]) -> None:
         self._agent = agent
         self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
@@ -47,13 +50,9 @@ class Events:
         """Wait for changes of files, and add the work that they need."""
         await self.arm(watcher)
         changed = await watcher.changes()
-        for directory in self._agent.link.directories & changed.keys():
-            names = changed[directory]
-            # The kubelet writes its checkpoint in the same directory, after each change of a pod.
-            if not names or not all(FILE_NAME in name for name in names):
-                await self._agent.retrier.run(_KUBELET, self._see_kubelet)
-                break
-        self._mark(changed.keys())
+        if changed & self._agent.link.directories:
+            await self._agent.retrier.run(_KUBELET, self._see_kubelet)
+        self._mark(changed)
 
     def _mark(self, changed: Set[Path]) -> None:
         """Add the work that changes in these directories need."""
@@ -122,11 +121,12 @@ class Events:
         """
         acts = self._agent.handovers in self._agent.reconciler.appliers
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
-        await self._clock.wait(self._agent.pending.asked, min(pace, self._name_again))
+        holders = self._agent.holders
+        await self._clock.wait(holders.asked, min(pace, self._name_again))
         await self._clock.sleep(self._agent.retrier.pause(ASKING_HOLDERS))
-        self._agent.pending.asked.clear()
+        holders.asked.clear()
         await self._agent.read_holders()
-        before, self._unnamed = self._unnamed, self._agent.holders.unnamed(self._agent.dra.claimed)
+        before, self._unnamed = self._unnamed, holders.unnamed(self._agent.dra.claimed)
         if before != self._unnamed:
             self._name_again = self._intervals.name_holder if self._unnamed else math.inf
         else:

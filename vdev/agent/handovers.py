@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -104,7 +104,7 @@ class HandoverActions(Applier):
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                self._start_releases()
+                self._start(self._ledger.releases)
                 await asyncio.Event().wait()
         finally:
             self._group = None
@@ -113,7 +113,7 @@ class HandoverActions(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         self._inventories = (plan.advertised, plan.observed.inventory)
-        self._start_releases()  # those of devices that were not found until now
+        self._start(self._ledger.releases)  # those of devices that were not found until now
 
     def _set_undeliverable(self) -> None:
         """Withhold the devices whose release failed."""
@@ -144,7 +144,7 @@ class HandoverActions(Applier):
         before, self._ledger = self._ledger, ledger
         self.is_done = ledger == handovers.EMPTY
         if before.releases != ledger.releases:
-            self._start_releases()
+            self._start(self._ledger.releases)
             self._wake()
         self._notify()
         await self._record(self._ledger)
@@ -155,17 +155,13 @@ class HandoverActions(Applier):
 
     # --- handovers ----------------------------------------------------------------------------------------------------
 
-    def _start_releases(self) -> None:
-        for each in self._ledger.releases:
-            self._start(each)
-
-    def _start(self, handover: Handover) -> None:
-        """Run its actions after those of earlier handovers of the device. A device that is not found is waited for."""
-        subject = self._find(handover.unit)
-        if self._group is None or handover in self._running or subject is None:
-            return
-        self._running[handover] = subject
-        self._group.create_task(self._hand_over(handover, subject), name=f"{handover.occasion} {handover.device}")
+    def _start(self, due: Collection[Handover]) -> None:
+        """Run their actions, after those of earlier handovers of a device. A device that is not found is waited for."""
+        for each in due:
+            subject = self._find(each.unit)
+            if self._group is not None and each not in self._running and subject is not None:
+                self._running[each] = subject
+                self._group.create_task(self._hand_over(each, subject), name=f"{each.occasion} {each.device}")
 
     async def _hand_over(self, handover: Handover, subject: Subject) -> None:
         async with self._locks[handover.device]:  # which is given in the order of the tasks
@@ -180,7 +176,9 @@ class HandoverActions(Applier):
         for attempt in itertools.count():
             results = [(each, await self._run(handover.occasion, subject, handover.pod, each)) for each in left]
             failed = [(each, reason) for each, reason in results if reason]
-            if not failed or handover.occasion is Occasion.ALLOCATE or self._is_given_up(handover):
+            subject = self._find(handover.unit) or subject  # as edited since the release began
+            gives_up = subject.entry.if_release_fails is OnFailure.CONTINUE
+            if not failed or handover.occasion is Occasion.ALLOCATE or gives_up:
                 return
             # A release that blocks: the device is Unhealthy until it succeeds.
             if self._failing.get(handover) != failed[0][1]:
@@ -188,15 +186,10 @@ class HandoverActions(Applier):
                 self._set_undeliverable()
                 self._wake()
             await self._clock.sleep(self._backoff.pause(attempt))
-            # The configuration may have been edited: other actions run from the beginning, the same ones only if
-            # they failed.
+            # Other actions of an edited entry run from the beginning, the same ones only if they failed.
             subject = self._find(handover.unit) or subject
             before, actions = actions, self._actions(handover, subject)
             left = tuple(each for each, _ in failed) if actions == before else actions
-
-    def _is_given_up(self, release: Handover) -> bool:
-        subject = self._find(release.unit)
-        return subject is not None and subject.entry.if_release_fails is OnFailure.CONTINUE
 
     def _actions(self, handover: Handover, subject: Subject) -> tuple[Action, ...]:
         entry = subject.entry
@@ -293,8 +286,7 @@ class HandoverActions(Applier):
                 self._ledger, keys, self._named, self._overlapping(devices)
             )
             self.is_done = False
-            for arrival in arrivals:
-                self._start(arrival)
+            self._start(arrivals)
             if not (releases or arrivals):
                 await self._record(self._ledger)
                 return

@@ -1,10 +1,10 @@
 """The work that the next turn of the loop has to do."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..aio.clock import Timing
+from ..aio.clock import Clock
 
 
 @dataclass(slots=True)
@@ -17,15 +17,12 @@ class Work:
 
 
 class PendingWork:
-    """Collects work until the next turn, and requests to ask the kubelet which pods hold devices."""
+    """Collects work until the next turn."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.work = Work()
-        self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
-        self._intervals, self._clock = timing
+        self._clock = clock
         self._wake = asyncio.Event()
-        self._timers: list[Callable[[], object]] = []  # each cancels one
-        self._asking = False
 
     def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
         """Ask for a turn with this work; without arguments it only plans and applies again."""
@@ -44,30 +41,7 @@ class PendingWork:
         work, self.work = self.work, Work(faults=False)
         return work
 
-    async def wait(self) -> None:
-        await self._wake.wait()
+    async def wait(self, until: float | None) -> None:
+        """Wait until a turn is asked for, or until this (monotonic) time."""
+        await self._clock.wait(self._wake, None if until is None else until - self._clock.now())
         self._wake.clear()
-
-    def ask_holders(self) -> None:
-        self._asking = False
-        self.asked.set()
-
-    def ask_holders_soon(self) -> None:
-        """Ask which pods hold devices once the kubelet has admitted the pods of the current calls, for all at once."""
-        if not self._asking:
-            self._asking = True
-            self._clock.call_later(self._intervals.admission, self.ask_holders)
-
-    def wake_at(self, plan_at: float | None, retry_at: float | None) -> None:
-        """Take a turn at `retry_at`; at `plan_at` (both monotonic) also ask which pods hold devices."""
-        for cancel in self._timers:
-            cancel()
-        self._timers = []
-        if plan_at is not None:
-            self._timers.append(self._clock.call_at(plan_at, self._plan))
-        if retry_at is not None:
-            self._timers.append(self._clock.call_at(retry_at, self.add))
-
-    def _plan(self) -> None:
-        self.asked.set()
-        self.add()  # the kubelet may take its time to answer

@@ -57,6 +57,8 @@ class PodHolders:
         self._lists = lists
         self._faults = faults
         self._intervals, self._clock = timing
+        self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
+        self._will_ask = False  # a question comes after the pause for admissions
         self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
         self._logged: tuple[bool | None, str] = (None, "")
 
@@ -93,6 +95,18 @@ class PodHolders:
     def note_allocated(self, keys: Collection[Key]) -> None:
         """From now on a pod may hold these."""
         self.known = self.known.with_allocated(keys, self._clock.now())
+        self.ask_soon()
+
+    def ask_soon(self) -> None:
+        """Ask once the kubelet has admitted the pods of the current calls, for all at once."""
+        if not self._will_ask:
+            self._will_ask = True
+            self._clock.call_later(self._intervals.admission, self.ask)
+
+    def ask(self) -> None:
+        """Ask now."""
+        self._will_ask = False
+        self.asked.set()
 
     def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
         """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""

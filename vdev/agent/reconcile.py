@@ -31,7 +31,6 @@ from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..planning.retired import Retired
 from ..telemetry.tool_files import ToolFiles
 from .applier import Applier, Stage
 from .config_files import ConfigSource
@@ -81,12 +80,10 @@ class Reconciler:
         self.scan = Scan()  # the devices that were found for it
         self.base = EMPTY  # the inventory that follows from both
         self.warnings: tuple[Problem, ...] = ()  # of the configuration
-        self.served = EMPTY  # the lists that the kubelet has from this process
-        self.retired: Mapping[Key, Retired] = {}  # the devices in them only because pods may hold them
         self.published = False  # whether this process has sent any list
         self._plan: DesiredState | None = None  # the newest plan
-        self._previous = Previous()  # what the last turn told others, or what an earlier process listed
-        self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, retrier)
+        self.previous = Previous()  # what the last turn told others, or what an earlier process listed
+        self.scanner = Scanner(options, retrier)
         self.holders = holders
         self.choices = choices
         self._lists = lists
@@ -107,6 +104,11 @@ class Reconciler:
         self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
 
     @property
+    def advertised(self) -> Inventory:
+        """The lists that the kubelet has from this process."""
+        return self.previous.advertised if self.published else EMPTY
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         found = [*self.warnings, *self._config.status.problems]
         found += (*self.scan.problems, *self.base.problems, *self._faults.problems)
@@ -120,11 +122,10 @@ class Reconciler:
 
     # --- a turn -------------------------------------------------------------------------------------------------------
 
-    async def reconcile(self, *, ask_holders: Callable[[], None]) -> float | None:
+    async def reconcile(self) -> float | None:
         """Plan and apply; return the (monotonic) time at which to do it again even if nothing happens, or None.
 
-        An applier that fails leaves the others alone. If no plan can be made, the last one stays in force. Calls
-        `ask_holders` if a device was retired that the kubelet may know to be free.
+        An applier that fails leaves the others alone. If no plan can be made, the last one stays in force.
         """
         call = self._retrier.call
         call("choosing what to probe", functools.partial(self.verdicts.probe, self.scan, self.base.left_out))
@@ -138,11 +139,11 @@ class Reconciler:
             return self._clock.now() if self._plan else None
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
         call("telling the kubelet", functools.partial(self._lists.send, plan))
-        if plan.retired.keys() - self.retired.keys():
-            ask_holders()
-        self.served, self.retired, self.published = plan.advertised, plan.retired, True
-        self._previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
-        if self._previous.dropped:
+        if plan.retired.keys() - self.previous.retired.keys():
+            self.holders.ask()  # the kubelet may know that a retired device is free
+        self.published = True
+        self.previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
+        if self.previous.dropped:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
@@ -194,7 +195,7 @@ class Reconciler:
             cdi_faults=self._faults.cdi_faults(self.base),
             in_use=self.holders.in_use,
             claimed=self._dra.claimed,
-            previous=self._previous,
+            previous=self.previous,
             now=self._clock.now(),
         )
         self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
@@ -229,7 +230,7 @@ class Reconciler:
                 await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
 
     async def _forget(self) -> None:
-        await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
+        await asyncio.to_thread(self.scanner.forget, self.scan, self.advertised)
 
     # --- configuration and devices ------------------------------------------------------------------------------------
 
@@ -267,7 +268,7 @@ class Reconciler:
 
         `choices` is the progress of the layouts that labels chose.
         """
-        self._previous = Previous(advertised=recorded)
+        self.previous = Previous(advertised=recorded)
         self.choices.recall(choices)
         if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
@@ -322,7 +323,7 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
-            self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
+            self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
             self.scan, self.base = scan, base
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
@@ -336,7 +337,7 @@ class Reconciler:
         base = await self.choices.advance(
             self.spec,
             self.scan.devices,
-            listed=self._previous.advertised,
+            listed=self.previous.advertised,
             base=self.base,
             in_use=lambda: self.holders.in_use,
             claimed=self._claimed_devices,
@@ -346,7 +347,7 @@ class Reconciler:
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """The devices of prepared claims, by driver and published name."""
-        return claimed_by_name(self._previous.pools, self._dra.claimed)
+        return claimed_by_name(self.previous.pools, self._dra.claimed)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
@@ -359,7 +360,7 @@ class Reconciler:
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
-        self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
+        self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._needed = self._needed_by(loaded.spec)
         self.appliers = [each for each in self._appliers if each in self._needed or each in self.appliers]

@@ -8,7 +8,7 @@ is not run again before its pause is over; the caller remembers what is still to
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 import structlog
@@ -114,29 +114,29 @@ class Retrier:
 
     async def run(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Run it unless its pause is not over; return whether it succeeded."""
-        if name in self.failing and self.pause(name):
+        if self.pause(name):
             return False
-        try:
+        with self._attempt(name):
             await work()
-        except Exception as failed:  # it must not stop other operations
-            self._fail(name, failed)
-            return False
-        if name in self.failing:
-            self._succeed(name)
-        return True
+        return name not in self.failing
 
     def call(self, name: str, work: Callable[[], object]) -> bool:
         """Like `run`, for a plain function."""
-        if name in self.failing and self.pause(name):
+        if self.pause(name):
             return False
-        try:
+        with self._attempt(name):
             work()
-        except Exception as failed:  # it must not stop other operations
+        return name not in self.failing
+
+    @contextlib.contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        """Note whether the code inside succeeds. An exception ends here, because it must not stop other operations."""
+        try:
+            yield
+        except Exception as failed:
             self._fail(name, failed)
-            return False
-        if name in self.failing:
+        else:
             self._succeed(name)
-        return True
 
     async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         while True:

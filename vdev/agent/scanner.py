@@ -21,6 +21,7 @@ from ..model.problem import Problem
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning.resources import Inventory
+from .options import Options
 from .retry import Retrier
 
 
@@ -34,80 +35,75 @@ class Scan:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
     directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
-    devices: Mapping[str, tuple[RawDevice, ...]] = field(default_factory=dict)  # of `found`
-    problems: tuple[Problem, ...] = ()  # of `found`
 
-    def known(self, served: Inventory) -> set[str]:
+    @property
+    def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
+        return {name: each.devices for name, each in self.found.items()}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(problem for each in self.found.values() for problem in each.problems)
+
+    def known(self, advertised: Inventory) -> set[str]:
         """The ids of the devices that were found, and of those that are listed."""
         found = (each.by_id for each in self.found.values())
-        return set[str]().union(*found, *(each.raws for each in served.resources.values()))
+        return set[str]().union(*found, *(each.raws for each in advertised.resources.values()))
 
 
 class Scanner:
     """Runs discovery in threads. Each entry may fail alone; then its name is in `failed`, and is tried again."""
 
-    def __init__(
-        self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, retrier: Retrier | None = None
-    ) -> None:
+    def __init__(self, options: Options, retrier: Retrier) -> None:
         self.failed: frozenset[str] = frozenset()
-        self._host = host
-        self._node = node
-        self._device_dir = str(device_dir)
-        self._smi_dir = str(smi_dir)
-        self._retrier = retrier or Retrier()
+        self._options = options
+        self._retrier = retrier
         self._numberings: defaultdict[str, discovery.Numbering] = defaultdict(discovery.Numbering)  # by entry
 
     async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
-        entries = {entry.name: entry for entry in spec.on_node(self._node)}
-        found: dict[str, discovery.Found] = {}
-        directories: dict[str, frozenset[Path]] = {}
-        devices: dict[str, tuple[RawDevice, ...]] = {}
-        problems: list[Problem] = []
-        failed = set()
-        for name, entry in entries.items():
-            step = f"looking for the devices of {name!r}"
-            found[name] = before.found.get(name) or discovery.Found()
-            directories[name] = before.directories.get(name, frozenset())
-            if only is None or name in only:
-                await self._retrier.run(step, functools.partial(self._look, entry, found, directories))
-            devices[name] = found[name].devices
-            problems += found[name].problems
-            if step in self._retrier.failing:
-                failed.add(name)
+        entries = {entry.name: entry for entry in spec.on_node(self._options.node)}
+        found = {name: before.found.get(name) or discovery.Found() for name in entries}
+        directories = {name: before.directories.get(name, frozenset[Path]()) for name in entries}
         for name in self.failed - entries.keys():
-            self._retrier.forget(f"looking for the devices of {name!r}")
-        self.failed = frozenset(failed)
-        return Scan(entries, found, directories, devices, tuple(problems))
+            self._retrier.forget(_step(name))
+        for name, entry in entries.items():
+            if only is None or name in only:
+                await self._retrier.run(_step(name), functools.partial(self._look, entry, found, directories))
+        self.failed = frozenset(name for name in entries if _step(name) in self._retrier.failing)
+        return Scan(entries, found, directories)
 
     async def _look(
         self, entry: Entry, found: dict[str, discovery.Found], directories: dict[str, frozenset[Path]]
     ) -> None:
         """Set what is found for an entry, and the directories whose changes matter to it."""
-        numbering = self._numberings[entry.name]
-
-        def look() -> tuple[discovery.Found, frozenset[Path]]:
-            devices = discovery.discover(
-                entry,
-                self._host,
-                node=self._node,
-                numbering=numbering,
-                device_dir=self._device_dir,
-                smi_dir=self._smi_dir,
-            )
-            return devices, frozenset(_place(self._host, directory) for directory in devices.watch)
-
-        found[entry.name], directories[entry.name] = await asyncio.to_thread(look)
+        options = self._options
+        seen = await asyncio.to_thread(
+            discovery.discover,
+            entry,
+            options.host,
+            node=options.node,
+            numbering=self._numberings[entry.name],
+            device_dir=str(options.device_dir),
+            smi_dir=str(options.smi_dir),
+        )
+        directories[entry.name] = await asyncio.to_thread(
+            lambda: frozenset(_place(options.host, directory) for directory in seen.watch)
+        )
+        found[entry.name] = seen
 
     def start_over(self) -> None:
         """Forget all indices, because the configuration of the last scan is not adopted."""
         self._numberings.clear()
 
-    def forget(self, scan: Scan, served: Inventory) -> None:
+    def forget(self, scan: Scan, advertised: Inventory) -> None:
         """Free the indices of devices that are neither found nor listed any more."""
-        known = scan.known(served)
+        known = scan.known(advertised)
         for numbering in self._numberings.values():
             numbering.retain(known)
+
+
+def _step(entry: str) -> str:
+    return f"looking for the devices of {entry!r}"
 
 
 def _place(host: HostRoot, directory: str) -> Path:
@@ -145,7 +141,7 @@ class Verdicts:
             self._resources = {raw: target.resource for raw, target in targets.items()}
             self.monitor.update(targets)
 
-    def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
+    def scanned(self, before: Scan, after: Scan, advertised: Inventory, left_out: Collection[str] = ()) -> None:
         """Count the devices that disappeared between two scans, for entries that were not edited.
 
         A device that was `left_out` belongs to another entry, which counts it.
@@ -159,7 +155,7 @@ class Verdicts:
             for each in lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
         if self._losses:
-            known = after.known(served)
+            known = after.known(advertised)
             self._losses = Counter({raw: count for raw, count in self._losses.items() if raw in known})
 
     def reported(self, devices: Collection[str]) -> None:

@@ -11,20 +11,18 @@ machine's image, or belong to another version. Then the agent uses what ids and 
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import json
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self, TypeVar
+from typing import Annotated, NamedTuple, Self
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..aio.clock import Timing
+from ..aio.clock import Clock
 from ..config import Text, Texts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
@@ -40,8 +38,6 @@ from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T")
-
 VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -53,20 +49,11 @@ class StateError(ValueError):
     """A file that cannot be used; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The agent that a file belongs to."""
-
-    node: str
-    plugin_dir: str  # of its kubelet
-    boot: str = ""  # an id of this boot of the machine, empty if it is unknown
-
-
 # --- the sections -----------------------------------------------------------------------------------------------------
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
 
 class ListedSlot(NamedTuple):
@@ -117,15 +104,7 @@ class Listed(_Section):
         resources = plan.advertised.resources.values()
         return cls(
             resources={each.name: tuple(map(ListedSlot.of, each.slots)) for each in resources},
-            layouts={
-                each.label: ChosenLayout(
-                    value=each.value,
-                    state=each.state,
-                    sentence=each.sentence,
-                    parts={entry: dict(parts) for entry, parts in each.parts.items()},
-                )
-                for each in plan.observed.layouts.values()
-            },
+            layouts={label: ChosenLayout.model_validate(each) for label, each in plan.observed.layouts.items()},
         )
 
     def inventory(self, *, numbers: bool) -> Inventory:
@@ -142,10 +121,7 @@ class Listed(_Section):
 
     @property
     def choices(self) -> Progresses:
-        return {
-            label: Progress(label=label, value=each.value, state=each.state, sentence=each.sentence, parts=each.parts)
-            for label, each in self.layouts.items()
-        }
+        return {label: Progress(label=label, **dict(each)) for label, each in self.layouts.items()}
 
 
 class KeptConfig(_Section):
@@ -163,12 +139,13 @@ class KeptConfig(_Section):
 
 
 class State(_Section):
-    """The whole document."""
+    """The whole document of one agent, which is known by its node and the plugin directory of its kubelet."""
 
     version: int
     node: str
     plugin_dir: str
     boot: str
+    """An id of this boot of the machine, empty if it is unknown."""
     listed: Listed = Listed()
     config: KeptConfig | None = None
     handovers: Ledger = handovers.EMPTY
@@ -183,7 +160,12 @@ def encoded(state: State) -> bytes:
     return b"".join((body, b"\n", hashlib.sha256(body).hexdigest().encode(), b"\n"))
 
 
-def decoded(text: bytes, owner: Owner) -> State:
+def new_state(*, node: str, plugin_dir: str, boot: str) -> State:
+    """Return the state of an agent that has listed nothing."""
+    return State(version=VERSION, node=node, plugin_dir=plugin_dir, boot=boot)
+
+
+def decoded(text: bytes, owner: State) -> State:
     """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
     body, _, rest = text.partition(b"\n")
     try:
@@ -211,8 +193,8 @@ def decoded(text: bytes, owner: Owner) -> State:
 class StateFile(Applier):
     """The state file in `directory`; None: nothing is read or written.
 
-    `given` are the paths of --config-file. `good` returns the texts of the configuration in force, or None if it has
-    errors.
+    `owner` is the state of an agent that has listed nothing. `given` are the paths of --config-file. `good` returns the
+    texts of the configuration in force, or None if it has errors.
     """
 
     name = "writing the state file"
@@ -222,48 +204,45 @@ class StateFile(Applier):
     def __init__(
         self,
         directory: Path | None,
-        owner: Owner,
+        owner: State,
         given: Sequence[Path],
         *,
         good: Callable[[], Texts | None],
-        timing: Timing,
+        clock: Clock,
     ) -> None:
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
         suffix = hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]
         self.path = directory / f"state-{suffix}.json" if directory else None
-        self._owner = owner
         self._given = tuple(str(path.absolute()) for path in given)
         self._good = good
-        self._intervals, self._clock = timing
-        self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
+        self._clock = clock
+        self._state = owner
         self._written = b""  # the text that was written or read last
-        self._listed_from: object = None  # the lists and layouts in the state
-        self._kept: Texts | None = None  # the texts of the configuration in the state
         self._writing = threading.Lock()  # held by the thread that writes
-        self._will_sync = False  # whether an fsync is scheduled
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def take_over(self) -> tuple[Listed, Inventory, Ledger]:
-        """Return the lists, their inventory and the ledger of an earlier process; empty if there is no usable file.
+    async def take_over(self) -> tuple[Inventory, Progresses, Ledger]:
+        """Return the lists, the layouts and the ledger of an earlier process; empty if there is no usable file.
 
         From now on this process is the only writer, so unfinished files of killed processes are removed.
         """
         try:
             if self.path is not None:
-                await self._within(functools.partial(remove_unfinished, self.path.parent, [self.path.name]))
+                await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
             found = await self._read()
         except (HostError, StateError) as wrong:
             what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
             self._warn("record not used", f"the record of what was listed is not used: {wrong}", what)
             found = None
         if found is None:
-            return Listed(), EMPTY, handovers.EMPTY
+            return EMPTY, {}, handovers.EMPTY
+        boot = self._state.boot
         # Device nodes get new numbers at each boot: another device may have the old ones now.
-        numbers = not (found.boot and self._owner.boot) or found.boot == self._owner.boot
+        numbers = not (found.boot and boot) or found.boot == boot
         inventory = await asyncio.to_thread(found.listed.inventory, numbers=numbers)
-        self._state = found.model_copy(update={"boot": self._owner.boot})
-        return found.listed, inventory, found.handovers
+        self._state = found.model_copy(update={"boot": boot})
+        return inventory, found.listed.choices, found.handovers
 
     async def kept_config(self) -> KeptConfig | None:
         """Return the configuration of an earlier process, if any. Raises ConfigError if it cannot be used."""
@@ -289,65 +268,34 @@ class StateFile(Applier):
 
     async def _read(self) -> State | None:
         """Raises HostError and StateError."""
-        return await self._within(functools.partial(self._read_now, self.path)) if self.path else None
-
-    def _read_now(self, path: Path) -> State | None:
-        text = read_plain(path, limit=MAX_BYTES)
+        text = await asyncio.to_thread(read_plain, self.path, limit=MAX_BYTES) if self.path else None
         if text is None:
             return None
-        state = decoded(text, self._owner)
-        self._written, self.directories = text, frozenset({path.parent})
-        return state
-
-    async def _within(self, work: Callable[[], _T]) -> _T:
-        """Run in a thread, but wait only for a moment: no list and no pod must wait for a dead file server."""
-        patience = self._intervals.state_file
-        try:
-            async with self._clock.timeout(patience):
-                return await asyncio.to_thread(work)
-        except TimeoutError:
-            raise HostError(f"it took longer than {patience:g} s") from None
+        self._written = text
+        return await asyncio.to_thread(decoded, text, self._state)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
-        if self.path is None:
-            return
-        listed = await asyncio.to_thread(self._listed, plan)
-        self._state = self._state.model_copy(update={"listed": listed, "config": self._config()})
-        if await asyncio.to_thread(self._write, self.path):
-            self._sync_soon(self.path)
-        self.problems = ()
+        if self.path is not None:
+            listed = await asyncio.to_thread(Listed.of, plan)
+            await self._update(self.path, listed=listed, config=self._config())
 
     async def record(self, ledger: Ledger) -> None:
         """Write the ledger. A failure is a problem that stops nothing; the next turn writes again."""
         if self.path is None or ledger == self._state.handovers:
             return
-        self._state = self._state.model_copy(update={"handovers": ledger})
         try:
-            if await self._within(functools.partial(self._write, self.path)):
-                self._sync_soon(self.path)
-            self.problems = ()
+            await self._update(self.path, handovers=ledger)
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)
 
-    def _listed(self, plan: DesiredState) -> Listed:
-        """The lists and layouts of the plan. Most turns change neither, and there may be ten thousand devices."""
-        source = plan.advertised.resources, plan.observed.layouts
-        if source == self._listed_from:
-            return self._state.listed
-        self._listed_from = source
-        return Listed.of(plan)
-
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
         texts, before = self._good(), self._state.config
-        if texts is None or texts is self._kept:
-            return before
-        self._kept = texts
-        if before and (before.given, before.texts) == (self._given, texts):
+        if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
             return before
         return KeptConfig(
             given=self._given,
@@ -357,9 +305,17 @@ class StateFile(Applier):
             layouts=dict(texts.layouts),
         )
 
+    async def _update(self, path: Path, **changes: object) -> None:
+        """Change sections of the state, and write it. Raises HostError."""
+        self._state = self._state.model_copy(update=changes)
+        if await asyncio.to_thread(self._write, path):
+            # No list waits for the disk: only a power cut in this moment would lose the write.
+            asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
+        self.problems = ()
+
     def _write(self, path: Path) -> bool:
         """Replace the file unless it has the current state, and return whether it was replaced. Raises HostError."""
-        with self._writing:  # if a thread was given up on, it may still write; the last to write has the newest state
+        with self._writing:  # the last to write has the newest state
             text, present = encoded(self._state), None
             with contextlib.suppress(HostError):
                 present = read_plain(path, limit=MAX_BYTES)
@@ -376,18 +332,8 @@ class StateFile(Applier):
                 raise HostError(f"cannot make {path.parent}: {failed.strerror}; {_HINT}") from failed
             except HostError as failed:
                 raise HostError(f"{failed}; {_HINT}") from failed
-            self._written, self.directories = text, frozenset({path.parent})
+            self._written = text
             return True
-
-    def _sync_soon(self, path: Path) -> None:
-        """Sync the file a moment later, once for all writes until then: no list waits for the disk."""
-        if not self._will_sync:
-            self._will_sync = True
-            self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
-
-    def _sync(self, path: Path) -> None:
-        self._will_sync = False
-        asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
 
     def _warn(self, event: str, what: str, hint: str) -> None:
         problem = warning(str(self.path), what, hint)

@@ -1,21 +1,20 @@
 """The status document, readiness and metrics of an agent. `vdev status` and `/status` show the same document."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..deviceplugin.service import ResourceService, ServiceState
 from ..model.device import device_document, problem_document
 from ..planning.resources import Resource
-from .announcer import Outlook, absent
-from .parts import AgentParts
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from .agent import Agent
 
-def status(agent: AgentParts) -> dict[str, Any]:
+
+def status(agent: "Agent") -> dict[str, Any]:
     """Return the status document; its keys are stable and documented."""
     reload = agent.config.status
     return {
@@ -60,20 +59,24 @@ def status(agent: AgentParts) -> dict[str, Any]:
         "dra": agent.dra.document(),
         "layouts": agent.reconciler.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
-        "resources": [_resource(agent, resource) for resource in agent.reconciler.served.resources.values()],
+        "resources": [_resource(agent, resource) for resource in agent.reconciler.advertised.resources.values()],
     }
 
 
-def ready(agent: AgentParts) -> bool:
-    return not not_ready(agent)
-
-
-def stand_by(agent: AgentParts) -> str:
+def stand_by(agent: "Agent") -> str:
     """Return which agent this one stands by for, in a sentence; empty if it does not."""
     return agent.lock.trouble if agent.lock.stands_by else ""
 
 
-def not_ready(agent: AgentParts) -> list[str]:
+def stalled(agent: "Agent") -> str:
+    """Return why the loop does not turn; empty if it does, or has not begun."""
+    silent = agent.options.clock.now() - agent.turned_at
+    if not agent.lists.running or silent <= agent.options.intervals.stalled:
+        return ""
+    return f"the reconciler has not finished a step for {silent:.0f} s"
+
+
+def not_ready(agent: "Agent") -> list[str]:
     """Return why the agent is not ready, a sentence for each reason; empty if it is.
 
     It is ready if every resource is registered and the kubelet listens, or the Node's status has the resource; if
@@ -98,7 +101,7 @@ def not_ready(agent: AgentParts) -> list[str]:
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 
-def _bad_since_the_start(agent: AgentParts) -> list[str]:
+def _bad_since_the_start(agent: "Agent") -> list[str]:
     reload = agent.config.status
     if not reload.kept_at:
         return []
@@ -110,7 +113,7 @@ def _why(service: ResourceService) -> str:
     return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
-def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
+def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
     in_status = agent.reconciler.spec.node.status  # then no device plugin serves it
     holders = agent.holders.holders or {}
@@ -146,9 +149,9 @@ def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
 
 
 class HttpView:
-    """The answers for `observe/http.py`, and the outlook for the service manager."""
+    """The answers for `observe/http.py`."""
 
-    def __init__(self, agent: AgentParts) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:
@@ -168,40 +171,10 @@ class HttpView:
         return self._agent.metrics.registry
 
     def stalled(self) -> str:
-        """Why the loop does not turn; empty if it does, or has not begun."""
-        if not self._agent.lists.running:
-            return ""
-        options = self._agent.options
-        silent = options.clock.now() - self._agent.turned_at
-        return (
-            f"the reconciler has not finished a step for {silent:.0f} s" if silent > options.intervals.stalled else ""
-        )
+        return stalled(self._agent)
 
     def not_ready(self) -> Sequence[str]:
         return not_ready(self._agent)
 
     def stand_by(self) -> str:
         return stand_by(self._agent)
-
-    def outlook(self) -> Outlook:
-        agent, state = self._agent, self._agent.reconciler
-        services = agent.lists.services.values()
-        missing: tuple[str, ...] = ()
-        if state.published:
-            ailing = {raw for raw, health in state.current_health().items() if not health.healthy}
-            missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
-        return Outlook(
-            served=state.published and not any(each.state is ServiceState.STARTING for each in services),
-            kubelet=any(each.streams for each in services),
-            absent=missing,
-            waits_for=agent.lock.trouble,
-            stalled=self.stalled(),
-            summary=self._summary(),
-        )
-
-    def _summary(self) -> str:
-        if trouble := "; ".join(not_ready(self._agent)):
-            return trouble
-        resources = self._agent.reconciler.served.resources.values()
-        healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
-        return f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"

@@ -1,14 +1,12 @@
 """The placeholders of virtual devices in the device directory: device nodes, files, directories and serial lines.
 
-One agent at a time makes placeholders in a directory (a lock), and only one agent ever does (a file there has its
-name), so that no agent removes those of another. A placeholder that is left over stays while a pod or a claim has an
-id that may be its device's.
+An agent locks the directory while it uses it, so that a second one with the same directory makes and removes nothing.
+A placeholder that is left over stays while a pod or a claim has an id that may be its device's.
 """
 
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import shutil
 import stat
@@ -23,7 +21,7 @@ import structlog
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..hostfs import HostRoot, remove_unfinished, write_atomic
-from ..hostfs.files import listed
+from ..hostfs.files import is_directory, listed
 from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model.device import RawDevice, base_id, facts
@@ -37,66 +35,11 @@ from .host_files import HostFiles
 from .serial_lines import Dialogue, Line, Pty, open_pty
 
 if TYPE_CHECKING:
-    from ..dra.published_devices import DraDevice, PublishedPool
+    from ..dra.published_devices import Pools
 
 log = structlog.get_logger(__name__)
 
-FILE = ".standins.json"
-_VERSION = 1
-_LIMIT = 2**20  # bytes
 _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
-
-
-class OwnDirectory:
-    """The right of `owner` (node and plugin directory) to make placeholders in a directory."""
-
-    def __init__(self, directory: Path, owner: str) -> None:
-        self.is_ours = False
-        self._directory = directory
-        self._owner = owner
-        self._lock = DirectoryLock(directory)
-
-    def take(self) -> bool:
-        """Get the directory, or keep it; return False if there is none.
-
-        Raises HostError if it belongs to another agent, and OSError if it cannot be locked.
-        """
-        try:
-            ours = self._lock.take()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if not ours:
-            raise HostError(
-                f"another vdev makes its virtual nodes in {self._directory}; give each agent its own --device-dir"
-            )
-        if not self.is_ours:
-            owner = _owner_in(self._directory / FILE)
-            if owner not in ("", self._owner) and names(self._directory):
-                self._lock.release()
-                raise HostError(
-                    f"the virtual nodes in {self._directory} belong to another agent ({owner}); "
-                    "give this one its own --device-dir, or remove them once no pod has them"
-                )
-            self.is_ours = True
-        return True
-
-    def release(self) -> None:
-        """Let another process have the directory until the next `take`."""
-        self.is_ours = False
-        self._lock.release()
-
-    def close(self) -> None:
-        """Let another process have the directory, for good."""
-        self._lock.close()
-
-    def mark(self, *, is_used: bool) -> None:
-        """Write the owner's name into the directory while it is used. Raises HostError."""
-        file = self._directory / FILE
-        if not is_used:
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
-        elif _owner_in(file) != self._owner:
-            write_atomic(file, (json.dumps({"version": _VERSION, "owner": self._owner}) + "\n").encode())
 
 
 def names(directory: Path) -> dict[str, Path]:
@@ -108,18 +51,6 @@ def names(directory: Path) -> dict[str, Path]:
 def _may_be_of(device: str, held: str) -> bool:
     """Whether an id can be that of the raw device or of one of its partitions."""
     return held == device or held.startswith((f"{device}-", _NVIDIA_PARTITION))
-
-
-def _owner_in(path: Path) -> str:
-    """Return the owner of a directory by the file in it; empty if there is none."""
-    try:
-        document = json.loads(HostRoot().read_text(str(path), limit=_LIMIT) or "{}")
-    except (HostError, ValueError, RecursionError):
-        return ""
-    match document:
-        case {"version": int(), "owner": str(owner)}:
-            return owner
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,40 +68,32 @@ class Placeholder:
 
 def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
     """Return the placeholders that a plan needs, by raw device id."""
-    wanted = itertools.chain(_listed(plan.observed.inventory), _for_claims(plan), _listed(plan.advertised))
-    return {each.device.id: each for each in wanted}
+    observed = plan.observed.inventory
+    found = [*_listed(observed), *_listed(plan.advertised)]
+    for offered in observed.claimable.values():
+        found += _of((slot.device.raw for slot in offered.slots), offered, by_cdi=True)
+    for pool in plan.pools.values():  # claims may have devices that are gone
+        found += _of((each.device.raw for each in pool.devices if each.lost), pool.offered, by_cdi=True)
+    return {each.device.id: each for each in found}
 
 
 def _listed(inventory: Inventory) -> Iterator[Placeholder]:
     """What Allocate gives."""
     for resource in inventory.resources.values():
-        yield from _of_slots(resource, by_cdi=any_cdi(resource.flags))
+        yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=any_cdi(resource.flags))
 
 
-def _for_claims(plan: DesiredState) -> Iterator[Placeholder]:
-    """What claims can get or have, the latter also of devices that are gone. They get it through CDI."""
-    for offered in plan.observed.inventory.claimable.values():
-        yield from _of_slots(offered, by_cdi=True)
-    for pool in plan.pools.values():
-        yield from _published(pool, (device for device in pool.devices if device.lost))
+def _published(pools: "Pools") -> Iterator[Placeholder]:
+    """What claims can get."""
+    for pool in pools.values():
+        yield from _of((each.device.raw for each in pool.devices), pool.offered, by_cdi=True)
 
 
-def _published(pool: "PublishedPool", devices: Iterable["DraDevice"]) -> Iterator[Placeholder]:
-    nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
-    if not any(node for _, node in nodes.values()):
-        return
-    for device in devices:
-        entry, node = nodes.get(device.entry, (None, None))
-        if entry and node:
-            yield Placeholder(entry, device.device.raw, node)
-
-
-def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
-    for entry in resource.entries.values():
-        node = _made(entry, by_cdi=by_cdi)
-        for slot in resource.slots if node else ():
-            if node and slot.device.raw.entry == entry.name:
-                yield Placeholder(entry, slot.device.raw, node)
+def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
+    nodes = {name: _made(entry, by_cdi=by_cdi) for name, entry in resource.entries.items()}
+    for device in devices if any(nodes.values()) else ():
+        if node := nodes.get(device.entry):
+            yield Placeholder(resource.entries[device.entry], device, node)
 
 
 def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
@@ -179,7 +102,7 @@ def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
     return None if by_cdi and node and node.like else node
 
 
-_UNFINISHED = (f".{virtual_node.PREFIX}", f".{FILE}")
+_UNFINISHED = f".{virtual_node.PREFIX}"
 _CLOSED = "closed"  # the links of ended lines lead to this name, which does not exist
 
 
@@ -188,11 +111,11 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
     name = "making virtual nodes"
 
-    def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
+    def __init__(self, directory: Path, host: HostRoot, *, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
         self._host = host
-        self._place = OwnDirectory(directory, owner)
+        self._lock = DirectoryLock(directory)
         self._standing: Mapping[str, Placeholder] = {}  # what is wanted, and what is kept of this process
         self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
@@ -201,17 +124,23 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         return wanted_placeholders(plan)
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
-        """What is in the directory, if it belongs to this agent or to none."""
+        """What is in the directory, which only one agent at a time may use."""
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            return names(self.directory) if self._place.take() else ()
+            elif not is_directory(self.directory):
+                return ()
+            if self._lock.take():
+                return names(self.directory)
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
+        raise HostError(
+            f"another vdev makes its virtual nodes in {self.directory}; give each agent its own --device-dir"
+        )
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        published = (each for pool in plan.observed.previous.pools.values() for each in _published(pool, pool.devices))
-        return {each.device.id for each in itertools.chain(_listed(plan.observed.previous.advertised), published)}
+        before = plan.observed.previous
+        return {each.device.id for each in itertools.chain(_listed(before.advertised), _published(before.pools))}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
@@ -225,12 +154,9 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         self, plan: DesiredState, wanted: Mapping[str, Placeholder], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        if not self._place.is_ours:  # no directory exists, and none is needed
-            return {}
         self._remove(gone)
-        self._place.mark(is_used=bool(wanted or kept))
         if not wanted and not kept:
-            self._place.release()
+            self._lock.release()
         before = self._standing
         self._standing = {**{device: each for device, each in before.items() if device in kept}, **wanted}
         failed = {}
@@ -268,7 +194,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
     def release(self) -> None:
         """Let another process have the directory, for good."""
-        self._place.close()
+        self._lock.close()
 
     # --- serial lines, on the event loop ------------------------------------------------------------------------------
 

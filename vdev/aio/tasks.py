@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from .clock import Clock
 
@@ -100,6 +101,17 @@ class TokenBucket:
         now = self._clock.now()
         self._tokens, self._at = min(self._burst, self._tokens + (now - self._at) / self._every), now
         return self._tokens
+
+
+@contextlib.asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+    """Run the work in a task while the context lasts, and cancel it then."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @contextlib.contextmanager

@@ -5,11 +5,12 @@ import asyncio
 import contextlib
 import functools
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import config
+from ..aio.tasks import beside
 from ..api_server import needed_server
 from ..errors import ConfigError, UsageError
 from ..model import names
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
                 for side in _sides(fleet, chosen, metrics_address):
-                    await stack.enter_async_context(side)
+                    await stack.enter_async_context(beside(side, name="http"))
                 await fleet.run(until=stop.wait)
 
     asyncio.run(main())
@@ -116,7 +117,7 @@ def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
     return loaded
 
 
-def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextlib.AbstractAsyncContextManager[object]]:
+def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
     """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return
@@ -125,12 +126,13 @@ def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextli
     if chosen.http_address:
         from ..fleet.view import FleetView
 
-        yield http.serving(chosen.http_address, FleetView(fleet), page=http.FLEET_PAGE, hosts=chosen.http_hosts)
+        app = http.application(FleetView(fleet), page=http.FLEET_PAGE)
+        yield http.serve(chosen.http_address, app, hosts=chosen.http_hosts)
     if metrics:
         from ..observe.device_metrics import application
 
         app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
-        yield http.running(http.HttpServer(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
+        yield http.serve(metrics, app, what="metrics of devices", hosts=chosen.http_hosts)
 
 
 def _check_name(fleet: str) -> None:

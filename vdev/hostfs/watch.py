@@ -33,9 +33,6 @@ _ABOVE = _MOVED_TO | _CREATE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _MASK_ADD
 _ENTRIES = _ABOVE | _ATTRIB | _MOVED_FROM | _DELETE
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
-Changes = Mapping[Path, frozenset[str]]
-"""Watched directories that may have changed, each with the entries concerned; without entries, all may have."""
-
 
 @dataclass(slots=True)
 class _Target:
@@ -49,7 +46,8 @@ class Watcher:
     """Watches directories on the running event loop.
 
     `settle` is how long (seconds) events are gathered after the first one, because a file is written in several steps.
-    With `inotify=False` there is only the poll, every `poll_interval` seconds.
+    Entries whose names contain `ignored` are no changes. With `inotify=False` there is only the poll, every
+    `poll_interval` seconds.
     """
 
     def __init__(
@@ -57,15 +55,16 @@ class Watcher:
         *,
         poll_interval: float = PRODUCTION.look_at_files,
         settle: float = PRODUCTION.burst,
+        ignored: str = "/",  # no name contains it
         inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
         self._settle = settle
+        self._ignored = ignored
         self._targets: dict[Path, _Target] = {}
         # The kernel's watch on each target and on each of its parents; None if it is missing or cannot be watched.
         self._watches: dict[Path, int | None] = {}
-        self._names: dict[Path, set[str]] = {}  # for the next `changes()`: directories, and the entries that changed
-        self._anything: set[Path] = set()  # for the same: directories of which anything may have changed
+        self._changed: set[Path] = set()  # for the next `changes()`
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._next_poll = self._loop.time() + poll_interval
@@ -98,8 +97,7 @@ class Watcher:
         fresh = {}
         for path in self._targets.keys() - directories.keys():
             del self._targets[path]
-            self._names.pop(path, None)
-            self._anything.discard(path)
+            self._changed.discard(path)
         for path, content in directories.items():
             target = self._targets.get(path)
             if target is None:
@@ -112,8 +110,11 @@ class Watcher:
             await self._look(fresh)
         return frozenset(fresh)
 
-    async def changes(self) -> Changes:
-        """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
+    async def changes(self) -> frozenset[Path]:
+        """Return watched directories that may have changed.
+
+        Waits until there is one, and a moment longer for the rest of the burst.
+        """
         while True:
             timer = self._loop.call_at(self._next_poll, self._wake.set)
             try:
@@ -124,13 +125,11 @@ class Watcher:
             if self._loop.time() >= self._next_poll:
                 await self._look(dict(self._targets))
                 self._next_poll = self._loop.time() + self._poll_interval
-            if self._anything or self._names:
+            if self._changed:
                 await asyncio.sleep(self._settle)
                 self._wake.clear()
-                changes = {path: frozenset(names) for path, names in self._names.items()}
-                changes |= dict.fromkeys(self._anything, frozenset[str]())
-                self._names, self._anything = {}, set()
-                return changes
+                changed, self._changed = frozenset(self._changed), set()
+                return changed
 
     def close(self) -> None:
         if self._inotify is not None:
@@ -147,11 +146,8 @@ class Watcher:
     ) -> None:
         self.close()
 
-    def _report(self, path: Path, name: str = "") -> None:
-        if name:
-            self._names.setdefault(path, set()).add(name)
-        else:
-            self._anything.add(path)
+    def _report(self, path: Path) -> None:
+        self._changed.add(path)
         self._targets[path].stamp = None
         self._wake.set()
 
@@ -171,10 +167,10 @@ class Watcher:
             for path in places.get(event.wd, ()):
                 target = self._targets.get(path)
                 is_elsewhere |= bool(event.mask & _GONE) or path / event.name in self._watches
-                if target is None or is_unfinished(event.name):
+                if target is None or is_unfinished(event.name) or self._ignored in event.name:
                     continue
                 if target.content or not event.mask & _CLOSE_WRITE:
-                    self._report(path, event.name)
+                    self._report(path)
         if is_elsewhere:
             self._watch_again()
 
@@ -218,7 +214,7 @@ class Watcher:
 
     async def _look(self, targets: Mapping[Path, _Target]) -> None:
         """Compare directories with the last poll, in a thread."""
-        stamps = await asyncio.to_thread(_stamps, {path: target.content for path, target in targets.items()})
+        stamps = await asyncio.to_thread(self._stamps, {path: target.content for path, target in targets.items()})
         is_elsewhere = False
         for path, target in targets.items():
             stamp = stamps[path]
@@ -231,20 +227,20 @@ class Watcher:
         if is_elsewhere and self._inotify is not None:
             self._watch_again()
 
-
-def _stamps(directories: Mapping[Path, bool]) -> dict[Path, Hashable]:
-    """Return a value of each directory and its entries; if its value is True, one that a write to a file changes."""
-    stamps: dict[Path, Hashable] = {}
-    for path, content in directories.items():
-        try:
-            found, inside = os.stat(path), set[tuple[object, ...]]()
-            with os.scandir(path) as entries:
-                for each in entries:
-                    inside.add(_state(each) if content else (each.name, each.inode()))
-            stamps[path] = found.st_dev, found.st_ino, frozenset(inside)
-        except OSError:
-            stamps[path] = ()
-    return stamps
+    def _stamps(self, directories: Mapping[Path, bool]) -> dict[Path, Hashable]:
+        """Return a value of each directory and its entries; if it is True there, one that a write to a file changes."""
+        stamps: dict[Path, Hashable] = {}
+        for path, content in directories.items():
+            try:
+                found, inside = os.stat(path), set[tuple[object, ...]]()
+                with os.scandir(path) as entries:
+                    for each in entries:
+                        if self._ignored not in each.name:
+                            inside.add(_state(each) if content else (each.name, each.inode()))
+                stamps[path] = found.st_dev, found.st_ino, frozenset(inside)
+            except OSError:
+                stamps[path] = ()
+        return stamps
 
 
 def _state(entry: "os.DirEntry[str]") -> tuple[object, ...]:

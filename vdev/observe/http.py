@@ -15,7 +15,7 @@ import ipaddress
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Protocol
 
@@ -32,7 +32,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import reason_of
-from .log import Seldom
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +60,6 @@ class Guard:
 
     def __init__(self, application: ASGIApp, patterns: Collection[str]) -> None:
         self._application, self._patterns = application, tuple(patterns)
-        self._refused = Seldom(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = Headers(scope=scope).get("host")
@@ -69,7 +67,7 @@ class Guard:
             await self._application(scope, receive, send)
             return
         name = _without_port(host)[:_SHOWN]
-        self._refused.warning("HTTP request to a name that is not ours", host=name, hint="--http-hosts allows it")
+        log.debug("HTTP request to a name that is not ours", host=name, hint="--http-hosts allows it")
         text = f"vdev does not know the name {name!r}; if it is this agent's, start it with --http-hosts\n"
         await PlainTextResponse(text, _MISDIRECTED, {"Connection": "close"})(scope, receive, send)
 
@@ -80,7 +78,7 @@ _BACKLOG = 128
 _CONNECTIONS = 512  # with more of them, uvicorn answers requests with 503
 _KEEP_ALIVE = 5  # seconds for which a connection may be idle
 _END = 2  # seconds for open requests when the server stops
-_RETRY = 5.0  # seconds until the next attempt to get an address that is taken
+RETRY = 5.0  # seconds until the next attempt to get an address that is taken
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -152,44 +150,74 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
 
 
 def answering(*routes: Route) -> Starlette:
-    """An application with these routes. Failures are logged, at a limited rate."""
-    failures = Seldom(log)
+    """An application with these routes. Failures are logged."""
 
     async def failed(request: Request, error: Exception) -> Response:
-        failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
+        log.warning("HTTP request failed", path=request.url.path, exc_info=error)
         return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
 
     return Starlette(exception_handlers={Exception: failed}, routes=routes)
 
 
-@contextlib.asynccontextmanager
-async def serving(
+async def serve(
     address: str,
-    watched: Watched,
+    app: Starlette,
     *,
-    page: str = PAGE,
+    what: str = "the status",
     hosts: Collection[str] = (),
-    retry: float = _RETRY,
-) -> AsyncIterator[str]:
-    """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be yet.
+    on_trouble: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Serve an application on `host:port` until cancelled. An address that is taken is tried again regularly.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
-    requests may be addressed to (see `allowed_hosts`). An address that is taken is tried again every `retry` seconds.
+    requests may be addressed to. `on_trouble` is called with the reason why the address is not available, and with an
+    empty string once it is.
     """
-    async with running(HttpServer(address, application(watched, page=page), hosts=hosts, retry=retry)) as bound:
-        yield bound
+    trouble = ""
+    while True:
+        try:
+            listener = await asyncio.to_thread(listen, address)
+        except OSError as failed:
+            if trouble != (trouble := reason_of(failed)):
+                event = "HTTP address not available; the agent works without it"
+                log.error(event, what=what, address=address, reason=trouble)
+                on_trouble(trouble)
+        else:
+            log.info("serving HTTP", what=what, address=name_of(listener))
+            trouble = ""
+            on_trouble(trouble)
+            try:
+                await serve_on(listener, app, hosts)
+            except Exception:
+                log.exception("the HTTP server failed; it is started again")
+        await asyncio.sleep(RETRY)
 
 
-@contextlib.asynccontextmanager
-async def running(server: "HttpServer") -> AsyncIterator[str]:
-    """Serve while the context lasts; yields the bound address, empty if it is not available yet."""
-    bound = await server.bind()
-    task = asyncio.create_task(server.run(), name="http")
+async def serve_on(listener: socket.socket, app: Starlette, hosts: Collection[str] = ()) -> None:
+    """Serve until cancelled; then open requests get a moment to end, and the socket is closed."""
+    config = uvicorn.Config(
+        Guard(app, hosts),
+        http="h11",
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        log_level=logging.CRITICAL,  # it would write a line for each bad request
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_END,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
-        yield bound
+        await asyncio.shield(task)  # a cancelled server would leave its connections open
     finally:
-        server.stop()
-        await task
+        server.should_exit = True
+        await asyncio.wait([task])
+        listener.close()
 
 
 class _Server(uvicorn.Server):
@@ -200,84 +228,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-class HttpServer:
-    """A server for one address; `trouble` is why the address is not available."""
-
-    def __init__(
-        self,
-        address: str,
-        app: Starlette,
-        *,
-        what: str = "the status",
-        hosts: Collection[str] = (),
-        retry: float = _RETRY,
-        on_change: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.trouble = ""
-        self._address, self._what, self._retry, self._on_change = address, what, retry, on_change
-        self._config = uvicorn.Config(
-            Guard(app, hosts),
-            http="h11",
-            ws="none",
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            log_level=logging.CRITICAL,  # it would write a line for each bad request
-            access_log=False,
-            server_header=False,
-            backlog=_BACKLOG,
-            limit_concurrency=_CONNECTIONS,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_END,
-        )
-        self._listener: socket.socket | None = None
-        self._server = _Server(self._config)
-        self._stopped = asyncio.Event()
-
-    async def bind(self) -> str:
-        """Try to bind the address; return its name, or the empty string. The same reason is logged once."""
-        try:
-            self._listener = await asyncio.to_thread(_bind, self._address)
-        except OSError as failed:
-            reason = reason_of(failed)
-            if reason != self.trouble:
-                event = "HTTP address not available; the agent works without it"
-                log.error(event, what=self._what, address=self._address, reason=reason)
-                self.trouble = reason
-                self._on_change()
-            return ""
-        before, self.trouble = self.trouble, ""
-        log.info("serving HTTP", what=self._what, address=(name := _name(self._listener)))
-        if before:
-            self._on_change()
-        return name
-
-    async def run(self) -> None:
-        """Serve until `stop`, as soon as the address is free. A failure must not end the agent."""
-        while not self._stopped.is_set():
-            if self._listener is None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopped.wait(), self._retry)
-                    return
-                await self.bind()
-                continue
-            self._server = _Server(self._config)
-            try:
-                await self._server.serve(sockets=[self._listener])
-            except Exception:
-                log.exception("the HTTP server failed; it is started again")
-            finally:
-                self._listener.close()
-                self._listener = None
-        if self._listener is not None:
-            self._listener.close()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._server.should_exit = True
-
-
-def _bind(address: str) -> socket.socket:
+def listen(address: str) -> socket.socket:
+    """Return a listening socket. Raises OSError; blocks."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not host and socket.has_dualstack_ipv6():
@@ -287,7 +239,8 @@ def _bind(address: str) -> socket.socket:
     return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
 
 
-def _name(listener: socket.socket) -> str:
+def name_of(listener: socket.socket) -> str:
+    """Return the address of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

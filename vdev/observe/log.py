@@ -6,12 +6,8 @@ event.
 
 import logging
 import sys
-import time
-from typing import Any
 
 import structlog
-
-_PERIOD = 60.0  # seconds
 
 
 def configure(*, level: str = "info", form: str = "auto") -> None:
@@ -40,21 +36,3 @@ def configure(*, level: str = "info", form: str = "auto") -> None:
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
-
-
-class Seldom:
-    """Warns at most once a minute of something that may happen often, and says how many warnings were left out."""
-
-    def __init__(self, log: Any) -> None:
-        self._log = log
-        self._next, self._left_out = 0.0, 0
-
-    def warning(self, event: str, **keys: object) -> None:
-        """Log it, unless the last one was less than a minute ago."""
-        now = time.monotonic()
-        if now < self._next:
-            self._left_out += 1
-            return
-        more = {"notLogged": self._left_out} if self._left_out else {}
-        self._next, self._left_out = now + _PERIOD, 0
-        self._log.warning(event, **keys, **more)

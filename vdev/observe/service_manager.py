@@ -1,7 +1,7 @@
-"""Telling the service manager, systemd or one that speaks like it, how this process is: sd_notify(3).
+"""Messages to the service manager, systemd or another one with its protocol: sd_notify(3).
 
-A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. Nobody answers, and nothing
-here ever waits or raises: a service manager that is away must not take the agent along.
+A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers. Nothing
+here waits or raises: the agent goes on without a service manager.
 """
 
 import os
@@ -15,14 +15,12 @@ from ..errors import reason_of
 log = structlog.get_logger(__name__)
 
 _MICROSECONDS = 1_000_000
-_SHOWN = 400  # characters of a status; `systemctl status` shows them on one line
 
 
 class ServiceManager:
-    """The one that started this process, at a socket: a path, or `@name` for an abstract one.
+    """The service manager that started this process, at a socket: a path, or `@name` for an abstract one.
 
-    `watchdog` is the time in seconds after which it takes the process for dead unless `alive` was called; None: it does
-    not look.
+    `watchdog` is the time in seconds after which it takes the process for dead if no WATCHDOG=1 comes; None: never.
     """
 
     def __init__(self, address: str, *, watchdog: float | None = None) -> None:
@@ -30,46 +28,29 @@ class ServiceManager:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._failure = ""
 
-    def ready(self) -> bool:
-        """The start is complete: what is ordered after this service may start. False: not told."""
-        return self._tell("READY=1")
-
-    def stopping(self) -> None:
-        self._tell("STOPPING=1")
-
-    def alive(self) -> None:
-        self._tell("WATCHDOG=1")
-
-    def status(self, text: str) -> None:
-        """What a person shall see of it: one line, cut to a bearable length."""
-        line = "".join(each if each.isprintable() else " " for each in text)
-        self._tell(f"STATUS={line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'}")
-
-    def more_time(self, seconds: float) -> None:
-        """The start takes that much longer, from now on; it must not be given up before."""
-        self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICROSECONDS)}")
-
-    def _tell(self, message: str) -> bool:
+    def tell(self, name: str, value: str) -> bool:
+        """Send a message of one line; return whether that worked. The same reason for a failure is logged once."""
+        before, self._failure = self._failure, ""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
-                sender.sendto(message.encode("utf-8", "replace"), self._address)
+                sender.sendto(f"{name}={value}".encode("utf-8", "replace"), self._address)
         except OSError as failed:
-            self._failed(reason_of(failed))
-            return False
-        self._failure = ""
-        return True
+            self._failure = reason_of(failed)
+            if self._failure != before:
+                address = self._address.replace("\0", "@")
+                log.warning("service manager not told", socket=address, reason=self._failure)
+        return not self._failure
 
-    def _failed(self, reason: str) -> None:
-        if reason != self._failure:
-            log.warning("service manager not told", socket=self._address.replace("\0", "@"), reason=reason)
-        self._failure = reason
+    def extend_start(self, seconds: float) -> None:
+        """Tell it that the start takes that much longer, from now on."""
+        self.tell("EXTEND_TIMEOUT_USEC", str(int(seconds * _MICROSECONDS)))
 
 
 def from_environment(environ: Mapping[str, str]) -> ServiceManager | None:
-    """The service manager that the environment tells of; None where there is none.
+    """Return the service manager that the environment names, or None.
 
-    Its wish for signs of life counts only if it is meant for this process and no parent of it.
+    Its watchdog counts only if it is meant for this process, and not for a parent.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

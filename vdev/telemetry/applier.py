@@ -4,6 +4,7 @@ import asyncio
 import platform
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..agent.applier import Applier
@@ -22,7 +23,7 @@ from .simulation import Throttle
 from .tool_data import loads_of
 
 if TYPE_CHECKING:
-    from ..observe.http import HttpServer
+    from starlette.applications import Starlette
 
 _Fault = TypeVar("_Fault")
 
@@ -145,8 +146,8 @@ class Telemetry(Applier):
         self._is_stale = False  # whether the plan or the pods' loads changed after the last update
         self._section = Section()
         self._work_due = asyncio.Event()
-        self._side: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._trouble = ""  # why the metrics cannot be served
         self._pods: PodLoads | None = None
         self._following: asyncio.Task[None] | None = None
         self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
@@ -208,39 +209,36 @@ class Telemetry(Applier):
         """Update the sensors after each plan, serve metrics, and follow the pods' annotations, forever."""
         address = ""
         async with asyncio.TaskGroup() as group:
-            try:
-                while True:
-                    await self._work_due.wait()
-                    self._work_due.clear()
-                    if (self._section.address or "") != address:
-                        address = self._section.address or ""
-                        await self._serve(group, address)
-                    self._follow_pods(group)
-                    if self._is_on:  # else the sensors are updated when something reads them
-                        await asyncio.to_thread(self._update_now)
-            finally:
-                await self._stop_serving()
+            while True:
+                await self._work_due.wait()
+                self._work_due.clear()
+                if (self._section.address or "") != address:
+                    address = self._section.address or ""
+                    await self._serve(group, address)
+                self._follow_pods(group)
+                if self._is_on:  # else the sensors are updated when something reads them
+                    await asyncio.to_thread(self._update_now)
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        await self._stop_serving()
-        self._side = self._serving = None
+        """Serve metrics at this address and at no other one; nowhere if it is empty."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait([self._serving])
+        self._serving, self._trouble = None, ""
         if address:
-            self._side = await asyncio.to_thread(self._make_side, address)
-            await self._side.bind()
-            self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
+            http, app = await asyncio.to_thread(self._web)
+            hosts = (self._options.node, platform.node(), *self._options.http_hosts)
+            serving = http.serve(address, app, what="metrics of devices", hosts=hosts, on_trouble=self._note_trouble)
+            self._serving = group.create_task(serving, name="telemetry HTTP")
 
-    def _make_side(self, address: str) -> "HttpServer":
+    def _web(self) -> tuple[ModuleType, "Starlette"]:
         from ..observe import device_metrics, http  # they import the web server
 
-        hosts = (self._options.node, platform.node(), *self._options.http_hosts)
-        app = device_metrics.application(self.page)
-        return http.HttpServer(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
+        return http, device_metrics.application(self.page)
 
-    async def _stop_serving(self) -> None:
-        if self._side is not None:
-            self._side.stop()
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
+    def _note_trouble(self, trouble: str) -> None:
+        self._trouble = trouble
+        self._on_change()
 
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
         if self._section.pod_annotations and self._following is None:
@@ -260,7 +258,7 @@ class Telemetry(Applier):
     @property
     def problems(self) -> tuple[Problem, ...]:
         found = [*self._pods.problems] if self._pods else []
-        if self._side is not None and self._side.trouble:
-            message = f"metrics of devices cannot be served at {self._section.address}: {self._side.trouble}"
+        if self._trouble:
+            message = f"metrics of devices cannot be served at {self._section.address}: {self._trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)

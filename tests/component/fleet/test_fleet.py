@@ -20,6 +20,7 @@ from tests.kit.fleet import (
     slices,
     taints,
 )
+from tests.kit.well_agent import served
 from vdev.aio.clock import LeapClock
 from vdev.fleet.cluster import SeenNode
 from vdev.fleet.view import FleetView
@@ -331,7 +332,7 @@ async def test_the_metrics_are_those_of_the_docs(start, until):
     """What is served has the names, types and labels of the page, and values."""
     fleet = await start()
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
-    async with http.serving("127.0.0.1:0", FleetView(fleet), page=http.FLEET_PAGE) as address:
+    async with served(http.application(FleetView(fleet), page=http.FLEET_PAGE)) as address:
         text = await asyncio.to_thread(fetched, f"http://{address}/metrics")
     families = {each.name: each for each in text_string_to_metric_families(text)}
     ours = {name: each for name, each in families.items() if name.startswith("vdev_")}

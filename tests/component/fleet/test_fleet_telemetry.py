@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.fleet import capacity
+from tests.kit.well_agent import served as served_at
 from vdev.observe.device_metrics import application
-from vdev.observe.http import HttpServer, running
 
 GPUS = """
 version: v1
@@ -30,7 +30,7 @@ async def served(start, api_server, until):
     fleet = await start(GPUS)
     await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
     app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
-    async with running(HttpServer("127.0.0.1:0", app)) as address:
+    async with served_at(app) as address:
 
         def ask(path):
             with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
