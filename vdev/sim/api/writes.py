@@ -11,7 +11,7 @@ from .store import ObjectStore, timestamp
 
 _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
     MERGE_PATCH: patches.merge,
-    STRATEGIC_PATCH: patches.merged_by_keys,
+    STRATEGIC_PATCH: patches.merged,
     JSON_PATCH: patches.operations,
 }
 _OPAQUE = ("opaque", "data")  # fields with objects of drivers, in which null may mean something
