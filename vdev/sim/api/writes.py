@@ -141,13 +141,9 @@ def _bind(objects: ObjectStore, request: Request, binding: Document) -> None:
         raise conflict(kind, name, f'pod {name} is already assigned to node "{current}"')
     if pod["spec"].get("schedulingGates"):
         raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
-    more = {
-        field: {**(pod["metadata"].get(field) or {}), **(metadata.get(field) or {})}
-        for field in ("labels", "annotations")
-    }
-    new = {**pod, "metadata": {**pod["metadata"], **more}, "spec": {**pod["spec"], "nodeName": node}}
+    more = {field: metadata.get(field) or {} for field in ("labels", "annotations")}
+    new = patches.merged(pod, {"metadata": more, "spec": {"nodeName": node}})
     pod = objects.change(kind, key, new, manager=request.manager)
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
-    others = [each for each in value_at(pod, "status.conditions") or () if each["type"] != "PodScheduled"]
-    status = {**(pod.get("status") or {}), "conditions": [*others, scheduled]}
-    objects.change(kind, key, {**pod, "status": status}, manager=request.manager, subresource="status")
+    new = patches.merged(pod, {"status": {"conditions": [scheduled]}})
+    objects.change(kind, key, new, manager=request.manager, subresource="status")
