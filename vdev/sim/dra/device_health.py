@@ -31,23 +31,18 @@ class DeviceHealth:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._reports: dict[str, dict[tuple[str, str], _Report]] = {}
-        self._shown: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}  # at a driver's last message
 
-    def update(self, driver: str, devices: Iterable[api.DeviceHealth]) -> frozenset[tuple[str, str]]:
-        """Take the list of a driver's message; returns pool and name of the devices whose health or message changed."""
+    def update(self, driver: str, devices: Iterable[api.DeviceHealth]) -> None:
+        """Take the list of a driver's message."""
         reports = self._reports.setdefault(driver, {})
         for each in devices:
             health, timeout = _WORDS.get(each.health, UNKNOWN), each.health_check_timeout_seconds
             end = self._now() + (timeout if timeout > 0 else _DEFAULT_TIMEOUT)
             reports[each.device.pool_name, each.device.device_name] = _Report(health, _shortened(each.message), end)
-        before = self._shown.get(driver, {})
-        after = self._shown[driver] = {key: self.of(driver, *key) for key in reports}
-        return frozenset(key for key, shown in after.items() if shown != before.get(key))
 
     def clear(self, driver: str) -> None:
         """Forget a driver, whose stream has ended."""
         self._reports.pop(driver, None)
-        self._shown.pop(driver, None)
 
     def of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
         """The health of a device, and the message that came with it."""

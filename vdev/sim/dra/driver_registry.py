@@ -5,7 +5,7 @@ It deletes a driver's slices 30 s after the last connection ended, and the slice
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..go_errors import CallError, RegistrationError
@@ -28,18 +28,15 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name.
+    """Registered drivers by name. `changed` is called with a driver that has reported the health of its devices."""
 
-    `on_health` is called with a driver, and with pool and name of the devices whose health it has changed.
-    """
-
-    def __init__(self, life: Life, *, on_health: Callable[[str, Collection[tuple[str, str]]], None]) -> None:
+    def __init__(self, life: Life, *, changed: Callable[[str], None]) -> None:
         self._objects = life.settings.objects
         self._node = life.settings.node
         self._life = life
         self._journal = life.journal
         self.health = DeviceHealth(life.clock.now)
-        self._on_health = on_health
+        self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
         self._wipes: dict[str, Callable[[], object]] = {}
@@ -162,10 +159,9 @@ class DriverRegistry:
         while True:
             try:
                 async for message in client.health():
-                    changed = self.health.update(client.driver, message.devices)
+                    self.health.update(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
-                    if changed:
-                        self._on_health(client.driver, changed)
+                    self._changed(client.driver)
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
             finally:  # also if the driver has unregistered
