@@ -33,9 +33,12 @@ class Release(Rules):
                     each.pop("requestPolicy", None)
         super().complete(kind, new, now=now)
 
-    def problems(self, kind, old, new):
+    def wrong_fields(self, kind, new):
         """Before 1.35, counters may be in the slice of their devices."""
-        for field, text in super().problems(kind, old, new):
-            if self.version >= _SPLIT_COUNTERS or "sharedCounters exclude each other" not in text:
-                yield field, text
+        found = super().wrong_fields(kind, new)
+        return [each for each in found if self.version >= _SPLIT_COUNTERS or "exclude each other" not in each[1]]
+
+    def problems(self, kind, old, new):
+        """Ask `more`, too."""
+        yield from super().problems(kind, old, new)
         yield from self.more(kind, old, new)

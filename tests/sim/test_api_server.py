@@ -61,7 +61,7 @@ async def test_an_apply_with_a_uid_creates_no_object(ask):
 REFUSED = [
     (slice_(*({"name": f"d{n}"} for n in range(129))), "129 devices; at most 128"),
     (slice_({"name": "a"}, {"name": "a"}), "device a is there more than once"),
-    (slice_({"name": "a"}, nodeName="A_b"), "spec.nodeName: Invalid value"),
+    (slice_({"name": "a"}, nodeName="A_b"), "spec.nodeName: 'A_b' is not a valid name"),
     (of("ResourceSlice", "one", {"driver": "acme.dev"}), "spec.pool: Required value"),
     (slice_({"attributes": {}}), r"spec.devices\[0\].name: Required value"),
     (slice_({"name": "a", "capacity": {"m": {}}}), "m.value: Required value"),

@@ -1,93 +1,63 @@
 """The fields of DRA's objects in Kubernetes 1.36: names and types, as its protobuf messages define them, and limits.
 
 Everything behind the store may rely on the names and types. A real API server drops unknown fields with a warning; here
-they are refused, so that a typo is not overlooked. Of what users write, only mistakes that the scheduler cannot work
-with are refused; a cluster's API server checks more. The limits of slices are in `slice_lint`.
+they are refused, so that a typo is not overlooked. All limits of slices are checked. Of what users write, only mistakes
+that the scheduler cannot work with are refused; a cluster's API server checks more.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
 
+from ...model import names
 from ...pb import api_objects_pb2 as pb
+from ..dra import slice_lint
+from ..lint import twice
 from ..objects.amounts import exact
+from ..objects.pod_manifest import quantity
 from .kinds import wrong
 from .protobuf_bodies import INLINE
 
 _Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
-_MESSAGES: Mapping[str, type[Message]] = {
-    "DeviceClass": pb.DeviceClass,
-    "ResourceClaim": pb.ResourceClaim,
-    "ResourceClaimTemplate": pb.ResourceClaimTemplate,
-    "ResourceSlice": pb.ResourceSlice,
-}
-_TIMES = [each.DESCRIPTOR for each in (pb.Time, pb.MicroTime)]
-_ANY_JSON = [each.DESCRIPTOR for each in (pb.RawExtension, pb.FieldsV1)]
-_SCALARS: Mapping[int, tuple[type, str]] = {
-    FieldDescriptor.CPPTYPE_STRING: (str, "a string"),
-    FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
-    FieldDescriptor.CPPTYPE_INT32: (int, "a whole number"),
-    FieldDescriptor.CPPTYPE_INT64: (int, "a whole number"),
+_Value: TypeAlias = Mapping[str, Any]
+_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields that are not objects in JSON
+    FieldDescriptor.CPPTYPE_STRING: (lambda value: isinstance(value, str), "a string"),
+    FieldDescriptor.CPPTYPE_BOOL: (lambda value: isinstance(value, bool), "true or false"),
+    FieldDescriptor.CPPTYPE_INT32: (lambda value: type(value) is int, "a whole number"),
+    FieldDescriptor.CPPTYPE_INT64: (lambda value: type(value) is int, "a whole number"),
+    pb.Time.DESCRIPTOR: (lambda value: isinstance(value, str), "a string"),
+    pb.MicroTime.DESCRIPTOR: (lambda value: isinstance(value, str), "a string"),
+    pb.Quantity.DESCRIPTOR: (lambda value: exact(value) is not None, "a quantity, such as 16Gi"),
+    pb.RawExtension.DESCRIPTOR: (lambda _: True, "anything"),
+    pb.FieldsV1.DESCRIPTOR: (lambda _: True, "anything"),
 }
 
 
-def wrong_fields(kind: str, document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
     """Everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
-    return list(_check_message(_MESSAGES[kind].DESCRIPTOR, content, ""))
+    return list(_with_limits(getattr(pb, kind).DESCRIPTOR, content, ""))
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
+# --- limits (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go) ------------------------------------
 
-
-def _references(devices: Mapping[str, Any]) -> _Problems:
-    """Constraints and configuration name requests of the claim."""
-    requests = devices.get("requests") or ()
-    known = {each["name"] for each in requests}
-    known |= {f"{each['name']}/{sub['name']}" for each in requests for sub in each.get("firstAvailable") or ()}
-    for field in ("constraints", "config"):
-        for index, each in enumerate(devices.get(field) or ()):
-            for number, name in enumerate(each.get("requests") or ()):
-                if name not in known:
-                    why = wrong(name, "must be the name of a request in the claim")
-                    yield f"{field}[{index}].requests[{number}]", why
-
-
-def _count(request: Mapping[str, Any]) -> _Problems:
-    count, mode = request.get("count") or 0, request.get("allocationMode") or "ExactCount"
-    if mode not in ("All", "ExactCount"):
-        yield "allocationMode", wrong(mode, "must be All or ExactCount")
-    elif mode == "All" and count:
-        yield "count", wrong(count, "must not be specified when allocationMode is 'All'")
-    elif count < 0:
-        yield "count", wrong(count, "must be greater than zero")
-
-
-def _device_statuses(status: Mapping[str, Any]) -> _Problems:
-    """Drivers report only on allocated devices, and once on each."""
-    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    names = ("driver", "pool", "device", "shareID")
-    allocated = [tuple(each.get(name) for name in names) for each in results]
-    keys = [tuple(each.get(name) for name in names) for each in status.get("devices") or ()]
-    for index, key in enumerate(keys):
-        device = "/".join(map(str, key[:3]))
-        if key not in allocated:
-            yield f"devices[{index}]", wrong(device, "must be an allocated device in the claim")
-        if key in keys[:index]:
-            yield f"devices[{index}]", f"Duplicate value: {json.dumps(device)}"
-
-
+_MOST_DEVICES, _MOST_SPECIAL_DEVICES, _MOST_ENTRIES = 128, 64, 32
+_LONGEST_POOL = 253
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "ResourceSlice": ("spec",),
-    "ResourceSliceSpec": ("pool",),
+    "ResourceSliceSpec": ("driver", "pool"),
+    "ResourcePool": ("name", "resourceSliceCount"),
     "Device": ("name",),
     "DeviceTaint": ("key", "effect"),
     "DeviceCapacity": ("value",),
-    "CounterSet": ("name",),
-    "DeviceCounterConsumption": ("counterSet",),
+    "CapacityRequestPolicyRange": ("min",),
+    "CounterSet": ("name", "counters"),
+    "DeviceCounterConsumption": ("counterSet", "counters"),
     "Counter": ("value",),
     "NodeSelectorRequirement": ("key", "operator"),
     "DeviceSelector": ("cel",),
@@ -104,10 +74,166 @@ _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "Condition": ("type", "status", "reason", "lastTransitionTime"),
 }
 _EXACTLY_ONE: Mapping[str, Sequence[str]] = {
+    "ResourceSliceSpec": (*_NODES_OF_DEVICES, "perDeviceNodeSelection"),
+    "DeviceAttribute": ("bool", "int", "string", "version"),
     "DeviceRequest": ("exactly", "firstAvailable"),
     "DeviceConstraint": ("matchAttribute", "distinctAttribute"),
 }
-_WHOLE: Mapping[str, Callable[[Mapping[str, Any]], _Problems]] = {  # of messages whose fields are sound
+
+
+def _size(least: int, most: int) -> Callable[[Any], str]:
+    return lambda value: "" if least <= len(value) <= most else f"{len(value)} entries; {least} to {most} are allowed"
+
+
+def _at_least(least: int) -> Callable[[int], str]:
+    return lambda value: "" if value >= least else wrong(value, f"must be at least {least}")
+
+
+def _one_of(*allowed: str | bool) -> Callable[[str | bool], str]:
+    return lambda value: "" if value in allowed else wrong(value, f"must be one of {json.dumps(allowed)}")
+
+
+def _label(text: str) -> str:
+    return "" if _DNS_LABEL.fullmatch(text) else wrong(text, "not a DNS label: a-z, 0-9 and '-', at most 63 characters")
+
+
+def _pool(text: str) -> str:
+    sound = len(text) <= _LONGEST_POOL and all(map(names.DNS_NAME.fullmatch, text.split("/")))
+    return "" if sound else wrong(text, "expected DNS subdomains, with '/' between them")
+
+
+def _keys(problem: Callable[[str], str]) -> Callable[[_Value], str]:
+    return lambda value: next(filter(None, map(problem, value)), "")
+
+
+def _counters(value: _Value) -> str:
+    return _size(1, 32)(value) or _keys(_label)(value)
+
+
+_MODES = _one_of("All", "ExactCount", "")
+_VALUES: Mapping[str, Callable[[Any], str]] = {  # why the value of a field is wrong; empty if it is not
+    "ResourceSliceSpec.driver": names.driver_problem,
+    "ResourceSliceSpec.nodeName": names.node_name_problem,
+    "ResourceSliceSpec.allNodes": _one_of(True),
+    "ResourceSliceSpec.perDeviceNodeSelection": _one_of(True),
+    "ResourceSliceSpec.sharedCounters": _size(0, 8),
+    "ResourcePool.name": _pool,
+    "ResourcePool.generation": _at_least(0),
+    "ResourcePool.resourceSliceCount": _at_least(1),
+    "NodeSelector.nodeSelectorTerms": _size(1, 1),
+    "CounterSet.name": _label,
+    "CounterSet.counters": _counters,
+    "Device.name": _label,
+    "Device.nodeName": names.node_name_problem,
+    "Device.allNodes": _one_of(True),
+    "Device.attributes": _keys(names.attribute_problem),
+    "Device.capacity": _keys(names.attribute_problem),
+    "Device.consumesCounters": _size(0, 2),
+    "Device.taints": _size(0, 16),
+    "DeviceAttribute.string": names.string_problem,
+    "DeviceAttribute.version": names.version_problem,
+    "DeviceCounterConsumption.counterSet": _label,
+    "DeviceCounterConsumption.counters": _counters,
+    "DeviceTaint.key": names.taint_key_problem,
+    "DeviceTaint.value": names.value_problem,
+    "DeviceTaint.effect": _one_of("None", "NoSchedule", "NoExecute"),
+    "CapacityRequestPolicy.validValues": _size(0, 10),
+    "DeviceConstraint.matchAttribute": names.attribute_problem,
+    "DeviceConstraint.distinctAttribute": names.attribute_problem,
+    "ExactDeviceRequest.allocationMode": _MODES,
+    "DeviceSubRequest.allocationMode": _MODES,
+    "ExactDeviceRequest.count": _at_least(0),
+    "DeviceSubRequest.count": _at_least(0),
+}
+
+
+def _slice(spec: _Value) -> _Problems:
+    devices: Sequence[_Value] = spec.get("devices") or ()
+    special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    if len(devices) > (most := _MOST_SPECIAL_DEVICES if special else _MOST_DEVICES):
+        why = " of which some have taints or consume counters" if special else ""
+        yield "devices", f"{len(devices)} devices{why}; at most {most} are allowed"
+    if devices and spec.get("sharedCounters"):
+        yield "sharedCounters", "devices and sharedCounters exclude each other since 1.35; they need two slices"
+    yield from (("", each.text) for each in slice_lint.duplicates([spec]))
+    for index, device in enumerate(devices):
+        given = [name for name in _NODES_OF_DEVICES if device.get(name) is not None]
+        if spec.get("perDeviceNodeSelection") and len(given) != 1:
+            yield f"devices[{index}]", f"exactly one of {', '.join(_NODES_OF_DEVICES)} is required"
+        elif given and not spec.get("perDeviceNodeSelection"):
+            yield f"devices[{index}].{given[0]}", "allowed only if the slice has perDeviceNodeSelection: true"
+
+
+def _device(device: _Value) -> _Problems:
+    capacity = device.get("capacity") or {}
+    if (number := len(device.get("attributes") or {}) + len(capacity)) > _MOST_ENTRIES:
+        yield "", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
+    for name, each in capacity.items():
+        if each.get("requestPolicy") and not device.get("allowMultipleAllocations"):
+            yield f"capacity.{name}.requestPolicy", "needs allowMultipleAllocations: true"
+    for name in twice(each["counterSet"] for each in device.get("consumesCounters") or ()):
+        yield "consumesCounters", f"consumes {name!r} more than once"
+
+
+def _capacity(capacity: _Value) -> _Problems:
+    """Check the request policy of a capacity."""
+    policy = capacity.get("requestPolicy") or {}
+    values, span = policy.get("validValues"), policy.get("validRange")
+    if not values and span is None:
+        return
+    if (values and span is not None) or policy.get("default") is None:
+        yield "requestPolicy", "needs default, and one of validValues and validRange"
+        return
+    whole, default = quantity(capacity["value"], "value"), quantity(policy["default"], "default")
+    if span is None:
+        amounts = [quantity(each, "validValues") for each in values or ()]
+        if amounts != sorted(set(amounts)) or default not in amounts or amounts[-1] > whole:
+            yield "requestPolicy.validValues", "must be ascending, up to the capacity, and have the default"
+    else:
+        least, most = quantity(span["min"], "min"), quantity(span.get("max", capacity["value"]), "max")
+        step = quantity(span.get("step", 0), "step")
+        if not least <= default <= most <= whole:
+            yield "requestPolicy", "needs min <= default <= max <= value"
+        elif step and ((default - least) % step or ("max" in span and (most - least) % step)):
+            yield "requestPolicy", "default and max must be a whole number of steps from min"
+
+
+def _references(devices: _Value) -> _Problems:
+    """Constraints and configuration name requests of the claim."""
+    requests = devices.get("requests") or ()
+    known = {each["name"] for each in requests}
+    known |= {f"{each['name']}/{sub['name']}" for each in requests for sub in each.get("firstAvailable") or ()}
+    for field in ("constraints", "config"):
+        for index, each in enumerate(devices.get(field) or ()):
+            for number, name in enumerate(each.get("requests") or ()):
+                if name not in known:
+                    why = wrong(name, "must be the name of a request in the claim")
+                    yield f"{field}[{index}].requests[{number}]", why
+
+
+def _count(request: _Value) -> _Problems:
+    if request.get("allocationMode") == "All" and (count := request.get("count")):
+        yield "count", wrong(count, "must not be specified when allocationMode is 'All'")
+
+
+def _device_statuses(status: _Value) -> _Problems:
+    """Drivers report only on allocated devices, and once on each."""
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    fields = ("driver", "pool", "device", "shareID")
+    allocated = [tuple(each.get(name) for name in fields) for each in results]
+    keys = [tuple(each.get(name) for name in fields) for each in status.get("devices") or ()]
+    for index, key in enumerate(keys):
+        device = "/".join(map(str, key[:3]))
+        if key not in allocated:
+            yield f"devices[{index}]", wrong(device, "must be an allocated device in the claim")
+        if key in keys[:index]:
+            yield f"devices[{index}]", f"Duplicate value: {json.dumps(device)}"
+
+
+_WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
+    "ResourceSliceSpec": _slice,
+    "Device": _device,
+    "DeviceCapacity": _capacity,
     "DeviceClaim": _references,
     "ExactDeviceRequest": _count,
     "DeviceSubRequest": _count,
@@ -115,29 +241,20 @@ _WHOLE: Mapping[str, Callable[[Mapping[str, Any]], _Problems]] = {  # of message
 }
 
 
-# --- the fields of an object ------------------------------------------------------------------------------------------
+def _check_limits(message: str, value: _Value) -> _Problems:
+    """Check the limits of a message whose fields have the right names and types."""
+    for name, each in value.items():
+        check = _VALUES.get(f"{message}.{name}")
+        if check is not None and each is not None and (problem := check(each)):
+            yield name, problem
+    if message in _WHOLE:
+        yield from _WHOLE[message](value)
 
 
-def _check_message(message: Any, value: Any, at: str) -> _Problems:
-    if message in _ANY_JSON:
-        return
-    if message in _TIMES:
-        if not isinstance(value, str):
-            yield at, wrong(value, "must be a string")
-    elif message is pb.Quantity.DESCRIPTOR:
-        if exact(value) is None:
-            yield at, wrong(value, "must be a quantity, such as 16Gi")
-    elif not isinstance(value, Mapping):
-        yield at, wrong(value, "must be an object")
-    else:
-        prefix = f"{at}." if at else ""
-        found = list(_check_fields(message, value, prefix))
-        if not found and message.name in _WHOLE:
-            found = [(f"{prefix}{path}", text) for path, text in _WHOLE[message.name](value)]
-        yield from found
+# --- names and types --------------------------------------------------------------------------------------------------
 
 
-def _check_fields(message: Any, value: Mapping[str, Any], prefix: str) -> _Problems:
+def _check_message(message: Any, value: _Value, prefix: str) -> _Problems:
     fields = {field.name: field for field in _fields(message)}
     for name, each in value.items():
         if name not in fields:
@@ -148,37 +265,45 @@ def _check_fields(message: Any, value: Mapping[str, Any], prefix: str) -> _Probl
         if value.get(name) in (None, ""):
             yield f"{prefix}{name}", "Required value"
     forms = _EXACTLY_ONE.get(message.name, ())
-    if forms and len([name for name in forms if value.get(name) not in (None, "", [])]) != 1:
+    if forms and len([name for name in forms if value.get(name) not in (None, [])]) != 1:
         yield prefix[:-1], f"Required value: exactly one of `{'` or `'.join(forms)}` is required"
-
-
-def _check_field(field: FieldDescriptor, value: Any, at: str) -> _Problems:
-    message: Any = field.message_type
-    if message is not None and message.GetOptions().map_entry:
-        if not isinstance(value, Mapping):
-            yield at, wrong(value, "must be an object")
-            return
-        for key, each in value.items():
-            yield from _check_item(message.fields_by_name["value"], each, f"{at}.{key}")
-    elif isinstance(field.default_value, list):  # a repeated field
-        if not isinstance(value, list):
-            yield at, wrong(value, "must be a list")
-            return
-        for index, each in enumerate(value):
-            yield from _check_item(field, each, f"{at}[{index}]")
-    else:
-        yield from _check_item(field, value, at)
-
-
-def _check_item(field: FieldDescriptor, value: Any, at: str) -> _Problems:
-    if field.message_type is not None:
-        yield from _check_message(field.message_type, value, at)
-    else:
-        type_, expected = _SCALARS[field.cpp_type]
-        if type(value) is not type_:
-            yield at, wrong(value, f"must be {expected}")
 
 
 def _fields(message: Any) -> Iterator[FieldDescriptor]:
     for field in message.fields:
         yield from field.message_type.fields if field.name == INLINE else [field]
+
+
+def _check_field(field: FieldDescriptor, value: Any, at: str) -> _Problems:
+    entry: Any = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        if not isinstance(value, Mapping):
+            yield at, wrong(value, "must be an object")
+            return
+        for key, each in value.items():
+            yield from _check_value(entry.fields_by_name["value"], each, f"{at}.{key}")
+    elif isinstance(field.default_value, list):  # a repeated field
+        if not isinstance(value, list):
+            yield at, wrong(value, "must be a list")
+            return
+        for index, each in enumerate(value):
+            yield from _check_value(field, each, f"{at}[{index}]")
+    else:
+        yield from _check_value(field, value, at)
+
+
+def _check_value(field: FieldDescriptor, value: Any, at: str) -> _Problems:
+    message: Any = field.message_type
+    is_right, expected = _TYPES.get(message or field.cpp_type, (lambda each: isinstance(each, Mapping), "an object"))
+    if not is_right(value):
+        yield at, wrong(value, f"must be {expected}")
+    elif message is not None and message not in _TYPES:
+        yield from _with_limits(message, value, f"{at}.")
+
+
+def _with_limits(message: Any, value: _Value, prefix: str) -> _Problems:
+    """Everything that is wrong with a message. Its limits are checked only if its fields are right."""
+    if found := [*_check_message(message, value, prefix)]:
+        yield from found
+    else:
+        yield from ((f"{prefix}{path}".rstrip("."), text) for path, text in _check_limits(message.name, value))

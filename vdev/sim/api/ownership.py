@@ -9,45 +9,48 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from .patches import LIST_KEYS, merged_by_keys
+from .patches import LIST_KEYS, ONE_VALUE, Place, merged
 
 Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
 Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
-_MAPS = frozenset({"labels", "annotations", "capacity", "allocatable", "limits", "requests", "nodeSelector", "data"})
-"""Fields whose members are keys that a user chooses, not fields of a type."""
 UNOWNED = {  # fields that the server itself writes
     ("f:metadata", f"f:{name}")
     for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
-} | {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+} | {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+_GONE = object()
 
 
-def _keys(path: Path) -> tuple[str, ...] | None:
-    return LIST_KEYS.get(tuple(part[2:] for part in path))
+def _members(value: Any, place: Place) -> list[tuple[str, Place, Any]] | None:
+    """The members of a map or list that have owners: part of the path, place and value; None for a single value."""
+    if isinstance(value, dict) and place != ONE_VALUE:
+        return [(f"f:{name}", (*place, name), each) for name, each in value.items()]
+    if isinstance(value, list) and (keys := LIST_KEYS.get(place)):
+        return [(_item(keys, each), (*place, "*"), each) for each in value]
+    return None
 
 
 def _item(keys: Iterable[str], item: Mapping[str, Any]) -> str:
     return "k:" + json.dumps({key: item[key] for key in keys if key in item}, separators=(",", ":"))
 
 
-def fields(value: Any, path: Path = ()) -> dict[Path, Any]:
-    """The fields of a document by path, with their values; the value of a list item itself is None."""
-    if isinstance(value, dict) and value:
-        return {at: leaf for name, each in value.items() for at, leaf in fields(each, (*path, f"f:{name}")).items()}
-    if isinstance(value, list) and (keys := _keys(path)):  # nobody owns an empty list
-        found: dict[Path, Any] = {}
-        for each in value:
-            at = (*path, _item(keys, each))
+def _fields(value: Any, path: Path = (), place: Place = ()) -> dict[Path, Any]:
+    members = _members(value, place)
+    if members is None or value == {}:
+        return {path: value}
+    found: dict[Path, Any] = {}  # nobody owns an empty list
+    for part, inner, each in members:
+        at = (*path, part)
+        if part.startswith("k:"):
             found[at] = None
-            found |= fields(each, at)
-        return found
-    return {path: value} if path else {}
+        found |= _fields(each, at, inner)
+    return found
 
 
 def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
-    """The fields of a document that a manager can own."""
-    return {path: value for path, value in fields(document).items() if path not in UNOWNED}
+    """The fields of a document that a manager can own, by path; the value of a list item itself is None."""
+    return {path: value for path, value in _fields(document).items() if path not in UNOWNED}
 
 
 def shown(path: Path) -> str:
@@ -62,27 +65,19 @@ def shown(path: Path) -> str:
     return text
 
 
-def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
-    """A document without these fields, and without maps and lists that become empty."""
-    return _without(document, frozenset(paths), ()) or {}
-
-
-_GONE = object()
-
-
-def _without(value: Any, paths: Collection[Path], path: Path) -> Any:
-    if isinstance(value, dict) and value:
-        kept: dict[str, Any] = {}
-        for name, each in value.items():
-            at = (*path, f"f:{name}")
-            if at not in paths and (rest := _without(each, paths, at)) is not _GONE:
-                kept[name] = rest
-        return kept or (_GONE if path else {})
-    if isinstance(value, list) and value and (keys := _keys(path)):
-        places = [(each, (*path, _item(keys, each))) for each in value]
-        items = [_without(each, paths, at) for each, at in places if at not in paths]
-        return [each for each in items if each is not _GONE] or _GONE
-    return value
+def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Place = ()) -> Any:
+    """A value without some fields, and without maps and lists that become empty; `_GONE` if nothing is left."""
+    members = _members(value, place)
+    if not members:
+        return value
+    kept = {}
+    for part, inner, each in members:
+        at = (*path, part)
+        if at not in dropped and (rest := _without(each, dropped, at, inner)) is not _GONE:
+            kept[part] = rest
+    if path and not kept:
+        return _GONE
+    return {part[2:]: each for part, each in kept.items()} if isinstance(value, dict) else [*kept.values()]
 
 
 def encoded(paths: Iterable[Path]) -> dict[str, Any]:
@@ -109,13 +104,14 @@ def applied(
     """The object and its owners after an apply, and the conflicts. With conflicts, the caller must not store it."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
-    new = merged_by_keys(live, document)
-    others = {path for each, paths in owners.items() if each != manager for path in paths}
-    kept = _in_owned_items(wanted | others)
+    claimed = wanted.union(*(paths for each, paths in owners.items() if each != manager))
     # A field that this manager no longer applies is removed, unless another manager owns it or something below it.
-    dropped = {path for path in before - wanted if path not in others and not _is_above(path, kept)}
-    dropped |= {path for path in _parents(before) if not _is_above(path, kept)}
-    new = without(new, dropped)
+    # If nobody owns anything in such a field any more, all of it is removed, also what nobody ever owned, such as the
+    # capacity with which a Node was created (source: structured-merge-diff, prune).
+    kept = set().union(*(_with_parents(path) for path in claimed if _is_in_owned_items(path, claimed)))
+    mine = set().union(*map(_with_parents, before))
+    dropped = {path for path in mine - kept - UNOWNED if path in before or path[-1].startswith("f:")}
+    new = _without(merged(live, document), dropped)
     changed, removed = _compared(live, new)
     clashes = [
         (other, path) for other, paths in sorted(owners.items()) if other != manager for path in sorted(paths & changed)
@@ -146,36 +142,18 @@ def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
     ]
 
 
-def _in_owned_items(paths: Collection[Path]) -> set[Path]:
-    """The paths without those in list items that nobody owns: they do not keep such an item.
+def _with_parents(path: Path) -> set[Path]:
+    """A field and the fields that contain it."""
+    return {path[:length] for length in range(1, len(path) + 1)}
+
+
+def _is_in_owned_items(path: Path, paths: Collection[Path]) -> bool:
+    """Whether all list items that contain a field have owners; otherwise, it does not keep such an item.
 
     A kubelet, for example, owns fields of the conditions with which it registered its Node, but not these conditions
     (source: structured-merge-diff, prune).
     """
-
-    def is_in_owned(path: Path) -> bool:
-        return all(path[: at + 1] in paths for at, part in enumerate(path) if part.startswith("k:"))
-
-    return set(filter(is_in_owned, paths))
-
-
-def _is_above(path: Path, others: Iterable[Path]) -> bool:
-    """Whether one of the others is this path or below it."""
-    return any(other[: len(path)] == path for other in others)
-
-
-def _parents(paths: Iterable[Path]) -> set[Path]:
-    """The fields that contain these paths.
-
-    If nobody owns anything in such a field any more, all of it is removed, also what nobody ever owned, such as the
-    capacity with which a Node was created (source: structured-merge-diff, prune).
-    """
-    above = {path[:length] for path in paths for length in range(1, len(path))}
-    return {path for path in above if path[-1].startswith("f:") and not _is_user_key(path)} - UNOWNED
-
-
-def _is_user_key(path: Path) -> bool:
-    return len(path) > 1 and path[-2][2:] in _MAPS
+    return all(path[: at + 1] in paths for at, part in enumerate(path) if part.startswith("k:"))
 
 
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[frozenset[Path], frozenset[Path]]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 from .kinds import Refused
 
+Place: TypeAlias = tuple[str, ...]  # names of fields, and `*` for the items of a list
+
 # The keys of the lists whose items are merged; every other list is one value.
-LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+LIST_KEYS: Mapping[Place, tuple[str, ...]] = {
     ("metadata", "ownerReferences"): ("uid",),
     ("status", "conditions"): ("type",),
     ("status", "addresses"): ("type",),
@@ -15,40 +17,26 @@ LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("status", "reservedFor"): ("uid",),
     ("spec", "containers"): ("name",),
 }
-_ATOMIC = ("status", "devices", "*", "data")  # what a driver says about a device of a claim, in its own form
+ONE_VALUE = ("status", "devices", "*", "data")  # what a driver says about a device of a claim, in its own form
 
 
-def merge(document: Any, patch: Any) -> Any:
-    """A document after a JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return deepcopy(patch)
-    found = dict(document) if isinstance(document, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = merge(found.get(name), value)
-    return found
+def merged(document: Any, patch: Any, place: Place = (), *, lists: Mapping[Place, tuple[str, ...]] = LIST_KEYS) -> Any:
+    """A document after a strategic merge patch or a server-side apply: lists with keys are merged by item.
 
-
-def merged_by_keys(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
-    """A document after a strategic merge patch, or after a server-side apply: lists with keys are merged by item.
-
-    In a patch, null removes a field, and the only directive is `$patch: delete` in an item.
+    In a patch, null removes a field, and the only directive is `$patch: delete` in an item. Without `lists`, this is a
+    JSON merge patch (RFC 7386).
     """
-    if isinstance(patch, dict):
-        if unknown := [name for name in patch if name.startswith("$")]:
+    if isinstance(patch, dict) and place != ONE_VALUE:
+        if lists and (unknown := [name for name in patch if name.startswith("$")]):
             raise Refused(400, "BadRequest", f"this server does not support the directives {unknown}")
         found = dict(document) if isinstance(document, dict) else {}
         for name, value in patch.items():
             if value is None:
                 found.pop(name, None)
-            elif (*path, name) == _ATOMIC:
-                found[name] = deepcopy(value)
             else:
-                found[name] = merged_by_keys(found.get(name), value, (*path, name))
+                found[name] = merged(found.get(name), value, (*place, name), lists=lists)
         return found
-    keys = LIST_KEYS.get(path)
+    keys = lists.get(place)
     if isinstance(patch, list) and keys:
         items = {tuple(each.get(key) for key in keys): each for each in document or ()}
         for each in patch:
@@ -58,9 +46,14 @@ def merged_by_keys(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any
             if each.get("$patch") == "delete":
                 items.pop(name, None)
             else:
-                items[name] = merged_by_keys(items.get(name), each, (*path, "*"))
+                items[name] = merged(items.get(name), each, (*place, "*"))
         return list(items.values())
     return deepcopy(patch)
+
+
+def merge(document: Any, patch: Any) -> Any:
+    """A document after a JSON merge patch."""
+    return merged(document, patch, lists={})
 
 
 def operations(document: Any, patch: Any) -> Any:
@@ -78,30 +71,35 @@ def operations(document: Any, patch: Any) -> Any:
 
 def _operate(document: Any, operation: Mapping[str, Any]) -> None:
     """Do one operation. Raises LookupError, TypeError, ValueError or AttributeError if it is not possible."""
-    at, last = _place(document, operation["path"])
+    path = operation["path"]
     match operation["op"]:
         case "test":
-            value = at[last] if isinstance(at, list) else at.get(last)
-            if value != operation["value"]:
+            at, last = _place(document, path)
+            if (at[last] if isinstance(at, list) else at.get(last)) != operation["value"]:
                 raise ValueError("another value")
         case "remove":
-            del at[last]
+            _remove(document, path)
         case "replace":
-            at[last]  # raises LookupError if it does not exist
-            at[last] = operation["value"]
+            _remove(document, path)
+            _add(document, path, operation["value"])
         case "add":
-            _add(at, last, operation["value"])
-        case "copy" | "move" as kind:
-            source, name = _place(document, operation["from"])
-            value = deepcopy(source[name])
-            if kind == "move":
-                del source[name]
-            _add(at, last, value)
+            _add(document, path, operation["value"])
+        case "move":
+            _add(document, path, _remove(document, operation["from"]))
+        case "copy":
+            at, last = _place(document, operation["from"])
+            _add(document, path, deepcopy(at[last]))
         case unknown:
             raise ValueError(unknown)
 
 
-def _add(at: Any, last: Any, value: Any) -> None:
+def _remove(document: Any, path: str) -> Any:
+    at, last = _place(document, path)
+    return at.pop(last)
+
+
+def _add(document: Any, path: str, value: Any) -> None:
+    at, last = _place(document, path)
     if isinstance(at, dict):
         at[last] = value
     elif last <= len(at):
@@ -118,8 +116,6 @@ def _place(document: Any, path: str) -> tuple[Any, Any]:
         at = at[int(part)] if isinstance(at, list) else at[part]
     if not isinstance(at, list):
         return at, last
-    if last == "-":
-        return at, len(at)
-    if not last.isdecimal():
+    if last != "-" and not last.isdecimal():
         raise ValueError(last)
-    return at, int(last)
+    return at, len(at) if last == "-" else int(last)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...model.names import DNS_NAME, annotation_key_problem, qualified_name_problem, value_problem
-from ..dra import slice_lint
 from .dra_fields import wrong_fields
 from .kinds import DRA, ApiKind, Document, invalid, value_at, wrong
 
@@ -23,7 +22,7 @@ class Rules:
 
         Raises Refused for an object of DRA with fields that it cannot have.
         """
-        if kind.group == DRA and (problems := wrong_fields(kind.kind, new)):
+        if problems := self.wrong_fields(kind, new):
             raise invalid(kind, (new.get("metadata") or {}).get("name", ""), problems)
         match kind.kind:
             case "Namespace":
@@ -42,15 +41,14 @@ class Rules:
     def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
         """Why an object that was `old` before (empty: did not exist) cannot be `new`: field and message each."""
         yield from _metadata(new.get("metadata") or {})
-        match kind.kind:
-            case "ResourceSlice":
-                if (node := new["spec"].get("nodeName")) and not DNS_NAME.fullmatch(node):
-                    yield "spec.nodeName", wrong(node, _NO_SUBDOMAIN)
-                yield from (("spec", text) for text in slice_lint.refused(new["spec"]))
-            case "ResourceClaim":
-                before, after = (value_at(each, "status.allocation") for each in (old, new))
-                if before and after and before != after:
-                    yield "status.allocation", "Invalid value: field is immutable"
+        if kind.kind == "ResourceClaim":
+            before, after = (value_at(each, "status.allocation") for each in (old, new))
+            if before and after and before != after:
+                yield "status.allocation", "Invalid value: field is immutable"
+
+    def wrong_fields(self, kind: ApiKind, new: Document) -> list[tuple[str, str]]:
+        """Why an object of DRA cannot have its fields: field and message each. Other kinds are not checked."""
+        return wrong_fields(kind.kind, new) if kind.group == DRA else []
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------

@@ -4,15 +4,15 @@ Stored objects are never changed, only replaced, so callers may keep them.
 """
 
 import asyncio
-import bisect
 import datetime as dt
+import itertools
 import secrets
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..objects.amounts import as_given_back
 from . import ownership
@@ -22,11 +22,15 @@ from .rules import Rules
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 NAMESPACES = ("default", "kube-system")
-_KEPT = 20_000  # changes of a kind that a watch can still ask for
+_KEPT = 20_000  # changes that a watch can still ask for
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # the characters behind generated names, as in Kubernetes
 _LONGEST_PREFIX = 58  # of a generated name, so that it fits a label
 _NAMESPACE = BY_NAME["Namespace"]
-_SERVER_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation")
+_SERVER_FIELDS = {
+    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
+}
+_IMMUTABLE = "field is immutable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Change:
     """One change of an object."""
 
     version: int
+    kind: ApiKind
     old: Stored | None  # None for a new object
     new: Stored | None  # None for a deleted object
 
@@ -52,7 +57,7 @@ class ObjectStore:
         self._listeners: list[Callable[[], None]] = []
         self._found: defaultdict[ApiKind, dict[Key, Stored]] = defaultdict(dict)
         self._owners: dict[tuple[ApiKind, str, str], Owners] = {}
-        self._history: defaultdict[ApiKind, deque[Change]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        self._history: deque[Change] = deque()
         for name in NAMESPACES:
             self.create(_NAMESPACE, "", {"metadata": {"name": name}}, "kube-apiserver")
 
@@ -75,21 +80,16 @@ class ObjectStore:
 
     def since(self, kind: ApiKind, version: int) -> list[Change]:
         """The changes of a kind's objects after a version. Raises Refused if some of them are forgotten."""
-        history = self._history[kind]
-        forgotten = max(self.forgotten, history[0].version - 1 if len(history) == _KEPT else 0)
-        if version < forgotten:
-            raise Refused(410, "Expired", f"too old resource version: {version} ({forgotten})")
-        if not history or history[-1].version <= version:
-            return []
-        start = bisect.bisect_right(history, version, key=lambda each: each.version)
-        return [history[index] for index in range(start, len(history))]
+        if version < self.forgotten:
+            raise Refused(410, "Expired", f"too old resource version: {version} ({self.forgotten})")
+        newest_first = itertools.takewhile(lambda each: each.version > version, reversed(self._history))
+        return [each for each in newest_first if each.kind == kind][::-1]
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """A new object. Raises Refused."""
-        new = deepcopy(dict(as_given_back(kind.kind, document)))
-        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        metadata = dict(document.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
         prefix = metadata.get("generateName")
@@ -100,53 +100,85 @@ class ObjectStore:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
         if self.has(kind, namespace, name):
             raise exists(kind, name)
-        self._begin(kind, namespace, metadata)
-        if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
-            new.pop("status", None)
-        self.rules.complete(kind, new, now=timestamp())
-        owned = without_status(new) if kind.status else new
-        owners = ownership.updated({}, (manager, "Update", ""), {}, owned)
-        return self._store(kind, (namespace, name), {}, new, owners)
+        # A kubelet registers its Node together with the first status.
+        sent = without_status(document) if kind.status and kind.kind != "Node" else document
+        return self._write(kind, (namespace, name), {**sent, "metadata": metadata}, (manager, "Update", ""))
 
     def change(self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "") -> Stored:
         """An object after a PUT or a patch. Only the part of it counts that belongs to the subresource."""
-        old = self.get(kind, *key)
-        new = self._successor(kind, old, as_given_back(kind.kind, document))
-        if subresource:
-            new = {**old, "status": new["status"]} if "status" in new else without_status(old)
-        elif kind.status:
-            new = {**without_status(new), **({"status": old["status"]} if "status" in old else {})}
-        owners = ownership.updated(self._owners[kind, *key], (manager, "Update", subresource), old, new)
-        return self._store(kind, key, old, new, owners)
+        self.get(kind, *key)
+        return self._write(kind, key, document, (manager, "Update", subresource))
 
     def apply(
         self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "", force: bool
     ) -> Stored:
         """An object after a server-side apply, which may create it."""
-        metadata = document.get("metadata") or {}
+        metadata, who = document.get("metadata") or {}, (manager, "Apply", subresource)
         if metadata.get("managedFields"):
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
-        old: Stored = {}
-        owners: Owners = {}
-        if subresource or self.has(kind, *key):
-            old, owners = self.get(kind, *key), self._owners[kind, *key]
-        elif uid := metadata.get("uid"):
-            raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
-        applied = dict(as_given_back(kind.kind, document))
         if subresource:
-            applied = {name: value for name, value in applied.items() if name == "status"}
+            self.get(kind, *key)
+        elif not self.has(kind, *key) and (uid := metadata.get("uid")):
+            raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+        sent = as_given_back(kind.kind, document)
+        if subresource:
+            sent = {name: value for name, value in sent.items() if name == "status"}
         elif kind.status:
-            applied = without_status(applied)
-        new, owners, clashes = ownership.applied(owners, (manager, "Apply", subresource), old, applied, force=force)
+            sent = without_status(sent)
+        live, owners = self._found[kind].get(key, {}), self._owners.get((kind, *key), {})
+        new, owners, clashes = ownership.applied(owners, who, live, sent, force=force)
         if clashes:
             raise _apply_conflict(clashes, kind.api_version)
-        if old:
-            new = self._successor(kind, old, new)
-        else:
-            new = deepcopy(new)
-            self._begin(kind, key[0], new.setdefault("metadata", {}))
-            self.rules.complete(kind, new, now=timestamp())
+        return self._write(kind, key, new, who, owners)
+
+    def _write(
+        self, kind: ApiKind, key: Key, document: Document, manager: Manager, owners: Owners | None = None
+    ) -> Stored:
+        """Store an object as a manager sent it: a new one, or the next version of the stored one. Raises Refused.
+
+        By default, the manager owns what it has changed.
+        """
+        old = self._found[kind].get(key, {})
+        sent = as_given_back(kind.kind, document)
+        self._check_metadata(kind, key, old, sent.get("metadata") or {})
+        main, status = (old, sent) if manager[2] else (sent, old if old and kind.status else sent)
+        new = deepcopy(without_status(main) if kind.status else dict(main))
+        if kind.status and "status" in status:
+            new["status"] = deepcopy(status["status"])
+        metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
+        new["metadata"] = metadata | self._own_metadata(key, old)
+        self.rules.complete(kind, new, now=timestamp())
+        changed = [path for path in kind.immutable if old and value_at(new, path) != value_at(old, path)]
+        if changed:
+            raise invalid(kind, key[1], [(path, wrong(value_at(new, path), _IMMUTABLE)) for path in changed])
+        if owners is None:
+            owned = new if old or not kind.status else without_status(new)  # nobody owns the first status
+            owners = ownership.updated(self._owners.get((kind, *key), {}), manager, old, owned)
         return self._store(kind, key, old, new, owners)
+
+    def _check_metadata(self, kind: ApiKind, key: Key, old: Stored, sent: Document) -> None:
+        """Check that a write is about this object. Raises Refused."""
+        namespace, name = key
+        if kind.namespaced and not self.has(_NAMESPACE, "", namespace):
+            raise not_found(_NAMESPACE, namespace)
+        if (sent.get("namespace") or namespace, sent.get("name") or name) != key:
+            raise Refused(400, "BadRequest", "the name or the namespace of the object does not match the URL")
+        if not old:
+            return
+        was = old["metadata"]
+        if (sent.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(kind, name, why)
+        if (sent.get("uid") or was["uid"]) != was["uid"]:
+            raise invalid(kind, name, [("metadata.uid", wrong(sent["uid"], _IMMUTABLE))])
+
+    def _own_metadata(self, key: Key, old: Stored) -> Stored:
+        """The metadata that only the server writes."""
+        if old:
+            return {field: each for field, each in old["metadata"].items() if field in _SERVER_FIELDS}
+        namespace, name = key
+        own = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        return {**own, "namespace": namespace} if namespace else own
 
     def delete(
         self,
@@ -183,37 +215,6 @@ class ObjectStore:
                 self._remove(other, *key)
         return at_version(found, self.version)
 
-    def _begin(self, kind: ApiKind, namespace: str, metadata: dict[str, Any]) -> None:
-        """Give a new object its namespace, UID and time. Raises Refused if the namespace is wrong."""
-        if kind.namespaced and not self.has(_NAMESPACE, "", namespace):
-            raise not_found(_NAMESPACE, namespace)
-        if (metadata.get("namespace") or namespace) != namespace:
-            raise _misplaced()
-        for field in (*_SERVER_FIELDS[1:], "deletionGracePeriodSeconds", "selfLink"):
-            metadata.pop(field, None)
-        if namespace:
-            metadata["namespace"] = namespace
-        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
-
-    def _successor(self, kind: ApiKind, old: Stored, changed: Document) -> Stored:
-        """A changed object, complete, with the metadata that only the server writes. Raises Refused."""
-        new = deepcopy(dict(changed))
-        was, now = old["metadata"], new.get("metadata") or {}
-        if (now.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
-            why = "the object has been modified; please apply your changes to the latest version and try again"
-            raise conflict(kind, was["name"], why)
-        if any((now.get(field) or was.get(field)) != was.get(field) for field in ("name", "namespace")):
-            raise _misplaced()
-        sent = {field: value for field, value in now.items() if field not in _SERVER_FIELDS}
-        new["metadata"] = {**sent, **{field: was[field] for field in _SERVER_FIELDS if field in was}}
-        self.rules.complete(kind, new, now=timestamp())
-        fields = [("metadata.uid", now.get("uid") or was["uid"], was["uid"])]
-        fields += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
-        if different := [(path, value) for path, value, kept in fields if value != kept]:
-            causes = [(path, wrong(value, "field is immutable")) for path, value in different]
-            raise invalid(kind, was["name"], causes)
-        return new
-
     def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
         """Store an object (`old` empty: a new one), unless nothing changed. Raises Refused."""
         metadata = dict(new["metadata"])
@@ -240,7 +241,9 @@ class ObjectStore:
 
     def _record(self, kind: ApiKind, old: Stored | None, new: Stored | None) -> None:
         self.version += 1
-        self._history[kind].append(Change(self.version, old, new))
+        self._history.append(Change(self.version, kind, old, new))
+        if len(self._history) > _KEPT:
+            self.forgotten = self._history.popleft().version
         for listener in self._listeners[:]:
             listener()
 
@@ -259,10 +262,6 @@ class ObjectStore:
                 changed.clear()
         finally:
             stop()
-
-
-def _misplaced() -> Refused:
-    return Refused(400, "BadRequest", "the name or the namespace of the object does not match the URL")
 
 
 def _apply_conflict(clashes: list[tuple[Manager, ownership.Path]], version: str) -> Refused:

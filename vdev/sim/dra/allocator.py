@@ -72,11 +72,9 @@ class Allocator:
         self._matches = matches
         self._unusable = [pool for pool in pools if pool.problem]
         sound = [pool for pool in pools if not pool.problem]
-        self._devices = [device for pool in sound for device in pool.devices]
+        self._devices = [device for pool in sound for device in pool.devices if device.here]
         self._usage = Usage(sound, claims)
-        # What the search has chosen so far.
-        self._chosen: list[_Request] = []
-        self._grants: list[_Grant] = []
+        self._grants: list[_Grant] = []  # what the search has chosen so far
 
     def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
         """The `status.allocation` of each claim; all or none. Raises UnschedulableError."""
@@ -148,16 +146,16 @@ class Allocator:
             return True
         alternatives, *others = wanted
         for request in alternatives:
-            claimed = [each.count for each in self._chosen if each.claim is request.claim]
-            claimed += [_fewest(each) for each in others if each[0].claim is request.claim]
+            missing = sum(_fewest(each) for each in others if each[0].claim is request.claim)
             # Without this check the search would try every choice of too many devices, which takes forever.
-            if not request.count or request.count + sum(claimed) > MOST_RESULTS:
-                continue
-            self._chosen.append(request)
-            if self._choose_devices(request, request.count, 0, others):
+            has_room = len(self._of(request.claim)) + request.count + missing <= MOST_RESULTS
+            if request.count and has_room and self._choose_devices(request, request.count, 0, others):
                 return True
-            self._chosen.pop()
         return False
+
+    def _of(self, claim: Document) -> list[_Grant]:
+        """What the search has chosen for a claim so far."""
+        return [each for each in self._grants if each.request.claim is claim]
 
     def _choose_devices(
         self, request: _Request, missing: int, start: int, others: Sequence[Sequence[_Request]]
@@ -184,7 +182,7 @@ class Allocator:
         """The device for the request, None if the request cannot have it."""
         if not request.is_admin and not self._usage.is_free(device):
             return None
-        same_claim = [each for each in self._grants if each.request.claim is request.claim]
+        same_claim = self._of(request.claim)
         if not device.shared and any(each.device is device for each in same_claim):
             return None
         if not self._selects(request, device) or not _is_tolerated(request.document, device):
@@ -205,15 +203,15 @@ class Allocator:
     # --- the result ---------------------------------------------------------------------------------------------------
 
     def _allocation(self, claim: Document, node: str) -> dict[str, Any]:
-        requests = [each for each in self._chosen if each.claim is claim]
-        grants = [each for each in self._grants if each.request.claim is claim]
+        grants = self._of(claim)
+        requests = list(dict.fromkeys(each.request for each in grants))
         devices: dict[str, Any] = {}
         if grants:
             devices["results"] = [_result(grant) for grant in grants]
         if config := list(_config(claim, requests)):
             devices["config"] = config
         found: dict[str, Any] = {"devices": devices}
-        if any(not grant.device.place.get("allNodes") for grant in grants):
+        if not all(grant.device.everywhere for grant in grants):
             field = {"key": "metadata.name", "operator": "In", "values": [node]}
             found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         return found

@@ -11,15 +11,11 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from ...model.names import version_problem
 from ..objects.pod_manifest import ManifestError, quantity
 
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
 LONGEST_EXPRESSION = 10 * 1024  # bytes, as in Kubernetes
-_SEMVER = re.compile(  # as semver.org gives it
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
-    r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
-)
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
 # Quantities and versions share one message, because the library tells functions of one name apart only by the kinds of
@@ -44,11 +40,6 @@ class CompileError(SelectorError):
 
 class NotInstalled(SelectorError):
     """No library for CEL is installed."""
-
-
-def is_semver(text: str) -> bool:
-    """Whether a text is a version by semver 2.0.0."""
-    return _SEMVER.fullmatch(text) is not None
 
 
 def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
@@ -149,7 +140,7 @@ class _Library:
             ("quantity", amount, [type_.STRING], lambda text: self.quantity(quantity(text, "quantity()"))),
             ("isQuantity", type_.BOOL, [type_.STRING], _is_quantity),
             ("semver", amount, [type_.STRING], semver),
-            ("isSemver", type_.BOOL, [type_.STRING], is_semver),
+            ("isSemver", type_.BOOL, [type_.STRING], lambda text: not version_problem(text)),
             ("compareTo", type_.INT, [amount, amount], _compare),
             ("isGreaterThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) > 0),
             ("isLessThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) < 0),
@@ -197,8 +188,9 @@ def _compare(one: Any, other: Any) -> int:
 
 def _precedence(text: str) -> tuple[Any, ...]:
     """The sort key of a version by semver 2.0.0: a release is above its pre-releases."""
-    found = _SEMVER.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r} is not a version by semver 2.0.0")
-    before = [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in found[4].split(".")] if found[4] else [(2, 0, "")]
-    return int(found[1]), int(found[2]), int(found[3]), tuple(before)
+    if problem := version_problem(text):
+        raise ValueError(problem)
+    release, _, pre_release = text.partition("+")[0].partition("-")
+    parts = pre_release.split(".") if pre_release else []
+    before = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts] or [(2, 0, "")]
+    return (*map(int, release.split(".")), before)

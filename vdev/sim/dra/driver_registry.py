@@ -5,13 +5,12 @@ It deletes a driver's slices 30 s after the last connection ended, and the slice
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..go_errors import CallError, RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
-from .device_health import DeviceHealth
 from .driver_client import SERVICES, DriverClient
 
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
@@ -28,18 +27,14 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name.
+    """Registered drivers by name. `changed` is called with a driver that has reported the health of its devices."""
 
-    `on_health` is called with a driver, and with pool and name of the devices whose health it has changed.
-    """
-
-    def __init__(self, life: Life, *, on_health: Callable[[str, Collection[tuple[str, str]]], None]) -> None:
+    def __init__(self, life: Life, *, changed: Callable[[str], None]) -> None:
         self._objects = life.settings.objects
         self._node = life.settings.node
         self._life = life
         self._journal = life.journal
-        self.health = DeviceHealth(life.clock.now)
-        self._on_health = on_health
+        self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
         self._wipes: dict[str, Callable[[], object]] = {}
@@ -73,7 +68,6 @@ class DriverRegistry:
             self._clients[name].remove(client)
             for task in self._tasks.pop(client):
                 task.cancel()
-            self.health.clear(name)  # the end of the stream does this too, but may take a moment
             was_connected, client.connected = client.connected, False
             await client.close()
             self._report_gone(name, endpoint, "its registration socket is gone")
@@ -157,19 +151,20 @@ class DriverRegistry:
 
     # --- health -----------------------------------------------------------------------------------------------------
 
+    def health_of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
+        """The health of a device, and the message that came with it. It is Unknown without a report."""
+        reports = (each.health_of(pool, device) for each in reversed(self._clients.get(driver, [])))
+        return next(filter(None, reports), ("Unknown", ""))
+
     async def _listen(self, client: DriverClient) -> None:
         """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
         while True:
             try:
                 async for message in client.health():
-                    changed = self.health.update(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
-                    if changed:
-                        self._on_health(client.driver, changed)
+                    self._changed(client.driver)
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
-            finally:  # also if the driver has unregistered
-                self.health.clear(client.driver)
             await self._life.clock.sleep(HEALTH_RETRY_SECONDS)
 
 

@@ -56,7 +56,7 @@ class DynamicResources:
         self._journal = life.journal
         self._changed = changed
         self._active = active
-        self.drivers = DriverRegistry(life, on_health=self._health_changed)
+        self.drivers = DriverRegistry(life, changed=self._update_pods)
         self._saving = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -69,7 +69,7 @@ class DynamicResources:
         self._claims = {(claim.namespace, claim.name): claim for claim in claims}
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
         self._life.every(RECONCILE_SECONDS, self._reconcile_later)
-        self._life.every(RESYNC_SECONDS, self._resync)
+        self._life.every(RESYNC_SECONDS, self._update_pods)
 
     async def close(self) -> None:
         await self.drivers.close()
@@ -86,17 +86,13 @@ class DynamicResources:
             if not request or not device.requests or request in device.requests
         ]
 
-    def devices(self, namespace: str, claim: ContainerClaim) -> list[tuple[str, PreparedDevice]]:
-        """Driver and device of each device that a container gets from a claim."""
-        return self.prepared(namespace, claim.claim, claim.request)
-
-    def health_of(self, namespace: str, claim: ContainerClaim) -> dict[str, tuple[str, str]]:
+    def health_of(self, devices: Iterable[tuple[str, PreparedDevice]]) -> dict[str, tuple[str, str]]:
         """Health and message by resourceID, which is the first CDI name of a device."""
         return {
-            device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.device}": self.drivers.health.of(
-                driver, device.pool, device.device
+            each.cdi[0] if each.cdi else f"{driver}/{each.pool}/{each.device}": self.drivers.health_of(
+                driver, each.pool, each.device
             )
-            for driver, device in self.devices(namespace, claim)
+            for driver, each in devices
         }
 
     async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
@@ -104,8 +100,8 @@ class DynamicResources:
 
         Raises UnresolvedError.
         """
-        claimed = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
-        names = [*claimed, *given]
+        devices = [device for each in claims for _, device in self.prepared(namespace, each.claim, each.request)]
+        names = [*(name for device in devices for name in device.cdi), *given]
         directory = self._cdi_dir
         if directory is None or not names:
             return Edits(cdi_devices=tuple(dict.fromkeys(names)))
@@ -187,12 +183,10 @@ class DynamicResources:
 
     async def _prepare(self, driver: str, batch: list[tuple[ClaimInfo, Document]]) -> None:
         """Call NodePrepareResources of one driver, and record and judge its answers. Raises ClaimsError."""
-        answers, second = await self._call("prepare", driver, [info for info, _ in batch])
+        answers = await self._call("prepare", driver, [info for info, _ in batch])
         find = self._journal.find
         for info, claim in batch:
             devices, results = answers[info.uid].devices, _results(claim)[driver]
-            if second is not None:
-                find(answer_lint.again(driver, info.name, answers[info.uid], second.get(info.uid)))
             if self._client(driver, "prepare").service != "v1.DRAPlugin":  # v1beta1 has no field for shares
                 results = [{**each, "shareID": ""} for each in results]
             find(answer_lint.prepared(driver, info.name, devices, results))
@@ -200,7 +194,7 @@ class DynamicResources:
             find(answer_lint.reused_cdi(driver, info.name, devices, others))
             before = info.drivers.get(driver)  # of an earlier kubelet process
             if before and _ids(before) == _ids(devices):  # otherwise the claim was allocated again since
-                find(answer_lint.again(driver, info.name, before, devices))
+                find(answer_lint.prepared_again(driver, info.name, before, devices))
             info.drivers[driver] = devices
         if self._cdi_dir is not None:
             names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
@@ -219,12 +213,7 @@ class DynamicResources:
                 if info not in ended:
                     info.pods.discard(uid)
             for driver in dict.fromkeys(driver for info in ended for driver in info.drivers):
-                infos = [info for info in ended if driver in info.drivers]
-                _, second = await self._call("unprepare", driver, infos)
-                if second is not None:
-                    for info in infos:
-                        error = second[info.uid].error if info.uid in second else "nothing"
-                        self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
+                await self._call("unprepare", driver, [info for info in ended if driver in info.drivers])
             for info in ended:
                 self._claims.pop((info.namespace, info.name), None)
                 self._journal.note_claim(info.key, "unprepared")
@@ -232,17 +221,10 @@ class DynamicResources:
 
     # --- health and reconciliation ------------------------------------------------------------------------------------
 
-    def _health_changed(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
-        """Update the pods that have one of these devices, given by pool and name."""
-        pods = (
-            info.pods
-            for info in self._claims.values()
-            if any((each.pool, each.device) in devices for each in info.drivers.get(driver, ()))
-        )
-        self._changed(frozenset[str]().union(*pods))
-
-    def _resync(self) -> None:
-        self._changed(frozenset[str]().union(*(info.pods for info in self._claims.values())))
+    def _update_pods(self, driver: str = "") -> None:
+        """Update the status of the pods that have devices of a driver, by default of any."""
+        found = (info.pods for info in self._claims.values() if not driver or driver in info.drivers)
+        self._changed(frozenset[str]().union(*found))
 
     def _reconcile_later(self) -> None:
         if (active := self._active()) is not None:
@@ -265,22 +247,25 @@ class DynamicResources:
         except CallError as error:
             raise ClaimsError(f"{operation} dynamic resources: {error}") from None
 
-    async def _call(
-        self, operation: str, driver: str, infos: list[ClaimInfo]
-    ) -> tuple[Mapping[str, Answer], Mapping[str, Answer] | None]:
-        """The answers of a driver by claim UID; with `strict`, those of a second call too. Raises ClaimsError."""
+    async def _call(self, operation: str, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
+        """The answers of a driver by claim UID; with `strict`, it is asked twice. Raises ClaimsError."""
         client, method = self._client(driver, operation), f"Node{operation.title()}Resources"
         call = client.prepare if operation == "prepare" else client.unprepare
         names = {info.uid: info.name for info in infos}
         prefix = f"{operation} dynamic resources: {method}"
+        find = self._journal.find
         try:
             answers = await call(infos)
-            self._journal.find(answer_lint.keys(driver, method, names, list(answers)))
+            find(answer_lint.keys(driver, method, names, list(answers)))
             if problem := _problem(names, answers):
                 raise ClaimsError(f"{prefix} {problem}")
-            return answers, await call(infos) if self._strict else None
+            second = await call(infos) if self._strict else answers
         except CallError as error:
             raise ClaimsError(f"{prefix}: {error}") from None
+        lint = answer_lint.prepared_again if operation == "prepare" else answer_lint.unprepared_again
+        for uid, name in names.items():
+            find(lint(driver, name, answers[uid], second.get(uid)))
+        return answers
 
 
 def _problem(names: Mapping[str, str], answers: Mapping[str, Answer]) -> str:

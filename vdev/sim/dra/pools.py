@@ -6,7 +6,7 @@ allows multiple allocations. A share uses as much capacity as its request asks f
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeAlias
 
@@ -25,7 +25,8 @@ class PoolDevice:
     driver: str
     pool: str
     document: Document  # its entry in the slice
-    place: Document  # the slice, or the device's entry: it names the nodes that can use the device
+    here: bool  # whether this node can use it; a device of other nodes may consume the same counters
+    everywhere: bool  # whether all nodes can use it
 
     @property
     def name(self) -> str:
@@ -58,18 +59,15 @@ class PoolDevice:
                 yield (self.driver, self.pool, use["counterSet"], name), quantity(value["value"], name)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pool:
     """One pool at its newest generation."""
 
     driver: str
     name: str
     problem: str  # why nothing is allocated from it, empty if it is sound
-    devices: list[PoolDevice] = field(default_factory=list)
-    """The devices that this node can use."""
-    elsewhere: list[PoolDevice] = field(default_factory=list)
-    """The devices of other nodes, which may consume the same counters."""
-    counters: dict[tuple[str, str, str, str], Decimal] = field(default_factory=dict)
+    devices: Sequence[PoolDevice]
+    counters: Mapping[tuple[str, str, str, str], Decimal]
 
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
@@ -78,15 +76,28 @@ def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> 
     by_name = sorted(slices, key=lambda document: str(document["metadata"].get("name", "")))
     for (driver, name), members in slice_lint.by_pool(by_name).items():
         specs = slice_lint.newest(members)
-        if any(_reaches(place, node, labels) for spec in specs for place in _places(spec)):
-            pool = Pool(driver, name, slice_lint.unusable(specs))
-            _fill(pool, specs, node, labels)
-            pools.append(pool)
+        # A device names its nodes itself if the slice does not.
+        entries = [(spec, device) for spec in specs for device in spec.get("devices") or ()]
+        if not any(_reaches(place, node, labels) for place in (*specs, *(device for _, device in entries))):
+            continue
+        devices = [
+            PoolDevice(
+                driver,
+                name,
+                device,
+                here=any(_reaches(place, node, labels) for place in (spec, device)),
+                everywhere=bool(spec.get("allNodes") or device.get("allNodes")),
+            )
+            for spec, device in entries
+        ]
+        counters = {
+            (driver, name, str(each["name"]), counter): quantity(value["value"], counter)
+            for spec in specs
+            for each in spec.get("sharedCounters") or ()
+            for counter, value in (each.get("counters") or {}).items()
+        }
+        pools.append(Pool(driver, name, slice_lint.unusable(specs), devices, counters))
     return pools
-
-
-def _places(spec: Document) -> Sequence[Document]:
-    return (spec.get("devices") or ()) if spec.get("perDeviceNodeSelection") else (spec,)
 
 
 def _reaches(place: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -122,19 +133,6 @@ def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
     )
 
 
-def _fill(pool: Pool, specs: Iterable[Document], node: str, labels: Mapping[str, str]) -> None:
-    """Add the devices and counters of the slices to their pool."""
-    for spec in specs:
-        for counters in spec.get("sharedCounters") or []:
-            for counter, value in (counters.get("counters") or {}).items():
-                key = pool.driver, pool.name, counters["name"], counter
-                pool.counters[key] = quantity(value["value"], counter)
-        for document in spec.get("devices") or []:
-            place = document if spec.get("perDeviceNodeSelection") else spec
-            device = PoolDevice(pool.driver, pool.name, document, place)
-            (pool.devices if _reaches(place, node, labels) else pool.elsewhere).append(device)
-
-
 class Usage:
     """How much of the devices of these pools is in use; at first by the claims that are allocated."""
 
@@ -142,7 +140,7 @@ class Usage:
         # By device, the capacity that each user takes of it; None for a user of the whole device.
         self._users: defaultdict[DeviceId, list[Mapping[str, str] | None]] = defaultdict(list)
         self._counters_left = {key: amount for pool in pools for key, amount in pool.counters.items()}
-        known = {device.id: device for pool in pools for device in (*pool.devices, *pool.elsewhere)}
+        known = {device.id: device for pool in pools for device in pool.devices}
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}
             for result in (allocation.get("devices") or {}).get("results") or ():

@@ -163,13 +163,13 @@ class PodWorkers:
         shown: dict[str, tuple[str, ...]] = {}
         container.health_messages = {}
         for claim in pod.container_claims(container.name):
-            devices = dra.devices(pod.spec.namespace, claim)
+            devices = dra.prepared(pod.spec.namespace, claim.claim, claim.request)
             ids = tuple(f"{driver}/{each.pool}/{each.device}" for driver, each in devices)
             name = claim.name or claim.claim
             shown[name] = tuple(dict.fromkeys((*shown.get(name, ()), *ids)))
             # The health of extended resources is not shown before 1.38, and that of init containers and sidecars never.
             if claim.name and devices and container.kind is Kind.APP:
-                health = dra.health_of(pod.spec.namespace, claim)
+                health = dra.health_of(devices)
                 states = {id_: state for id_, (state, _) in health.items()}
                 messages = {id_: text for id_, (_, text) in health.items() if text}
                 container.health = {**container.health, claim.resource: states}
