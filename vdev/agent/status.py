@@ -55,7 +55,7 @@ def status(agent: AgentParts) -> dict[str, Any]:
             ],
         },
         "actions": agent.handovers.status(),
-        "faults": agent.faults.status(),
+        "faults": agent.faults.commands.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
         "layouts": agent.reconciler.choices.document(),

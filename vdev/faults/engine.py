@@ -7,7 +7,7 @@ is asked by the code that a rule disturbs. Each injected fault is counted, and l
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import structlog
@@ -18,7 +18,7 @@ from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, EventFault, RegisterFaults, Rpc, StreamFaults
-from .rule_run import RuleRun, active_faults, begin, restarts
+from .rule_run import LoadedRule, RuleRun, active_faults, begin
 from .rules import DEVICE, KINDS, CallFault, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import ActiveFaults
@@ -27,7 +27,6 @@ log = structlog.get_logger(__name__)
 
 _Effect = TypeVar("_Effect")
 
-_FROM_NOW_ON: Mapping[str, float] = {}
 _NOT_NOW = RegisterFaults(never=True)
 
 
@@ -61,37 +60,23 @@ class Engine:
         self._is_one_of_many = is_one_of_many
         self._late: dict[tuple[str, str], float] = {}  # by rule and resource: the end of a delay
         self._active: tuple[RuleRun, ...] = ()
-        self._measured: tuple[RuleRun, ...] | None = None  # the active runs in the metrics
         self._struck: list[FaultRule] = []
         self._looked_at = -math.inf
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, sources: Mapping[str, Sequence[FaultRule]], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
-        """Replace all rules. Of two rules with one name, the first one counts.
-
-        A changed rule starts again, an unchanged one goes on, a missing one ends. A new seed restarts the rules that
-        depend on chance.
-
-        `since` has the time at which the times of a rule begin, by its name; now for all others.
-        """
-        now = self.clock.now()
-        self._started = now if self._started is None else self._started
-        before, self.runs = self.runs, {}
-        for source, rules in sources.items():
-            for rule in rules:
-                if rule.name in self.runs:
-                    continue
-                old = before.get(rule.name)
-                if old is not None and not restarts(old.rule, rule):
-                    old.rule, old.source = rule, source  # equal, but its place in the file may have changed
-                    self.runs[rule.name] = old
-                    continue
-                dice = Dice(rule.seed, self._node)
-                run = begin(rule, source, dice, since.get(rule.name, now), self._started, self._labels)
+    def load(self, rules: Mapping[str, LoadedRule]) -> None:
+        """Replace all rules, which are given by name. Those that are in force already go on."""
+        self._started = self.clock.now() if self._started is None else self._started
+        before, now = self.runs, dict[str, RuleRun]()
+        for name, loaded in rules.items():
+            run = before.get(name)
+            if run is None or run.loaded is not loaded:
+                run = begin(loaded, Dice(loaded.rule.seed, self._node), self._started, self._labels)
                 run.looked_at = max(run.looked_at, self._came)
                 run.select(self.inventory)
-                self.runs[rule.name] = run
+            now[name] = run
+        self.runs = now
         for name, run in before.items():
             if self.runs.get(name) is not run:
                 self._end(run)
@@ -112,16 +97,15 @@ class Engine:
                 self._on_change()
 
     def clear(self, name: str) -> None:
-        """End a rule. A rule of the configuration returns when it is triggered or changed."""
+        """End a rule that was cleared."""
         run = self.runs[name]
         self._end(run)
-        run.cleared, run.firings = True, ()
+        run.firings = ()
         self._on_change()
 
     def trigger(self, name: str) -> None:
         """Start a rule's fault now. The rule must be for this node."""
-        run = self.runs[name]
-        run.cleared, now = False, self.clock.now()
+        run, now = self.runs[name], self.clock.now()
         run.fire(Firing(now, once=not run.rule.triggered), now)
         self._on_change()
 
@@ -142,9 +126,6 @@ class Engine:
 
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns what they do to the devices of this inventory now."""
-        if not self.runs and not self._active:
-            self.inventory, self.active_faults, self.stirred = inventory, targets.NONE, False
-            return targets.NONE
         before = self._active
         came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
         self.meet(inventory)
@@ -158,10 +139,10 @@ class Engine:
         self.active_faults = active_faults(self.runs.values(), self.inventory, now)
         self.stirred = came_due or before != self._active
         self._looked_at = now
-        if self._measured != self._active:
-            self._measured = self._active
+        if self.runs or before:
+            active = Counter(run.rule.kind for run in self._active)
             for kind in KINDS:
-                self._metrics.faults_active.labels(kind).set(sum(run.rule.kind == kind for run in self._active))
+                self._metrics.faults_active.labels(kind).set(active[kind])
         return self.active_faults
 
     @property
@@ -218,12 +199,10 @@ class Engine:
         """What happens to this call of a resource or a driver: the first rule that hits it."""
         for run in self._active:
             rule = run.rule
-            if rpc in rule.rpc and rule.concerns(name):
-                number = run.counted((rpc, name))
-                if run.is_hit(number, rpc, name):
-                    delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
-                    self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                    return CallFault(rule=rule, delay=delay)
+            if rpc in rule.rpc and rule.concerns(name) and (number := run.counted_hit(rpc, name)):
+                delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
+                self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
+                return CallFault(rule=rule, delay=delay)
         return None
 
     def has(self, rule: str) -> bool:
@@ -255,8 +234,7 @@ class Engine:
                     return name, _NOT_NOW
                 del self._late[name, resource]  # the next registration is delayed again
                 continue
-            number = run.counted(resource)
-            if run.is_hit(number, resource):
+            if number := run.counted_hit(resource):
                 self._inject(run, resource, number=number)
                 return name, block
         return None
@@ -265,11 +243,9 @@ class Engine:
         """How this request to the API server fails: the first rule that hits it, and its name."""
         for run in self._active:
             block = run.rule.api
-            if block is not None and block.concerns(verb, resource):
-                number = run.counted((verb, resource))
-                if run.is_hit(number, verb, resource):
-                    self._inject(run, resource, call=verb, number=number)
-                    return run.rule.name, block
+            if block and block.concerns(verb, resource) and (number := run.counted_hit(verb, resource)):
+                self._inject(run, resource, call=verb, number=number)
+                return run.rule.name, block
         return None
 
     @property
@@ -311,7 +287,7 @@ class Engine:
         now = self.clock.now()
         for run in self.runs.values():
             waits = run.live and run.rule.start is Start.ALLOCATE
-            if waits and (selected := keys & run.targets) and run.is_hit(run.counted("allocate")):
+            if waits and (selected := keys & run.targets) and run.counted_hit():
                 run.fire(Firing(now, selected), now)
                 self._on_change()
 

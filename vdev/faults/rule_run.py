@@ -21,17 +21,25 @@ _OVER = Phase(active=False, changes_at=None)
 
 
 @dataclass(slots=True)
-class RuleRun:
-    """A rule and its state since it was loaded. Times are seconds of the engine's clock."""
+class LoadedRule:
+    """A rule that is in force, for all nodes of a process."""
 
     rule: FaultRule
     source: str
+    since: float  # when its times began
+    cleared: bool = False
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """A rule and its state on one node. Times are seconds of the engine's clock."""
+
+    loaded: LoadedRule
     dice: Dice
     here: bool  # whether the rule is for this node
     firings: tuple[Firing, ...] = ()  # not over yet
     fired: int = 0  # how many firings there have been
     file_exists: bool | None = None  # the file that the rule waits for; None if nobody has looked
-    cleared: bool = False
     active: bool = False
     changes_at: float | None = None
     looked_at: float = -math.inf
@@ -40,9 +48,13 @@ class RuleRun:
     targets: frozenset[Key] = frozenset()
 
     @property
+    def rule(self) -> FaultRule:
+        return self.loaded.rule
+
+    @property
     def live(self) -> bool:
         """Whether the rule can do anything on this node."""
-        return self.here and not self.cleared
+        return self.here and not self.loaded.cleared
 
     def select(self, inventory: Inventory) -> None:
         """Find the devices of this inventory that the rule selects."""
@@ -63,7 +75,7 @@ class RuleRun:
             return False
         if not exists:
             self.firings = ()
-        elif self.is_hit(self.fired + 1):
+        elif hits(self.rule, self.dice, self.fired + 1):
             self.fire(Firing(now), now)
         else:
             self.fired += 1
@@ -88,22 +100,20 @@ class RuleRun:
                 keys |= self.targets if firing.keys is None else targets.widened(firing.keys, self.rule, inventory)
         return frozenset(keys)
 
-    def counted(self, what: object) -> int:
-        """Count a call, an allocation or a registration. Returns its number, from 1."""
+    def counted_hit(self, *what: object) -> int:
+        """Count a call, an allocation or a registration. Returns its number, or 0 if the rule does not hit it."""
         self.calls[what] += 1
-        return self.calls[what]
-
-    def is_hit(self, number: int, *what: object) -> bool:
-        return hits(self.rule, self.dice, number, *what)
+        number = self.calls[what]
+        return number if hits(self.rule, self.dice, number, *what) else 0
 
 
-def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]) -> RuleRun:
-    """The run of a rule that is loaded now, in a process that `started` then, on a node with these labels."""
-    run = RuleRun(rule, source, dice, on_node(rule.nodes, rule.name, dice, labels))
-    if rule.start is Start.LOAD or (rule.start is Start.START and started == now):
-        run.firings = (Firing(now),)
-    elif rule.start is Start.START:
-        run.firings, run.looked_at = (Firing(started),), now  # events before now are not made up for
+def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, str]) -> RuleRun:
+    """The run of a rule on a node with these labels, in a process that `started` then."""
+    rule, since = loaded.rule, loaded.since
+    run = RuleRun(loaded, dice, on_node(rule.nodes, rule.name, dice, labels))
+    run.looked_at = math.nextafter(since, -math.inf)  # events before that are not made up for
+    if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
+        run.firings = (Firing(since if rule.start is Start.LOAD else started),)
     return run
 
 
@@ -126,6 +136,8 @@ def needs_seed(rule: FaultRule) -> bool:
 
 def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -> ActiveFaults:
     """What all active rules do to devices and to the Node's conditions. Later rules win."""
+    if not runs:
+        return targets.NONE
     verdicts: dict[Key, Health] = {}
     removed: set[Key] = set()
     dropped: set[Key] = set()

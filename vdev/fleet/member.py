@@ -1,12 +1,13 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ..dra.pools import Claimed
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine
+from ..faults.rule_run import LoadedRule
 from ..faults.schedule import earliest
 from ..model.device import Key, RawDevice, grouped
 from ..model.fleet import Delays
@@ -69,8 +70,8 @@ class Member:
         """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
-    def adopt(self, spec: Spec, delays: Delays, load_rules: Callable[[Engine], None]) -> None:
-        """Put a configuration in force; `load_rules` loads its fault rules."""
+    def adopt(self, spec: Spec, delays: Delays, rules: Mapping[str, LoadedRule]) -> None:
+        """Put a configuration and all fault rules in force."""
         self.delays = delays
         if spec is self._spec:
             return
@@ -79,7 +80,7 @@ class Member:
         self._spec = spec
         if any(rule.nodes.labels for rule in spec.faults.rules):
             self.engine.relabel({**self.node.labels, **first_plan(spec, name, self.node.labels).labels})
-        load_rules(self.engine)
+        self.engine.load(rules)
 
     @property
     def claimed(self) -> Claimed:
@@ -100,7 +101,7 @@ class Member:
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
-        self.adopt(NOTHING, Delays(), lambda engine: None)
+        self.adopt(NOTHING, Delays(), {})
 
     @property
     def has_anything(self) -> bool:
