@@ -13,7 +13,6 @@ from typing import TypeVar
 import structlog
 
 from ..aio.clock import Clock
-from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
@@ -155,15 +154,6 @@ class Engine:
         """The rules whose momentary faults must happen now. Each strike is returned once."""
         struck, self._struck = self._struck, []
         return struck
-
-    def removed_by(self, key: Key) -> str | None:
-        """The rule that has unplugged this slot now."""
-        if key not in self.active_faults.removed and key not in self.active_faults.dropped:
-            return None
-        return next(
-            (run.rule.name for run in self._active if (run.rule.remove or run.rule.drop) and key in run.targets),
-            None,
-        )
 
     @property
     def pod_resources_down(self) -> bool:

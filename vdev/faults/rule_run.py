@@ -139,8 +139,8 @@ def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -
     if not runs:
         return targets.NONE
     verdicts: dict[Key, Health] = {}
-    removed: set[Key] = set()
-    dropped: set[Key] = set()
+    removed: dict[Key, str] = {}
+    dropped: dict[Key, str] = {}
     xids: dict[Key, tuple[XidError, ...]] = {}
     conditions: dict[str, ConditionFault] = {}
     taints: dict[Key, tuple[TaintFault, ...]] = {}
@@ -159,9 +159,9 @@ def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -
         if rule.condition is not None:
             conditions[rule.condition.type] = rule.condition.with_message(rule.name)
         if rule.drop:
-            dropped |= keys
+            dropped |= dict.fromkeys(keys, rule.name)
         elif rule.remove:
-            removed |= keys
+            removed |= dict.fromkeys(keys, rule.name)
     # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
     pre_start = frozenset(
         name
@@ -172,8 +172,8 @@ def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -
     )
     return ActiveFaults(
         verdicts=verdicts,
-        removed=frozenset(removed),
-        dropped=frozenset(dropped),
+        removed=removed,
+        dropped=dropped,
         pre_start=pre_start,
         xids=xids,
         conditions=conditions,

@@ -166,28 +166,36 @@ class RuleStore:
 
     async def scan(self) -> None:
         """Read the files of the directory again."""
-        if self.directory is None:
-            return
+        if self.directory is not None:
+            self._files, self._problems = await asyncio.to_thread(self._read, self.directory)
+            self._load()
+
+    def _read(self, directory: Path) -> tuple[dict[str, tuple[FaultRule, ...]], tuple[Problem, ...]]:
+        """Read the rules of all files. A file with errors keeps the rules that it had."""
         try:
-            texts = await asyncio.to_thread(_read, self.directory)
-        except HostError as failed:
+            paths = sorted(directory.iterdir())
+        except FileNotFoundError:
+            paths = []
+        except OSError as cause:
             hint = "give --fault-dir a directory of files with fault rules"
-            self._problems = (error("--fault-dir", str(failed), hint),)
-            return
+            return self._files, (error("--fault-dir", f"cannot list {directory}: {reason_of(cause)}", hint),)
         files: dict[str, tuple[FaultRule, ...]] = {}
         problems: list[Problem] = []
-        for name, text in texts.items():
-            path, source = str(self.directory / name), f"file {name}"
-            files[source] = self._files.get(source, ())
-            if isinstance(text, HostError):
-                problems.append(error(path, str(text)))
+        for path in paths:
+            if path.suffix not in _SUFFIXES or path.name.startswith("."):
                 continue
+            source = f"file {path.name}"
             try:
-                files[source] = self._parse(text, path)
+                text = HostRoot().read_text(str(path), limit=_LIMIT)
+                if text is not None:  # else it is gone
+                    files[source] = self._parse(text, str(path))
+            except HostError as failed:
+                problems.append(error(str(path), str(failed)))
+                files[source] = self._files.get(source, ())
             except ConfigError as bad:
                 problems += [each for each in bad.problems if isinstance(each, Problem)]
-        self._files, self._problems = files, tuple(problems)
-        self._load()
+                files[source] = self._files.get(source, ())
+        return files, tuple(problems)
 
 
 def _taken(name: str, owner: str) -> str:
@@ -201,23 +209,3 @@ def name_of(device: str, node: str = "") -> str:
     """
     name = f"device:{node}/{device}" if node else f"device:{device}"
     return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
-
-
-def _read(directory: Path) -> dict[str, str | HostError]:
-    """The text of each file in the directory, or the error of reading it. Raises HostError if it cannot be listed."""
-    try:
-        paths = sorted(directory.iterdir())
-    except FileNotFoundError:
-        return {}
-    except OSError as cause:
-        raise HostError(f"cannot list {directory}: {reason_of(cause)}") from cause
-    texts: dict[str, str | HostError] = {}
-    for path in paths:
-        if path.suffix in _SUFFIXES and not path.name.startswith("."):
-            try:
-                text: str | HostError | None = HostRoot().read_text(str(path), limit=_LIMIT)
-            except HostError as failed:
-                text = failed
-            if text is not None:
-                texts[path.name] = text
-    return texts

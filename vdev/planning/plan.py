@@ -288,7 +288,7 @@ def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inven
 def _labels(observed: ObservedState) -> Labels:
     from ..node.labels import node_labels  # most nodes want no labels
 
-    unplugged = observed.faults.removed | observed.faults.dropped
+    unplugged = {**observed.faults.removed, **observed.faults.dropped}
     present = targets.drop(observed.inventory, unplugged)
     gone = observed.inventory.raws - present.raws
     found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}

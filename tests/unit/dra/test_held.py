@@ -71,7 +71,7 @@ def test_what_claims_have_stays(data, files):
             inventory=base,
             previous=Previous(pools=pools),
             claimed={"x.dev": claimed},
-            faults=ActiveFaults(removed=frozenset(gone)),
+            faults=ActiveFaults(removed=dict.fromkeys(gone, "rule")),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")

@@ -487,7 +487,9 @@ def test_any_file_makes_valid_slices(data, tree):
     base = inventory(spec, NODE)
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
-    active_faults = ActiveFaults(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
+    active_faults = ActiveFaults(
+        verdicts=dict.fromkeys(data.draw(some), SICK), removed=dict.fromkeys(data.draw(some), "rule")
+    )
     before = desired_state(ObservedState(spec=spec, node=NODE, inventory=base))
     plan = desired_state(
         ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=active_faults)
