@@ -1,5 +1,6 @@
 """The commands about fault rules on the control socket, of a node's plugin or of a fleet's controller."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from .schedule import earliest
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]
 
+_COMMANDS = ("fault-list", "fault-add", "fault-clear", "fault-trigger", "device-set", "device-clear")
 _SHOWN = 8  # devices of a rule in the status of a fleet
 
 
@@ -35,67 +37,54 @@ class FaultCommands:
 
     @property
     def by_name(self) -> dict[str, Command]:
-        return {
-            "fault-list": self._list,
-            "fault-add": self._if_allowed(self._add),
-            "fault-clear": self._if_allowed(self._clear),
-            "fault-trigger": self._if_allowed(self._trigger),
-            "device-set": self._if_allowed(self._set_device),
-            "device-clear": self._if_allowed(self._clear_device),
-        }
+        return {name: functools.partial(self._answer, name) for name in _COMMANDS}
 
-    def _if_allowed(self, command: Command) -> Command:
-        async def guarded(request: Request) -> Any:
-            if not self._allowed:
-                raise UsageError(
-                    f"{self._who} does not allow fault injection; start it with --enable-fault-injection "
-                    "(env VDEV_ENABLE_FAULT_INJECTION), or write rules under `faults` in its configuration"
-                )
-            return command(request)
+    async def _answer(self, command: str, request: Request) -> dict[str, Any]:
+        if command == "fault-list":
+            return self.status()
+        if not self._allowed:
+            raise UsageError(
+                f"{self._who} does not allow fault injection; start it with --enable-fault-injection "
+                "(env VDEV_ENABLE_FAULT_INJECTION), or write rules under `faults` in its configuration"
+            )
+        match command:
+            case "fault-add":
+                return {"added": self._store.add(_text(request, "rules"))}
+            case "fault-trigger":
+                self._store.trigger(_text(request, "name"))
+                return {"triggered": request["name"]}
+            case "fault-clear" if request.get("all"):
+                return {"cleared": self._store.clear_all()}
+            case "fault-clear":
+                self._store.clear(_text(request, "name"))
+                return {"cleared": [request["name"]]}
+            case "device-set":
+                return {"added": [self._set_device(request)]}
+            case _:
+                return {"cleared": [self._clear_device(request)]}
 
-        return guarded
-
-    async def _list(self, _request: Request) -> dict[str, Any]:
-        return self.status()
-
-    def _add(self, request: Request) -> dict[str, Any]:
-        return {"added": self._store.add(text_of(request, "rules"))}
-
-    def _clear(self, request: Request) -> dict[str, Any]:
-        if request.get("all"):
-            return {"cleared": self._store.clear_all()}
-        name = text_of(request, "name")
-        self._store.clear(name)
-        return {"cleared": [name]}
-
-    def _trigger(self, request: Request) -> dict[str, Any]:
-        name = text_of(request, "name")
-        self._store.trigger(name)
-        return {"triggered": name}
-
-    def _set_device(self, request: Request) -> dict[str, Any]:
+    def _set_device(self, request: Request) -> str:
         node, device = self._device(request)
-        name = self._store.set_device(
+        return self._store.set_device(
             device,
             node=node,
-            health=text_of(request, "health"),
+            health=_text(request, "health"),
             reason=str(request.get("reason") or ""),
-            lasts=text_of(request, "for") if request.get("for") is not None else "",
+            lasts=_text(request, "for") if request.get("for") is not None else "",
         )
-        return {"added": [name]}
 
-    def _clear_device(self, request: Request) -> dict[str, Any]:
+    def _clear_device(self, request: Request) -> str:
         node, device = self._device(request)
         name = name_of(device, node)
         if name not in self._store.rules:
             where = f"device {device}" + (f" of node {node}" if node else "")
             raise UsageError(f"nothing is set on {where}; vdev fault list shows all rules")
         self._store.clear(name)
-        return {"cleared": [name]}
+        return name
 
     def _device(self, request: Request) -> tuple[str, str]:
         """The node (in a fleet) and the id of the device that a request names. Raises UsageError."""
-        device, node = text_of(request, "id"), str(request.get("node") or "")
+        device, node = _text(request, "id"), str(request.get("node") or "")
         engines = self._store.engines()
         if node and node not in engines:
             raise UsageError(f"there is no node {node!r} here")
@@ -105,7 +94,7 @@ class FaultCommands:
             if node in ("", name)
             for each in engine.inventory.everything.values()
             for slot in each.slots
-            if (own := called(slot, device))
+            if (own := _id_of(slot, device))
         }
         if not found:
             raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
@@ -166,7 +155,7 @@ def _state(run: RuleRun) -> str:
     return "waiting for its trigger" if run.rule.triggered else "over"
 
 
-def text_of(request: Request, key: str) -> str:
+def _text(request: Request, key: str) -> str:
     """The text of a required key. Raises UsageError."""
     value = request.get(key)
     if not isinstance(value, str):
@@ -174,7 +163,7 @@ def text_of(request: Request, key: str) -> str:
     return value
 
 
-def called(slot: Slot, name: str) -> str:
+def _id_of(slot: Slot, name: str) -> str:
     """The id of the slot, its device or its whole device, if `name` is that id or <entry>/<index>; else empty."""
     device, raw = slot.device, slot.device.raw
     if name in {slot.id, device.id, raw.id}:

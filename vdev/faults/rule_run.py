@@ -13,7 +13,7 @@ from ..model.device import Health, Key
 from ..planning.resources import Inventory
 from . import targets
 from .effects import ConditionFault, Rpc, SensorFault, TaintFault, XidError
-from .rules import ALWAYS, FaultRule, Start
+from .rules import FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from .targets import ActiveFaults
 
@@ -115,23 +115,6 @@ def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, s
     if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
         run.firings = (Firing(since if rule.start is Start.LOAD else started),)
     return run
-
-
-def restarts(old: FaultRule, new: FaultRule) -> bool:
-    """Whether the times of a rule begin again when it is replaced."""
-    return old != new or (old.seed != new.seed and needs_seed(new))
-
-
-def needs_seed(rule: FaultRule) -> bool:
-    """Whether another seed changes what the rule does."""
-    return bool(
-        rule.jitter
-        or rule.probability < ALWAYS
-        or rule.selection.pick is not None
-        or rule.selection.share is not None
-        or rule.nodes.share < ALWAYS
-        or (rule.delay is not None and rule.delay.p50 < rule.delay.max)
-    )
 
 
 def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -> ActiveFaults:

@@ -18,7 +18,7 @@ from ..hostfs import HostRoot
 from ..model.names import digest
 from ..model.problem import Problem, error
 from .engine import Engine
-from .rule_run import LoadedRule, restarts
+from .rule_run import LoadedRule
 from .rules import FaultRule
 
 CONFIGURATION = "configuration"
@@ -85,7 +85,7 @@ class RuleStore:
                 if rule.name in now:
                     continue
                 known = self.rules.get(rule.name)
-                if known is None or restarts(known.rule, rule):
+                if known is None or known.rule != rule or known.rule.seed != rule.seed:
                     known = LoadedRule(rule, source, self._clock.now())
                 known.rule, known.source = rule, source  # the rule may be equal and have another place in its file
                 now[rule.name] = known

@@ -117,8 +117,8 @@ def test_untouched_goes_on_and_changed_starts_anew():
     assert {"acme-0", "acme-1"} == seen(one)
 
 
-def test_another_seed_is_another_run_of_what_draws_lots():
-    """Another seed restarts rules that depend on chance, and no others."""
+def test_another_seed_is_another_run():
+    """Another seed restarts the rules."""
     one = Node(sick("a", 0, at=60.0, probability=0.999))
     one.clock.advance(60)
     one.configure(sick("a", 0, at=60.0, probability=0.999, seed=8))
