@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ..dra.pools import Claimed
+from ..dra.pools import Held
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine
 from ..faults.rule_run import LoadedRule
@@ -83,12 +83,10 @@ class Member:
         self.engine.load(rules)
 
     @property
-    def claimed(self) -> Claimed:
+    def claimed(self) -> Held:
         """The published names of the devices that claims have, by driver."""
-        return {
-            driver: frozenset(devices)
-            for driver, devices in grouped((use.driver, use.device) for use in self.claim_uses).items()
-        }
+        of_driver = grouped((use.driver, use.device) for use in self.claim_uses)
+        return {driver: dict.fromkeys(devices) for driver, devices in of_driver.items()}
 
     def _uses(self) -> tuple[Use, ...]:
         """The devices that pods have by claims."""

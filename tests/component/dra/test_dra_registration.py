@@ -137,7 +137,7 @@ async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allo
     for each in (unknown, foreign, unfinished):
         each.write_text("{}")
     second = await start_driver(api)
-    await second.until(lambda: second.driver.prepared)
+    await second.until(lambda: second.driver.claims.prepared)
     assert {file.name, unknown.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
     called = await kubelet.register()
     assert before == await called.prepare(claim)
