@@ -18,7 +18,7 @@ from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, EventFault, RegisterFaults, Rpc, StreamFaults
 from .rule_run import LoadedRule, RuleRun, active_faults, begin
-from .rules import DEVICE, KINDS, CallFault, FaultRule, Start
+from .rules import DEVICE, KINDS, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import ActiveFaults
 
@@ -57,7 +57,6 @@ class Engine:
         self._started = started
         self._came = came
         self._is_one_of_many = is_one_of_many
-        self._late: dict[tuple[str, str], float] = {}  # by rule and resource: the end of a delay
         self._active: tuple[RuleRun, ...] = ()
         self._struck: list[FaultRule] = []
         self._looked_at = -math.inf
@@ -112,7 +111,6 @@ class Engine:
         if run.active:
             self._log(logging.INFO, "fault ends", run)
         run.active = False
-        self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
 
     def meet(self, inventory: Inventory) -> None:
         """Set the node's devices, and select those of each rule. Blocks for a moment if there are many."""
@@ -126,17 +124,16 @@ class Engine:
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns what they do to the devices of this inventory now."""
         before = self._active
-        came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
         self.meet(inventory)
         now = self.clock.now()
         for run in self.runs.values():
             if run.live:
                 self._look_at(run, now)
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
-        names = {run.rule.name for run in self._active}
-        self._late = {key: due for key, due in self._late.items() if key[0] in names}
         self.active_faults = active_faults(self.runs.values(), self.inventory, now)
-        self.stirred = came_due or before != self._active
+        self.stirred = before != self._active or any(
+            self._looked_at < end <= now for run in self._active for end in run.delays.values()
+        )
         self._looked_at = now
         if self.runs or before:
             active = Counter(run.rule.kind for run in self._active)
@@ -147,8 +144,8 @@ class Engine:
     @property
     def next_change(self) -> float | None:
         """The time of the next look, or None if only an event can change anything."""
-        late = (due for due in self._late.values() if due > self._looked_at)
-        return earliest((*(run.changes_at for run in self.runs.values() if run.live), *late))
+        ends = (end for run in self._active for end in run.delays.values() if end > self._looked_at)
+        return earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
 
     def take_strikes(self) -> list[FaultRule]:
         """The rules whose momentary faults must happen now. Each strike is returned once."""
@@ -185,14 +182,14 @@ class Engine:
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> CallFault | None:
-        """What happens to this call of a resource or a driver: the first rule that hits it."""
+    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[FaultRule, float] | None:
+        """The first rule that hits this call of a resource or a driver, and how many seconds the call must wait."""
         for run in self._active:
             rule = run.rule
             if rpc in rule.rpc and rule.concerns(name) and (number := run.counted_hit(rpc, name)):
                 delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
                 self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                return CallFault(rule=rule, delay=delay)
+                return rule, delay
         return None
 
     def has(self, rule: str) -> bool:
@@ -222,7 +219,7 @@ class Engine:
             if block.delay is not None:
                 if not self._has_waited(run, resource, block.delay):
                     return name, _NOT_NOW
-                del self._late[name, resource]  # the next registration is delayed again
+                del run.delays[resource]  # the next registration is delayed again
                 continue
             if number := run.counted_hit(resource):
                 self._inject(run, resource, number=number)
@@ -266,7 +263,7 @@ class Engine:
                 return block.fault
             if news and not self._has_waited(run, driver, block.late):
                 return block.fault
-            self._late.pop((run.rule.name, driver), None)  # the next change is delayed again
+            run.delays.pop(driver, None)  # the next change is delayed again
         return None
 
     def note_allocate(self, resource: str, ids: Iterable[str]) -> None:
@@ -322,12 +319,11 @@ class Engine:
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
         """Whether a delay that began with the first call for this resource or driver is over."""
-        key = (run.rule.name, name)
-        if key not in self._late:
-            self._late[key] = self.clock.now() + delay
+        if name not in run.delays:
+            run.delays[name] = self.clock.now() + delay
             self._inject(run, name, delay=delay)
             self._on_change()
-        return self.clock.now() >= self._late[key]
+        return self.clock.now() >= run.delays[name]
 
     def _inject_once(self, run: RuleRun, resource: str) -> None:
         if run.injections[resource] == 0:

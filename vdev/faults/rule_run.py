@@ -44,6 +44,7 @@ class RuleRun:
     changes_at: float | None = None
     looked_at: float = -math.inf
     injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
+    delays: dict[str, float] = field(default_factory=dict)  # of an active rule: when each one ends, by resource
     calls: Counter[object] = field(default_factory=Counter)
     targets: frozenset[Key] = frozenset()
 
@@ -88,6 +89,8 @@ class RuleRun:
         self.active = any(each.active for each in phases)
         self.changes_at = earliest(each.changes_at for each in phases)
         since, self.looked_at = self.looked_at, now
+        if not self.active:
+            self.delays.clear()
         if rule.momentary:
             return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
         return self.active and not before
