@@ -130,7 +130,11 @@ class ResourceSlices(ApiApplier):
         found = changes(wanted, present)
         fault = self._faults.on_slices(driver, news=bool(found))
         if found and last == _Written(pool, fault):  # somebody else changed or deleted slices
-            await self._pause(found)
+            if found.update and not found.create:
+                await self._repairs.wait()
+                self._repairs.take()
+            else:
+                await self._clock.sleep(self._intervals.republish)
             present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
             found = changes(wanted, present)
         if fault is not None:
@@ -146,15 +150,6 @@ class ResourceSlices(ApiApplier):
         """The driver's slices that vdev published."""
         present = (await self._slices.seen()).values()
         return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
-
-    async def _pause(self, found: Changes) -> None:
-        """Wait before a repair: long if somebody else keeps changing slices, and short if they were deleted."""
-        if found.update and not found.create:
-            await self._pause_before_repair()
-        else:
-            lately = self._clock.now() - self._repaired_at < self._intervals.republish
-            await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
-        self._repaired_at = self._clock.now()
 
     async def _carry_out(self, driver: str, found: Changes) -> None:
         """Delete, then update, then create, in the order of Kubernetes' helper."""
