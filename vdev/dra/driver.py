@@ -44,7 +44,6 @@ class DriverState(StrEnum):
     REGISTERED = "registered"
     REFUSED = "refused by the kubelet"
     FAILING = "cannot serve"
-    STOPPED = "stopped"
 
 
 class DraDriver:
@@ -88,14 +87,11 @@ class DraDriver:
         self._recheck = True  # the files of claims must be checked
         self._trouble = ""
         self._look = asyncio.Event()
-        self._stopped = False
 
     # --- for the agent: state ----------------------------------------------------------------------------------------
 
     @property
     def state(self) -> DriverState:
-        if self._stopped:
-            return DriverState.STOPPED
         if self._trouble:
             return DriverState.FAILING
         if not self._serves:
@@ -129,7 +125,6 @@ class DraDriver:
 
     async def run(self) -> None:
         """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
-        self._stopped = False
         self.servicer.open()
         step = self._status.name
         try:
@@ -144,8 +139,6 @@ class DraDriver:
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
-            self._stopped = True
-            self._on_change()
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 
