@@ -236,7 +236,7 @@ class Agent(AgentParts):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _inject_faults(self) -> None:
-        act = functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe)
+        act = functools.partial(self.faults.act, self.lists, self.node_api, self.dra.slices)
         await self.retrier.run("injecting faults", act)
         if self.faults.engine.stirred:
             self.dra.poke()

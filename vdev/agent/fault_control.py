@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from .. import config
+from ..dra.slice_applier import ResourceSlices
 from ..faults.commands import FaultCommands
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
@@ -23,6 +24,7 @@ from ..observe.metrics import Metrics
 from ..planning import cdi
 from ..planning.resources import Inventory
 from .device_lists import DeviceLists
+from .node_objects import NodeApi
 from .options import Options
 
 log = structlog.get_logger(__name__)
@@ -75,24 +77,18 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(
-        self,
-        lists: DeviceLists,
-        break_watches: Callable[[], None],
-        wipe_slices: Callable[[Callable[[str], bool]], None],
-    ) -> None:
-        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer.
-
-        `break_watches` ends watches of the API server, `wipe_slices` deletes those of drivers that a rule concerns.
-        """
+    async def act(self, lists: DeviceLists, node_api: NodeApi, slices: ResourceSlices) -> None:
+        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer."""
         for rule in self.engine.take_strikes():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
             elif rule.api is not None:
-                break_watches()
+                node_api.break_watches()
             elif rule.slices is not None:
-                wipe_slices(rule.concerns)
+                slices.wipe(rule.concerns)
+            elif rule.event is not None:
+                node_api.events.announce(rule.event)
             else:
                 await lists.strike(rule)
         if self.engine.stirred:

@@ -189,7 +189,6 @@ class AgentParts:
             reading=reading.history[0].summary if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
             drills=self.faults.drills,
-            announced=dict(self.faults.engine.announced),
         )
 
     def _on_granted(self, keys: Collection[Key]) -> None:

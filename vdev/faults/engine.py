@@ -16,7 +16,7 @@ from ..aio.clock import Clock
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
-from .effects import ApiFaults, ClaimCall, EventFault, RegisterFaults, Rpc, StreamFaults
+from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
 from .rule_run import LoadedRule, RuleRun, active_faults, begin
 from .rules import DEVICE, KINDS, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
@@ -49,7 +49,6 @@ class Engine:
         self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
         self.stirred = False  # whether the last look changed answers of the hooks, so that waiting calls ask again
-        self.announced: Counter[EventFault] = Counter()  # how often each Event has been due
         self._node = node
         self._labels = labels
         self._metrics = metrics
@@ -307,15 +306,10 @@ class Engine:
         return sorted({name for name, _ in run.hit(self.inventory, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: RuleRun) -> None:
-        rule = run.rule
-        if not rule.strikes:
-            return
-        if rule.event is not None:
-            self.announced[rule.event] += 1
-        else:
-            self._struck.append(rule)
-        if rule.api is None:  # faults of the API server are counted with each request
-            self._inject(run, rule.resource)
+        if run.rule.strikes:
+            self._struck.append(run.rule)
+            if run.rule.api is None:  # faults of the API server are counted with each request
+                self._inject(run, run.rule.resource)
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
         """Whether a delay that began with the first call for this resource or driver is over."""

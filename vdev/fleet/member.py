@@ -14,7 +14,6 @@ from ..model.fleet import Delays
 from ..model.spec import Spec
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
-from ..node.events import Situation
 from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
@@ -48,7 +47,7 @@ class Member:
         self.delays = Delays()
         self.labels = NodeLabels(access)
         self.status = NodeStatus(access)
-        self.events = NodeEvents(access, self._situation)
+        self.events = NodeEvents(access)
         self.slices = ResourceSlices(access, slices, engine)
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
@@ -157,13 +156,15 @@ class Member:
         self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
-        for rule in self.engine.take_strikes():
-            if rule.slices is not None:
-                self.slices.wipe(rule.concerns)
         age = self._age()
         due = delayed(self.plan, self.delays, age)
         for applier in self.appliers:
             await applier.apply(due)
+        for rule in self.engine.take_strikes():
+            if rule.slices is not None:
+                self.slices.wipe(rule.concerns)
+            elif rule.event is not None:
+                self.events.announce(rule.event)
         if self.engine.stirred:
             self.slices.look()
         later = next_age(self.delays, age)
@@ -197,9 +198,6 @@ class Member:
                     holders |= dict.fromkeys(keys, Holder(pod.key, container))
         now = self._clock.now()
         return InUse(devices=holders, claims=self._uses(), asked_at=now, answered_at=now, answers_since=now)
-
-    def _situation(self) -> Situation:
-        return Situation(announced=dict(self.engine.announced))  # a copy: the engine goes on counting
 
     def _age(self) -> float | None:
         since = self.node.ready_since()

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from ..aio.tasks import TokenBucket
+from ..faults.effects import EventFault
 from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
@@ -47,7 +48,7 @@ class NodeEvents(ApiApplier):
 
     name = "noting events"
 
-    def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
+    def __init__(self, access: NodeAccess, situation: Callable[[], Situation] = lambda: NOTHING) -> None:
         super().__init__(access)
         self._tokens = access.events or TokenBucket(
             access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event
@@ -64,18 +65,24 @@ class NodeEvents(ApiApplier):
 
     async def apply(self, plan: DesiredState) -> None:
         before, self._before = self._before, plan if plan.observed.spec.node.events else None
-        situation = self._situation()
-        now = self._lasting(situation) if self._before else replace(NOTHING, announced=situation.announced)
-        if self._before:
-            recut = of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
-            refused = of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
-            xids = of_xids(before.xids if before else {}, plan.xids)
-            losses = of_losses(before.lost if before else NONE, plan.lost, plan.devices)
-            self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
+        if self._before is None:
+            self._seen, self._unregistered, self.retry_at = NOTHING, {}, None
+            return
+        now = self._lasting(self._situation())
+        recut = of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
+        refused = of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
+        xids = of_xids(before.xids if before else {}, plan.xids)
+        losses = of_losses(before.lost if before else NONE, plan.lost, plan.devices)
+        self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
         # When a resource will have been unregistered for too long.
         soon = [at for name, at in self._unregistered.items() if name not in now.unregistered]
         self.retry_at = min(soon) + self._intervals.unregistered if soon else None
         self._seen = now
+
+    def announce(self, event: EventFault) -> None:
+        """Write the Event of a fault rule."""
+        if self._before:
+            self._add([EventText(event.reason, event.message, warning=event.warning)])
 
     @property
     def _wants_anything(self) -> bool:
