@@ -34,10 +34,8 @@ class Intervals:
     retry_label: float = 1.0  # at the start, if the API server does not answer
     api_pause_first: float = 1.0  # a request that the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
-    repair_node: float = 1.0  # writing a value on the Node again that another client changed; doubles each time
-    repair_node_most: float = 60.0
-    wipe: float = 0.05  # time for a client that deletes ResourceSlices to delete the rest of them
-    republish: float = 0.2  # creating ResourceSlices again that another client keeps deleting
+    repair_node: float = 30.0  # writing a value again that another client changed, after a burst of repairs
+    republish: float = 0.1  # creating ResourceSlices again that another client deletes, which may delete more
     unregistered: float = 20.0  # a resource, before an Event says so: longer than a kubelet's restart
     write_node: float = 0.5  # writing on the Node once more, after a burst of changes
     write_event: float = 2.0  # another Event, after a burst of them

@@ -89,7 +89,7 @@ async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices
 
 async def test_health_is_a_taint(agent, api_server, slices):
     """Which goes again; the time at which it was added is the server's."""
-    do = agent.agent.faults.commands
+    do = agent.agent.faults.commands.by_name
     await do["device-set"]({"id": "npu-1", "health": "Unhealthy", "reason": "too hot", "for": None})
     await api_server.until(lambda: any("taints" in each for each in slices()[0]["spec"]["devices"]))
     (sick,) = [each for each in slices()[0]["spec"]["devices"] if "taints" in each]

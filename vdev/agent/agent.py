@@ -226,7 +226,6 @@ class Agent:
             reading=reading.history[0].summary if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
             drills=self.faults.drills,
-            announced=dict(self.faults.engine.announced),
         )
 
     def _claims_changed(self) -> None:
@@ -335,7 +334,7 @@ class Agent:
         }
         lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
-            commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands}
+            commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands.by_name}
             lasting["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
         return self._tasks(group, repeated, lasting)
 
@@ -424,7 +423,7 @@ class Agent:
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _inject_faults(self) -> None:
-        act = functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe)
+        act = functools.partial(self.faults.act, self.lists, self.node_api, self.dra.slices)
         await self.retrier.run("injecting faults", act)
         if self.faults.engine.stirred:
             self.dra.poke()

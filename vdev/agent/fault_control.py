@@ -6,26 +6,25 @@ happen at a moment.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from .. import config
-from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
+from ..dra.slice_applier import ResourceSlices
+from ..faults.commands import FaultCommands
 from ..faults.engine import Engine
-from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
 from ..faults.rules import DEVICE, FaultRule, words
-from ..model.device import Slot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import cdi
 from ..planning.resources import Inventory
 from .device_lists import DeviceLists
+from .node_objects import NodeApi
 from .options import Options
 
 log = structlog.get_logger(__name__)
@@ -39,8 +38,8 @@ class FaultControl:
         self.spec = Spec()
         self._node = options.node
         directory = options.fault_dir if options.fault_injection else None
-        self.store = RuleStore(lambda: (self.engine,), options.clock, self._parse, directory)
-        self._allowed = options.fault_injection
+        self.store = RuleStore(lambda: {self._node: self.engine}, options.clock, self._parse, directory)
+        self.commands = FaultCommands(self.store, "this plugin", allowed=options.fault_injection)
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
@@ -50,7 +49,7 @@ class FaultControl:
         self.spec = spec
         if spec.faults.rules or self.engine.runs:
             self.store.configure(spec.faults.rules)
-            self.store.load_into(self.engine)
+            self.engine.load(self.store.rules)
             self.engine.meet(base)
 
     @property
@@ -78,24 +77,18 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(
-        self,
-        lists: DeviceLists,
-        break_watches: Callable[[], None],
-        wipe_slices: Callable[[Callable[[str], bool]], None],
-    ) -> None:
-        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer.
-
-        `break_watches` ends watches of the API server, `wipe_slices` deletes those of drivers that a rule concerns.
-        """
+    async def act(self, lists: DeviceLists, node_api: NodeApi, slices: ResourceSlices) -> None:
+        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer."""
         for rule in self.engine.take_strikes():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
             elif rule.api is not None:
-                break_watches()
+                node_api.break_watches()
             elif rule.slices is not None:
-                wipe_slices(rule.concerns)
+                slices.wipe(rule.concerns)
+            elif rule.event is not None:
+                node_api.events.announce(rule.event)
             else:
                 await lists.strike(rule)
         if self.engine.stirred:
@@ -108,16 +101,6 @@ class FaultControl:
         if moment is not None:
             self._timer = self.engine.clock.call_at(moment, self._wake)
 
-    # --- commands -----------------------------------------------------------------------------------------------------
-
-    @property
-    def commands(self) -> Mapping[str, Command]:
-        refusal = "" if self._allowed else not_allowed("this plugin")
-        return FaultCommands(self.store, nodes=self._slots, is_fleet=False, status=self.status, refusal=refusal).by_name
-
-    def _slots(self) -> Mapping[str, Iterable[Slot]]:
-        return {self._node: (slot for each in self.engine.inventory.everything.values() for slot in each.slots)}
-
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)
 
@@ -127,15 +110,6 @@ class FaultControl:
     def drills(self) -> Mapping[str, str]:
         """The rules in force now, each with its effect in a few words."""
         return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
-
-    def status(self) -> dict[str, Any]:
-        """The rules and what they do; keys are stable and documented."""
-        now = self.engine.clock.now()
-        return {
-            "enabled": self._allowed,
-            "active": sum(run.live and run.active for run in self.engine.runs.values()),
-            "rules": [_document(run, now) for run in self.engine.runs.values()],
-        }
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -151,13 +125,6 @@ class FaultControl:
         return (*self.store.problems, *idle)
 
 
-def _document(run: RuleRun, now: float) -> dict[str, Any]:
-    changes_at = run.changes_at if run.live else None
-    document = rule_document(run.rule, run.source, _state(run), changes_at, now, run.injections)
-    is_of_devices = run.rule.kind == DEVICE
-    return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
-
-
 def _is_elsewhere(rule: FaultRule, spec: Spec, node: str) -> bool:
     """Whether all entries whose devices the rule may mean are for other nodes."""
     meant = [
@@ -168,15 +135,3 @@ def _is_elsewhere(rule: FaultRule, spec: Spec, node: str) -> bool:
     ]
     here = spec.on_node(node)
     return bool(meant) and not any(entry in here for entry in meant)
-
-
-def _state(run: RuleRun) -> str:
-    if not run.here:
-        return "not for this node"
-    if run.cleared:
-        return "cleared"
-    if run.active:
-        return "active"
-    if run.changes_at is not None:
-        return "waiting"
-    return "waiting for its trigger" if run.rule.triggered else "over"

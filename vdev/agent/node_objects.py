@@ -172,8 +172,8 @@ class NodeApi:
         self._labels = NodeLabels(access)
         self._features = FeaturesFile(options.features_dir)
         self._status = NodeStatus(access)
-        self._events = NodeEvents(access, situation)
-        self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self._events)
+        self.events = NodeEvents(access, situation)
+        self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self.events)
         self._server = server.where if server else ""
 
     def needed(self, spec: Spec) -> set[Applier]:
@@ -185,8 +185,8 @@ class NodeApi:
             found.add(self._features)
         if spec.node.status or spec.node.conditions:
             found.add(self._status)
-        if spec.node.events or spec.faults.rules:  # rules may announce Events
-            found.add(self._events)
+        if spec.node.events:
+            found.add(self.events)
         return found
 
     @property
@@ -198,7 +198,7 @@ class NodeApi:
         return {
             "writing the node's labels": self._labels.work,
             "writing the node's status": self._status.work,
-            "writing events": self._events.work,
+            "writing events": self.events.work,
         }
 
     def break_watches(self) -> None:
@@ -221,5 +221,5 @@ class NodeApi:
             "labels": labels,
             "features": {"file": str(self._features.path) if self._features.directories else None},
             "status": status,
-            "events": {"written": self._events.written, "dropped": self._events.dropped},
+            "events": {"written": self.events.written, "dropped": self.events.dropped},
         }

@@ -54,7 +54,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             ],
         },
         "actions": agent.handovers.status(),
-        "faults": agent.faults.status(),
+        "faults": agent.faults.commands.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
         "layouts": agent.reconciler.choices.document(),
@@ -116,7 +116,7 @@ def _why(service: ResourceService) -> str:
 def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
     in_status = agent.reconciler.spec.node.status  # then no device plugin serves it
-    holders = agent.holders.holders or {}
+    faults, holders = agent.faults.engine.active_faults, agent.holders.holders or {}
     changed_at = agent.measures.changed_at.get(resource.name, {})
     return {
         "name": resource.name,
@@ -135,10 +135,8 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
                 "entry": slot.device.raw.entry,
                 "selector": slot.device.selector,
                 "reason": slot.health.reason,
-                "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
-                "xids": [
-                    each.number for each in agent.faults.engine.active_faults.xids.get((resource.name, slot.id), ())
-                ],
+                "injected": slot.health.injected or faults.unplugged_by((resource.name, slot.id)),
+                "xids": [each.number for each in faults.xids.get((resource.name, slot.id), ())],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": changed_at.get(slot.id),
                 "holder": holders.get((resource.name, slot.id)),

@@ -92,23 +92,24 @@ class RpcCalls:
 
     async def inject(self, rpc: Rpc | ClaimCall) -> Answer:
         """Wait, hang or fail as a fault rule says; return how it changes the answer. Raises InjectedError."""
-        fault = self._faults.on_call(rpc, self._name)
-        if fault is None:
+        found = self._faults.on_call(rpc, self._name)
+        if found is None:
             return _RIGHT
-        rule = fault.rule.name
-        if fault.delay:
+        fault, delay = found
+        rule = fault.name
+        if delay:
             # When the rule is cleared, the call goes on at once, and the answer is as it should be.
-            end = self._clock.now() + fault.delay
+            end = self._clock.now() + delay
             while self._faults.has(rule) and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):
                     async with self._clock.timeout(left):
                         await self._poked.wait()
             if not self._faults.has(rule):
                 return _RIGHT
-        if fault.rule.hang:
+        if fault.hang:
             while self._faults.holds(rule) and not self.closing:
                 await self._poked.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
-        if fault.rule.error is not None:
-            raise InjectedError(fault.rule.error.code, fault.rule.error.message)
-        return fault.rule.answer or _RIGHT
+        if fault.error is not None:
+            raise InjectedError(fault.error.code, fault.error.message)
+        return fault.answer or _RIGHT

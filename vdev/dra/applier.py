@@ -18,18 +18,16 @@ from ..model.problem import Problem
 from ..node.api_applier import NodeAccess
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
-from .checkpoint import CHECKPOINT, devices_of
+from .checkpoint import CHECKPOINT, Prepared, recorded_claims
 from .claim import PreparedClaim
 from .places import Places
-from .published_devices import NO_POOLS, DraDevice, Pools, PublishedPool, Record, record
+from .pools import Held
+from .published_devices import NO_POOLS, DraDevice, Pools, PublishedPool, Record
 from .slice_applier import ResourceSlices
 
 if TYPE_CHECKING:
     from .driver import DraDriver
 
-
-Records = dict[str, Mapping[str, Record]]
-"""By driver and published name, the record of a device that a claim has."""
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +62,7 @@ class Dra(Applier):
         self._renew = renew
         self._faults = faults
         self._pools: Pools = NO_POOLS
-        self._recorded: Records = {}  # by driver, until the driver has read its record itself
+        self._recorded: dict[str, Prepared] = {}  # the claims of drivers that do not run yet
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._following = Informer(
@@ -80,8 +78,8 @@ class Dra(Applier):
         self._group = group
 
     async def recall(self) -> None:
-        """Read which devices are in claims that an earlier process prepared, of all drivers."""
-        self._recorded = await asyncio.to_thread(_records, self._options.plugin_dir.parent)
+        """Read which claims an earlier process prepared, of all drivers."""
+        self._recorded = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
 
     async def work(self) -> None:
         """Wait for changes, and write slices. Raises ApiServerError."""
@@ -135,6 +133,7 @@ class Dra(Applier):
             faults=self._faults,
             retrier=self._retrier,
             timing=options.timing,
+            prepared=self._recorded.pop(name, {}),
         )
 
         async def run() -> None:
@@ -154,25 +153,17 @@ class Dra(Applier):
         return (published, found) if found else "the pool has no such device now"
 
     @property
-    def claimed(self) -> Records:
-        """The devices that claims have or are about to get, as the drivers know them, or else as `recall` read them."""
-        found: Records = {}
-        for name in {*self._drivers, *self._recorded}:
-            driver = self._drivers.get(name)
-            if driver and driver.claims.is_restored:
-                self._recorded.pop(name, None)
-                found[name] = self._given(driver)
-            else:
-                found[name] = self._recorded.get(name, {})
-        return {name: devices for name, devices in found.items() if devices}
-
-    def _given(self, driver: "DraDriver") -> dict[str, Record]:
-        preparing, prepared = driver.claims.preparing, driver.claims.prepared  # in this order, see `Claims.preparing`
-        given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
-        if pool := self._pools.get(driver.name):
-            soon = (each for each in pool.devices if each.name in preparing - given.keys() and not each.lost)
-            given |= {each.name: record(pool, each) for each in soon}
-        return given
+    def claimed(self) -> Held:
+        """The devices that claims have or are about to get."""
+        # `preparing` is read before `prepared`, see `Claims.preparing`.
+        soon = {name: dict.fromkeys(driver.claims.preparing) for name, driver in self._drivers.items()}
+        prepared = self._recorded | {name: driver.claims.prepared for name, driver in self._drivers.items()}
+        found: dict[str, dict[str, Record | None]] = {}
+        for name, claims in prepared.items():
+            given = {device.device: device.record for claim in claims.values() for device in claim.devices}
+            if devices := {**soon.get(name, {}), **given}:
+                found[name] = devices
+        return found
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -186,7 +177,7 @@ class Dra(Applier):
 
     def poke(self) -> None:
         for driver in self._drivers.values():
-            driver.poke()
+            driver.servicer.poke()
         self.slices.look()
 
     async def stop(self, *, hands_over: bool = False) -> None:
@@ -218,7 +209,7 @@ class Dra(Applier):
             metrics.retired.labels(name).set(sum(each.lost for each in bad))
             metrics.drilled.labels(name).set(sum(each.health.drilled and not each.lost for each in bad))
             metrics.held.labels(name).set(len(_claims_by_device(driver)))
-            metrics.claims.labels(name).set(len(driver.prepared))
+            metrics.claims.labels(name).set(len(driver.claims.prepared))
 
     def _devices(self, driver: str) -> Sequence[DraDevice]:
         pool = self._pools.get(driver)
@@ -236,7 +227,7 @@ class Dra(Applier):
             "devices": len(devices),
             "unhealthy": sum(not each.health.healthy for each in devices),
             "slices": self.slices.published.get(name, 0),
-            "healthStreams": driver.health_streams,
+            "healthStreams": driver.servicer.health_streams,
             "claims": [
                 {
                     "namespace": claim.namespace,
@@ -244,7 +235,7 @@ class Dra(Applier):
                     "uid": claim.uid,
                     "devices": [device.device for device in claim.devices],
                 }
-                for claim in driver.prepared.values()
+                for claim in driver.claims.prepared.values()
             ],
             "deviceList": [_document(each, claims.get(each.name, ())) for each in devices],
         }
@@ -252,8 +243,8 @@ class Dra(Applier):
 
 def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
     """The prepared claims by the published name of each device."""
-    pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
-    return grouped(pairs)
+    prepared = driver.claims.prepared.values()
+    return grouped((device, claim) for claim in prepared for device in {one.device for one in claim.devices})
 
 
 def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
@@ -271,7 +262,7 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
     }
 
 
-def _records(kubelet_dir: Path) -> Records:
-    """The devices in the checkpoints of all drivers."""
-    records = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
-    return {path.parent.name: devices for path in records if (devices := devices_of(path))}
+def _recorded(kubelet_dir: Path) -> dict[str, Prepared]:
+    """The claims in the checkpoints of all drivers."""
+    checkpoints = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
+    return {path.parent.name: claims for path in checkpoints if (claims := recorded_claims(path))}

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -66,14 +65,13 @@ class Checkpoint:
         write_atomic(self.path, text, mode=0o600)
 
 
-def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the records of the devices that claims have, by name; empty if the file cannot be used. Blocks."""
+def recorded_claims(path: Path) -> Prepared:
+    """Return the claims in the record at `path`; none if it cannot be used. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
-        claims = _parsed(text) if text else {}
+        return _parsed(text) if text else {}
     except (HostError, ValueError):
         return {}
-    return {device.device: device.record for claim in claims.values() for device in claim.devices}
 
 
 def _parsed(text: bytes) -> Prepared:

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes a part of names and paths
+NOTHING_PREPARED: Prepared = {}
 _Done = TypeVar("_Done")
 _Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
 
@@ -51,6 +52,7 @@ class Claims:
     `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims after each change
     of them or of `trouble`. `renew` replaces the placeholder node of a physical device that no claim has any more; it
     is called in a thread and raises HostError. `api` None: there is no API server, so nothing can be prepared.
+    `prepared` are the claims that an earlier process recorded.
     """
 
     def __init__(
@@ -62,15 +64,14 @@ class Claims:
         on_change: Callable[[Prepared], None] = lambda _claims: None,
         renew: Callable[[str], None] = lambda _raw: None,
         timing: Timing = PRODUCTION_TIMING,
+        prepared: Prepared = NOTHING_PREPARED,
     ) -> None:
-        self.prepared: Prepared = {}
+        self.prepared = prepared
         """As they were last seen: another instance may have prepared more since."""
         self.preparing: frozenset[str] = frozenset()
         """The published devices that claims are about to get, from before `find` is called for them until they are in
         `prepared`. So read this first, and `prepared` after it.
         """
-        self.is_restored = False
-        """Whether the record was read."""
         self.trouble = ""
         """What is wrong with the files, or the empty string."""
         self._places = places
@@ -267,7 +268,7 @@ class Claims:
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._known()
         self._checkpoint.write(known)
-        self.prepared, self.is_restored = known, True
+        self.prepared = known
         self.trouble = ""
         unknown = self._files.unknown(known.values())
         if unknown:

@@ -28,7 +28,7 @@ from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
-from .claims import Claims
+from .claims import NOTHING_PREPARED, Claims
 from .places import Places
 from .preparation import Find
 from .servicer import DraServicer, RegistrationServicer
@@ -44,14 +44,13 @@ class DriverState(StrEnum):
     REGISTERED = "registered"
     REFUSED = "refused by the kubelet"
     FAILING = "cannot serve"
-    STOPPED = "stopped"
 
 
 class DraDriver:
     """One driver. `run` serves until it is cancelled; everything else may be called at any time.
 
     `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
-    state, the problems or the prepared claims may have changed. `renew` is passed to `Claims`.
+    state, the problems or the prepared claims may have changed. `renew` and `prepared` are passed to `Claims`.
     """
 
     def __init__(
@@ -67,35 +66,32 @@ class DraDriver:
         faults: Engine,
         retrier: Retrier,
         timing: Timing = PRODUCTION_TIMING,
+        prepared: Prepared = NOTHING_PREPARED,
     ) -> None:
+        self.name = places.driver
         self.places = places
-        self.claims = Claims(places, api, find, on_change=self._on_prepared, renew=renew, timing=timing)
+        self.claims = Claims(
+            places, api, find, on_change=self._on_prepared, renew=renew, timing=timing, prepared=prepared
+        )
         self._on_change = on_change
         self._intervals, self._clock = timing
         self._retrier = retrier
         self._status = ClaimStatus(places.driver, api, timing.clock)
-        self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, metrics=metrics, timing=timing)
+        self.servicer = DraServicer(places.driver, pool, self.claims, faults=faults, metrics=metrics, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
-            SocketServer(self._servicer, places.dra_socket, timing),
+            SocketServer(self.servicer, places.dra_socket, timing),
             SocketServer(self._registration, places.registration_socket, timing),
         )
         self._serves = False
         self._recheck = True  # the files of claims must be checked
         self._trouble = ""
         self._look = asyncio.Event()
-        self._stopped = False
 
     # --- for the agent: state ----------------------------------------------------------------------------------------
 
     @property
-    def name(self) -> str:
-        return self.places.driver
-
-    @property
     def state(self) -> DriverState:
-        if self._stopped:
-            return DriverState.STOPPED
         if self._trouble:
             return DriverState.FAILING
         if not self._serves:
@@ -103,15 +99,6 @@ class DraDriver:
         if self._registration.registered:
             return DriverState.REGISTERED
         return DriverState.REFUSED if self._registration.refusal else DriverState.WAITING
-
-    @property
-    def health_streams(self) -> int:
-        return self._servicer.health_streams
-
-    @property
-    def prepared(self) -> Prepared:
-        """The prepared claims by uid, as last seen."""
-        return self.claims.prepared
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -128,12 +115,8 @@ class DraDriver:
 
     def update(self, health: Mapping[str, Health]) -> None:
         """Take the health of all published devices by name, for the kubelet and the status of claims."""
-        self._servicer.update(health)
+        self.servicer.update(health)
         self._status.update_health(health)
-
-    def poke(self) -> None:
-        """Ask the fault rules again."""
-        self._servicer.poke()
 
     def recheck(self) -> None:
         """Look at sockets and files soon, because something may have changed there."""
@@ -142,8 +125,7 @@ class DraDriver:
 
     async def run(self) -> None:
         """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
-        self._stopped = False
-        self._servicer.open()
+        self.servicer.open()
         step = self._status.name
         try:
             async with asyncio.TaskGroup() as group:
@@ -157,8 +139,6 @@ class DraDriver:
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
             await driver.stop()
-            self._stopped = True
-            self._on_change()
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 

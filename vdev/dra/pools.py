@@ -4,10 +4,10 @@ devices for claims       ─► described         names, attributes, capacity, c
 health, faults, presence ─► published_pools   taints, and the devices that only claims keep
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..faults.targets import ActiveFaults
+from ..faults.targets import NONE, ActiveFaults
 from ..model import names
 from ..model.device import GONE, Device, Key, grouped
 from ..model.dra import Attribute, AttributeKind
@@ -20,60 +20,60 @@ from . import published_devices
 from .amd_devices import Amd, is_amd
 from .attributes import Describer, string_attribute, typed_attribute
 from .nvidia_devices import Nvidia
-from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, recalled
+from .published_devices import (
+    CounterSets,
+    DraDevice,
+    LostDevice,
+    Pools,
+    PublishedPool,
+    Record,
+    lost_device,
+    recalled,
+)
 
-Claimed = Mapping[str, Collection[str]]
-"""The published names of the devices that prepared claims have, by driver; perhaps a mapping to their records."""
+Claimed = Mapping[str, Mapping[str, LostDevice]]
+"""By driver and published name, the devices of prepared claims."""
+NOTHING_CLAIMED: Claimed = {}
+Held = Mapping[str, Mapping[str, Record | None]]
+"""The published names of the devices that prepared claims have, by driver, each with its record if there is one."""
+
+
+def claimed_devices(before: Pools, held: Held) -> Claimed:
+    """How the devices that claims have are published while they are gone: as in the pools `before`, or as recorded."""
+    found: dict[str, dict[str, LostDevice]] = {}
+    for driver, names_of in held.items():
+        pool = before.get(driver)
+        for name, written in names_of.items():
+            known = pool.by_name.get(name) if pool else None
+            if lost := lost_device(pool, known) if pool and known else recalled(written):
+                found.setdefault(driver, {})[name] = lost
+    return found
+
+
+def claimed_by_name(before: Pools, held: Held) -> dict[Key, Device]:
+    """The devices that claims have, by driver and published name."""
+    claimed = claimed_devices(before, held)
+    return {(driver, name): each.device.device for driver in claimed for name, each in claimed[driver].items()}
 
 
 def published_pools(
     offers: Mapping[str, Resource],
     present: Mapping[str, Resource],
     *,
-    claimed: Claimed,
-    faults: ActiveFaults,
-    before: Pools,
+    claimed: Claimed = NOTHING_CLAIMED,
+    faults: ActiveFaults = NONE,
 ) -> Pools:
     """What each driver publishes, by its name.
 
     `offers` are all devices for claims, by driver, and `present` those of them that exist now, with their health. A
-    claimed device that is gone, or no longer shared, stays as it was in the pools `before`, and nothing that overlaps
-    it takes its place.
+    claimed device that is gone, or no longer shared, stays as it was, and nothing that overlaps it takes its place.
     """
-    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in claimed.items() if held}
     found: dict[str, PublishedPool] = {}
-    for driver in sorted(offers.keys() | {driver for driver, last in lasts.items() if last is not None}):
-        last = lasts.get(driver) or before.get(driver)
-        offered = offers.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
+    for driver in sorted(offers.keys() | claimed.keys()):
+        offered = offers.get(driver) or Resource(driver, ())
         pool = _with_taints(described(driver, offered), present.get(driver) or offered, faults)
-        if (held := claimed.get(driver, ())) and last:
-            pool = _with_held(pool, last, held)
-        found[driver] = pool
+        found[driver] = _with_held(pool, claimed.get(driver, {}))
     return found
-
-
-def claimed_by_name(before: Pools, claimed: Claimed) -> dict[Key, Device]:
-    """The devices that claims have, by driver and published name."""
-    pools = {driver: _last(driver, before.get(driver), held) for driver, held in claimed.items() if held}
-    return {
-        (driver, name): pool.by_name[name].device
-        for driver, pool in pools.items()
-        for name in claimed[driver]
-        if pool is not None and name in pool.by_name
-    }
-
-
-def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> PublishedPool | None:
-    """The pool before, with the claimed devices that only an earlier process published: their records say how."""
-    written: Mapping[str, Record] = held if isinstance(held, Mapping) else {}
-    known = before.by_name if before else {}
-    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(written[name]))]
-    if not found:
-        return before
-    pool = before or PublishedPool(driver, Resource(driver, ()))
-    counters = {name: each for lost in found for name, each in lost.counters.items()}
-    devices = (*pool.devices, *(lost.device for lost in found))
-    return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
 def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) -> PublishedPool:
@@ -98,16 +98,22 @@ def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: Coun
     return replace(pool, devices=tuple(devices), counters={name: each for name, each in known.items() if name in used})
 
 
-def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) -> PublishedPool:
-    """The pool with the devices that only claims keep in it, and without those that overlap them."""
-    kept = list(_kept(last, pool.by_name, held))
+def _with_held(pool: PublishedPool, held: Mapping[str, LostDevice]) -> PublishedPool:
+    """The pool with the devices that only claims keep in it, and without those that overlap them.
+
+    Claims keep devices that are gone, are no longer shared, or whose name now belongs to another device.
+    """
+    kept: list[DraDevice] = []
+    sets: dict[str, Mapping[str, int]] = {}
+    for name, lost in sorted(held.items()):
+        now = pool.by_name.get(name)
+        present = now if now and now.device.id == lost.device.device.id else None
+        if present and (present.shared or not lost.device.shared):
+            continue
+        kept.append(replace(lost.device, health=present.health if present else GONE))
+        sets |= lost.counters
     if not kept:
         return pool
-    entries = {each.entry: entry for each in kept if (entry := last.offered.entries.get(each.entry))}
-    offered = pool.offered
-    if not entries.keys() <= offered.entries.keys():
-        offered = replace(offered, entries={**entries, **offered.entries})
-    sets = {name: last.counters[name] for each in kept for name in each.consumes if name in last.counters}
     recut = {name for name, each in pool.counters.items() if sets.get(name, each) != each}
     beside = []
     for each in pool.devices:
@@ -115,24 +121,11 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
             continue
         if recut.isdisjoint(each.consumes):
             beside.append(each)
-        elif each.name in held and (was := last.by_name.get(each.name)):
+        elif each.name in held:
             # The counters stay as they were, so it consumes what it consumed.
-            beside.append(replace(was, taints=each.taints, health=each.health))
-    return _with_devices(replace(pool, offered=offered), [*beside, *kept], {**pool.counters, **sets})
-
-
-def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
-    """Devices of claims that are gone, are no longer shared, or whose name now belongs to another device."""
-    for name in sorted(held):
-        device, current = last.by_name.get(name), now.get(name)
-        if device is None:
-            continue
-        present = current if current and current.device.id == device.device.id else None
-        if present and (present.shared or not device.shared):
-            continue
-        entry = last.offered.entries.get(device.entry)
-        taints = published_devices.of_loss(entry) if entry else device.taints
-        yield replace(device, taints=taints, health=present.health if present else GONE, lost=True)
+            was = held[each.name].device
+            beside.append(replace(was, taints=each.taints, health=each.health, lost=False))
+    return _with_devices(pool, [*beside, *kept], {**pool.counters, **sets})
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:

@@ -167,16 +167,21 @@ class LostDevice:
 _LOST_DEVICE = TypeAdapter(LostDevice)
 
 
+def lost_device(pool: PublishedPool, device: DraDevice) -> LostDevice:
+    """A device of this pool, as it is published if it is lost."""
+    taints = device.taints if device.lost else of_loss(pool.offered.entries[device.entry])
+    counters = {name: pool.counters[name] for name in device.consumes}
+    return LostDevice(replace(device, taints=taints, health=GONE, lost=True), counters)
+
+
 def record(pool: PublishedPool, device: DraDevice) -> Record:
     """The record of a device of this pool."""
-    lost = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
-    kept = LostDevice(lost, {name: pool.counters[name] for name in device.consumes})
-    written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
+    written: Record = _LOST_DEVICE.dump_python(lost_device(pool, device), mode="json", fallback=dict, warnings=False)
     return written
 
 
-def recalled(written: Record) -> LostDevice | None:
-    """Read a record; None if another version wrote it."""
+def recalled(written: Record | None) -> LostDevice | None:
+    """Read a record; None if there is none, or another version wrote it."""
     try:
         return _LOST_DEVICE.validate_python(written)
     except (ValidationError, TypeError):

@@ -6,7 +6,6 @@ another program publishes slices under the name of a driver on this node, these 
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -44,14 +43,6 @@ class SlicesView(Protocol):
         """Note that the server says that this slice does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A pool whose slices were written, and the fault that they had to have, if any."""
-
-    pool: PublishedPool | None
-    fault: str | None
-
-
 class ResourceSlices(ApiApplier):
     """Keeps the slices of the plan's pools. `published` is their number by driver."""
 
@@ -67,7 +58,7 @@ class ResourceSlices(ApiApplier):
         self._pools: Pools = {}
         self._taken: dict[str, str] = {}  # by driver: the other program that publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._written: dict[str, _Written] = {}  # by driver: what was written completely
+        self._written: dict[str, PublishedPool | None] = {}  # by driver: the pool that was written completely
 
     def _see_node(self) -> None:
         """Slices depend on the Node only by its uid."""
@@ -121,24 +112,23 @@ class ResourceSlices(ApiApplier):
             await self._carry_out(driver, Changes(delete=tuple(await self._ours(driver))))
             self._wiped.discard(driver)
         present = await self._ours(driver)
+        if len(present) < self.published.get(driver, 0):
+            await self._clock.sleep(self._intervals.republish)  # lets a kubelet that starts delete all of them
+            present = await self._ours(driver)
         if not present:
             self.published.pop(driver, None)
-        pool, last = self._pools.get(driver), self._written.get(driver)
+        pool = self._pools.get(driver)
         # For another pool, all fields are sent again, also those that the server did not store before.
-        dropped = self._dropped.get(driver, frozenset()) if last and last.pool == pool else frozenset[str]()
+        dropped = self._dropped.get(driver, frozenset()) if self._written.get(driver) == pool else frozenset[str]()
         wanted = [without(each, dropped) for each in specifications(pool, self._node)] if pool else []
         found = changes(wanted, present)
         fault = self._faults.on_slices(driver, news=bool(found))
-        if found and last == _Written(pool, fault):  # somebody else changed or deleted slices
-            await self._pause(found)
-            present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
-            found = changes(wanted, present)
         if fault is not None:
             found = spoilt(fault, wanted, present)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
-            self._written[driver] = _Written(pool, fault)
+            self._written[driver] = pool
         else:
             self.published.pop(driver, None)
 
@@ -146,15 +136,6 @@ class ResourceSlices(ApiApplier):
         """The driver's slices that vdev published."""
         present = (await self._slices.seen()).values()
         return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
-
-    async def _pause(self, found: Changes) -> None:
-        """Wait before a repair: long if somebody else keeps changing slices, and short if they were deleted."""
-        if found.update and not found.create:
-            await self._pause_before_repair()
-        else:
-            lately = self._clock.now() - self._repaired_at < self._intervals.republish
-            await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
-        self._repaired_at = self._clock.now()
 
     async def _carry_out(self, driver: str, found: Changes) -> None:
         """Delete, then update, then create, in the order of Kubernetes' helper."""

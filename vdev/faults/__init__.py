@@ -5,5 +5,5 @@ schedule    when a rule is active
 targets     which devices it selects, and the effect of all rules on an inventory
 rule_run    the state of one rule; `engine` has all rules of a node, and answers the code that they disturb
 rule_store  the rules of the configuration, of files and of `vdev fault`; `commands` has the commands
-kernel_lines, xids      the kernel log's lines, and the errors of NVIDIA's driver
+xids        the errors of NVIDIA's driver
 """

@@ -7,19 +7,18 @@ is asked by the code that a rule disturbs. Each injected fault is counted, and l
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import structlog
 
 from ..aio.clock import Clock
-from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
-from .effects import ApiFaults, ClaimCall, EventFault, RegisterFaults, Rpc, StreamFaults
-from .rule_run import RuleRun, active_faults, begin, restarts
-from .rules import DEVICE, KINDS, CallFault, FaultRule, Start
+from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
+from .rule_run import LoadedRule, RuleRun, active_faults, begin
+from .rules import DEVICE, KINDS, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import ActiveFaults
 
@@ -27,7 +26,6 @@ log = structlog.get_logger(__name__)
 
 _Effect = TypeVar("_Effect")
 
-_FROM_NOW_ON: Mapping[str, float] = {}
 _NOT_NOW = RegisterFaults(never=True)
 
 
@@ -51,7 +49,6 @@ class Engine:
         self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
         self.stirred = False  # whether the last look changed answers of the hooks, so that waiting calls ask again
-        self.announced: Counter[EventFault] = Counter()  # how often each Event has been due
         self._node = node
         self._labels = labels
         self._metrics = metrics
@@ -59,39 +56,24 @@ class Engine:
         self._started = started
         self._came = came
         self._is_one_of_many = is_one_of_many
-        self._late: dict[tuple[str, str], float] = {}  # by rule and resource: the end of a delay
         self._active: tuple[RuleRun, ...] = ()
-        self._measured: tuple[RuleRun, ...] | None = None  # the active runs in the metrics
         self._struck: list[FaultRule] = []
         self._looked_at = -math.inf
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, sources: Mapping[str, Sequence[FaultRule]], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
-        """Replace all rules. Of two rules with one name, the first one counts.
-
-        A changed rule starts again, an unchanged one goes on, a missing one ends. A new seed restarts the rules that
-        depend on chance.
-
-        `since` has the time at which the times of a rule begin, by its name; now for all others.
-        """
-        now = self.clock.now()
-        self._started = now if self._started is None else self._started
-        before, self.runs = self.runs, {}
-        for source, rules in sources.items():
-            for rule in rules:
-                if rule.name in self.runs:
-                    continue
-                old = before.get(rule.name)
-                if old is not None and not restarts(old.rule, rule):
-                    old.rule, old.source = rule, source  # equal, but its place in the file may have changed
-                    self.runs[rule.name] = old
-                    continue
-                dice = Dice(rule.seed, self._node)
-                run = begin(rule, source, dice, since.get(rule.name, now), self._started, self._labels)
+    def load(self, rules: Mapping[str, LoadedRule]) -> None:
+        """Replace all rules, which are given by name. Those that are in force already go on."""
+        self._started = self.clock.now() if self._started is None else self._started
+        before, now = self.runs, dict[str, RuleRun]()
+        for name, loaded in rules.items():
+            run = before.get(name)
+            if run is None or run.loaded is not loaded:
+                run = begin(loaded, Dice(loaded.rule.seed, self._node), self._started, self._labels)
                 run.looked_at = max(run.looked_at, self._came)
                 run.select(self.inventory)
-                self.runs[rule.name] = run
+            now[name] = run
+        self.runs = now
         for name, run in before.items():
             if self.runs.get(name) is not run:
                 self._end(run)
@@ -112,16 +94,15 @@ class Engine:
                 self._on_change()
 
     def clear(self, name: str) -> None:
-        """End a rule. A rule of the configuration returns when it is triggered or changed."""
+        """End a rule that was cleared."""
         run = self.runs[name]
         self._end(run)
-        run.cleared, run.firings = True, ()
+        run.firings = ()
         self._on_change()
 
     def trigger(self, name: str) -> None:
         """Start a rule's fault now. The rule must be for this node."""
-        run = self.runs[name]
-        run.cleared, now = False, self.clock.now()
+        run, now = self.runs[name], self.clock.now()
         run.fire(Firing(now, once=not run.rule.triggered), now)
         self._on_change()
 
@@ -129,7 +110,6 @@ class Engine:
         if run.active:
             self._log(logging.INFO, "fault ends", run)
         run.active = False
-        self._late = {key: due for key, due in self._late.items() if key[0] != run.rule.name}
 
     def meet(self, inventory: Inventory) -> None:
         """Set the node's devices, and select those of each rule. Blocks for a moment if there are many."""
@@ -142,47 +122,34 @@ class Engine:
 
     def look(self, inventory: Inventory) -> ActiveFaults:
         """Update all rules. Returns what they do to the devices of this inventory now."""
-        if not self.runs and not self._active:
-            self.inventory, self.active_faults, self.stirred = inventory, targets.NONE, False
-            return targets.NONE
         before = self._active
-        came_due = any(self._looked_at < due <= self.clock.now() for due in self._late.values())
         self.meet(inventory)
         now = self.clock.now()
         for run in self.runs.values():
             if run.live:
                 self._look_at(run, now)
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
-        names = {run.rule.name for run in self._active}
-        self._late = {key: due for key, due in self._late.items() if key[0] in names}
         self.active_faults = active_faults(self.runs.values(), self.inventory, now)
-        self.stirred = came_due or before != self._active
+        self.stirred = before != self._active or any(
+            self._looked_at < end <= now for run in self._active for end in run.delays.values()
+        )
         self._looked_at = now
-        if self._measured != self._active:
-            self._measured = self._active
+        if self.runs or before:
+            active = Counter(run.rule.kind for run in self._active)
             for kind in KINDS:
-                self._metrics.faults_active.labels(kind).set(sum(run.rule.kind == kind for run in self._active))
+                self._metrics.faults_active.labels(kind).set(active[kind])
         return self.active_faults
 
     @property
     def next_change(self) -> float | None:
         """The time of the next look, or None if only an event can change anything."""
-        late = (due for due in self._late.values() if due > self._looked_at)
-        return earliest((*(run.changes_at for run in self.runs.values() if run.live), *late))
+        ends = (end for run in self._active for end in run.delays.values() if end > self._looked_at)
+        return earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
 
     def take_strikes(self) -> list[FaultRule]:
         """The rules whose momentary faults must happen now. Each strike is returned once."""
         struck, self._struck = self._struck, []
         return struck
-
-    def removed_by(self, key: Key) -> str | None:
-        """The rule that has unplugged this slot now."""
-        if key not in self.active_faults.removed and key not in self.active_faults.dropped:
-            return None
-        return next(
-            (run.rule.name for run in self._active if (run.rule.remove or run.rule.drop) and key in run.targets),
-            None,
-        )
 
     @property
     def pod_resources_down(self) -> bool:
@@ -214,16 +181,14 @@ class Engine:
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> CallFault | None:
-        """What happens to this call of a resource or a driver: the first rule that hits it."""
+    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[FaultRule, float] | None:
+        """The first rule that hits this call of a resource or a driver, and how many seconds the call must wait."""
         for run in self._active:
             rule = run.rule
-            if rpc in rule.rpc and rule.concerns(name):
-                number = run.counted((rpc, name))
-                if run.is_hit(number, rpc, name):
-                    delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
-                    self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                    return CallFault(rule=rule, delay=delay)
+            if rpc in rule.rpc and rule.concerns(name) and (number := run.counted_hit(rpc, name)):
+                delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
+                self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
+                return rule, delay
         return None
 
     def has(self, rule: str) -> bool:
@@ -253,10 +218,9 @@ class Engine:
             if block.delay is not None:
                 if not self._has_waited(run, resource, block.delay):
                     return name, _NOT_NOW
-                del self._late[name, resource]  # the next registration is delayed again
+                del run.delays[resource]  # the next registration is delayed again
                 continue
-            number = run.counted(resource)
-            if run.is_hit(number, resource):
+            if number := run.counted_hit(resource):
                 self._inject(run, resource, number=number)
                 return name, block
         return None
@@ -265,11 +229,9 @@ class Engine:
         """How this request to the API server fails: the first rule that hits it, and its name."""
         for run in self._active:
             block = run.rule.api
-            if block is not None and block.concerns(verb, resource):
-                number = run.counted((verb, resource))
-                if run.is_hit(number, verb, resource):
-                    self._inject(run, resource, call=verb, number=number)
-                    return run.rule.name, block
+            if block and block.concerns(verb, resource) and (number := run.counted_hit(verb, resource)):
+                self._inject(run, resource, call=verb, number=number)
+                return run.rule.name, block
         return None
 
     @property
@@ -300,7 +262,7 @@ class Engine:
                 return block.fault
             if news and not self._has_waited(run, driver, block.late):
                 return block.fault
-            self._late.pop((run.rule.name, driver), None)  # the next change is delayed again
+            run.delays.pop(driver, None)  # the next change is delayed again
         return None
 
     def note_allocate(self, resource: str, ids: Iterable[str]) -> None:
@@ -311,7 +273,7 @@ class Engine:
         now = self.clock.now()
         for run in self.runs.values():
             waits = run.live and run.rule.start is Start.ALLOCATE
-            if waits and (selected := keys & run.targets) and run.is_hit(run.counted("allocate")):
+            if waits and (selected := keys & run.targets) and run.counted_hit():
                 run.fire(Firing(now, selected), now)
                 self._on_change()
 
@@ -344,24 +306,18 @@ class Engine:
         return sorted({name for name, _ in run.hit(self.inventory, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: RuleRun) -> None:
-        rule = run.rule
-        if not rule.strikes:
-            return
-        if rule.event is not None:
-            self.announced[rule.event] += 1
-        else:
-            self._struck.append(rule)
-        if rule.api is None:  # faults of the API server are counted with each request
-            self._inject(run, rule.resource)
+        if run.rule.strikes:
+            self._struck.append(run.rule)
+            if run.rule.api is None:  # faults of the API server are counted with each request
+                self._inject(run, run.rule.resource)
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
         """Whether a delay that began with the first call for this resource or driver is over."""
-        key = (run.rule.name, name)
-        if key not in self._late:
-            self._late[key] = self.clock.now() + delay
+        if name not in run.delays:
+            run.delays[name] = self.clock.now() + delay
             self._inject(run, name, delay=delay)
             self._on_change()
-        return self.clock.now() >= self._late[key]
+        return self.clock.now() >= run.delays[name]
 
     def _inject_once(self, run: RuleRun, resource: str) -> None:
         if run.injections[resource] == 0:

@@ -13,7 +13,7 @@ from ..model.device import Health, Key
 from ..planning.resources import Inventory
 from . import targets
 from .effects import ConditionFault, Rpc, SensorFault, TaintFault, XidError
-from .rules import ALWAYS, FaultRule, Start
+from .rules import FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from .targets import ActiveFaults
 
@@ -21,28 +21,41 @@ _OVER = Phase(active=False, changes_at=None)
 
 
 @dataclass(slots=True)
-class RuleRun:
-    """A rule and its state since it was loaded. Times are seconds of the engine's clock."""
+class LoadedRule:
+    """A rule that is in force, for all nodes of a process."""
 
     rule: FaultRule
     source: str
+    since: float  # when its times began
+    cleared: bool = False
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """A rule and its state on one node. Times are seconds of the engine's clock."""
+
+    loaded: LoadedRule
     dice: Dice
     here: bool  # whether the rule is for this node
     firings: tuple[Firing, ...] = ()  # not over yet
     fired: int = 0  # how many firings there have been
     file_exists: bool | None = None  # the file that the rule waits for; None if nobody has looked
-    cleared: bool = False
     active: bool = False
     changes_at: float | None = None
     looked_at: float = -math.inf
     injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
+    delays: dict[str, float] = field(default_factory=dict)  # of an active rule: when each one ends, by resource
     calls: Counter[object] = field(default_factory=Counter)
     targets: frozenset[Key] = frozenset()
 
     @property
+    def rule(self) -> FaultRule:
+        return self.loaded.rule
+
+    @property
     def live(self) -> bool:
         """Whether the rule can do anything on this node."""
-        return self.here and not self.cleared
+        return self.here and not self.loaded.cleared
 
     def select(self, inventory: Inventory) -> None:
         """Find the devices of this inventory that the rule selects."""
@@ -63,7 +76,7 @@ class RuleRun:
             return False
         if not exists:
             self.firings = ()
-        elif self.is_hit(self.fired + 1):
+        elif hits(self.rule, self.dice, self.fired + 1):
             self.fire(Firing(now), now)
         else:
             self.fired += 1
@@ -76,6 +89,8 @@ class RuleRun:
         self.active = any(each.active for each in phases)
         self.changes_at = earliest(each.changes_at for each in phases)
         since, self.looked_at = self.looked_at, now
+        if not self.active:
+            self.delays.clear()
         if rule.momentary:
             return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
         return self.active and not before
@@ -88,47 +103,30 @@ class RuleRun:
                 keys |= self.targets if firing.keys is None else targets.widened(firing.keys, self.rule, inventory)
         return frozenset(keys)
 
-    def counted(self, what: object) -> int:
-        """Count a call, an allocation or a registration. Returns its number, from 1."""
+    def counted_hit(self, *what: object) -> int:
+        """Count a call, an allocation or a registration. Returns its number, or 0 if the rule does not hit it."""
         self.calls[what] += 1
-        return self.calls[what]
-
-    def is_hit(self, number: int, *what: object) -> bool:
-        return hits(self.rule, self.dice, number, *what)
+        number = self.calls[what]
+        return number if hits(self.rule, self.dice, number, *what) else 0
 
 
-def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]) -> RuleRun:
-    """The run of a rule that is loaded now, in a process that `started` then, on a node with these labels."""
-    run = RuleRun(rule, source, dice, on_node(rule.nodes, rule.name, dice, labels))
-    if rule.start is Start.LOAD or (rule.start is Start.START and started == now):
-        run.firings = (Firing(now),)
-    elif rule.start is Start.START:
-        run.firings, run.looked_at = (Firing(started),), now  # events before now are not made up for
+def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, str]) -> RuleRun:
+    """The run of a rule on a node with these labels, in a process that `started` then."""
+    rule, since = loaded.rule, loaded.since
+    run = RuleRun(loaded, dice, on_node(rule.nodes, rule.name, dice, labels))
+    run.looked_at = math.nextafter(since, -math.inf)  # events before that are not made up for
+    if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
+        run.firings = (Firing(since if rule.start is Start.LOAD else started),)
     return run
-
-
-def restarts(old: FaultRule, new: FaultRule) -> bool:
-    """Whether the times of a rule begin again when it is replaced."""
-    return old != new or (old.seed != new.seed and needs_seed(new))
-
-
-def needs_seed(rule: FaultRule) -> bool:
-    """Whether another seed changes what the rule does."""
-    return bool(
-        rule.jitter
-        or rule.probability < ALWAYS
-        or rule.selection.pick is not None
-        or rule.selection.share is not None
-        or rule.nodes.share < ALWAYS
-        or (rule.delay is not None and rule.delay.p50 < rule.delay.max)
-    )
 
 
 def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -> ActiveFaults:
     """What all active rules do to devices and to the Node's conditions. Later rules win."""
+    if not runs:
+        return targets.NONE
     verdicts: dict[Key, Health] = {}
-    removed: set[Key] = set()
-    dropped: set[Key] = set()
+    removed: dict[Key, str] = {}
+    dropped: dict[Key, str] = {}
     xids: dict[Key, tuple[XidError, ...]] = {}
     conditions: dict[str, ConditionFault] = {}
     taints: dict[Key, tuple[TaintFault, ...]] = {}
@@ -147,9 +145,9 @@ def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -
         if rule.condition is not None:
             conditions[rule.condition.type] = rule.condition.with_message(rule.name)
         if rule.drop:
-            dropped |= keys
+            dropped |= dict.fromkeys(keys, rule.name)
         elif rule.remove:
-            removed |= keys
+            removed |= dict.fromkeys(keys, rule.name)
     # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
     pre_start = frozenset(
         name
@@ -160,8 +158,8 @@ def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -
     )
     return ActiveFaults(
         verdicts=verdicts,
-        removed=frozenset(removed),
-        dropped=frozenset(dropped),
+        removed=removed,
+        dropped=dropped,
         pre_start=pre_start,
         xids=xids,
         conditions=conditions,

@@ -9,7 +9,7 @@ listed, is reported and changes nothing. A missing directory counts as empty.
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..aio.clock import Clock
@@ -18,7 +18,7 @@ from ..hostfs import HostRoot
 from ..model.names import digest
 from ..model.problem import Problem, error
 from .engine import Engine
-from .rule_run import RuleRun, restarts
+from .rule_run import LoadedRule
 from .rules import FaultRule
 
 CONFIGURATION = "configuration"
@@ -30,43 +30,26 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 Parse = Callable[[str, str], tuple[FaultRule, ...]]
 """Parses a text with the given name. Raises ConfigError."""
 
-
-Sources = Mapping[str, Sequence[FaultRule]]
-"""Rules by source. Of two rules with one name, the first counts."""
+Engines = Callable[[], Mapping[str, Engine]]
+"""The engines of all nodes, by the node's name."""
 
 
 class RuleStore:
-    """The rules of all sources, for these engines.
+    """The rules of all sources, in force on the nodes of these engines. `rules` has them by name.
 
     `directory` is the fault directory; `parse` checks rules against the configuration.
     """
 
-    def __init__(
-        self, engines: Callable[[], Collection[Engine]], clock: Clock, parse: Parse, directory: Path | None = None
-    ) -> None:
+    def __init__(self, engines: Engines, clock: Clock, parse: Parse, directory: Path | None = None) -> None:
         self.directory = directory
-        self._engines = engines
+        self.engines = engines
+        self.rules: Mapping[str, LoadedRule] = {}
         self._clock = clock
         self._parse = parse
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
         self._problems: tuple[Problem, ...] = ()  # of the files' texts
-        self._rules: dict[str, FaultRule] = {}  # by name, from all sources
-        self._since: dict[str, float] = {}  # when the times of each rule began
-        self._cleared: set[str] = set()
-
-    @property
-    def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule with its state on one node, if possible one that the rule is for."""
-        found: dict[str, RuleRun] = {}
-        for engine in self._engines():
-            found |= {name: run for name, run in engine.runs.items() if run.live or name not in found}
-        return found
-
-    @property
-    def sources(self) -> Sources:
-        return {CONFIGURATION: self._configured, **self._files, LIVE: tuple(self._live.values())}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -74,43 +57,40 @@ class RuleStore:
             error(rule.where, _taken(rule.name, owner))
             for source, rules in self._files.items()
             for rule in rules
-            if (owner := self._owner(rule.name)) != source
+            if (owner := self.rules[rule.name].source) != source
         )
         return (*self._problems, *taken)
 
     def configure(self, rules: Iterable[FaultRule]) -> None:
-        """Set the rules of the configuration, which replace live ones of the same names. Then call `load_into`."""
-        self._configured = tuple(rules)
-        self._note()
+        """Set the rules of the configuration, which replace live ones of the same names.
 
-    def load_into(self, engine: Engine) -> None:
-        """Put all rules in force on a node. A rule that was cleared on the others stays cleared."""
-        engine.load(self.sources, since=self._since)
-        for name, run in engine.runs.items():
-            if name in self._cleared and not run.cleared:
-                engine.clear(name)
+        They are in force on a node when its engine loads `rules`.
+        """
+        self._configured = tuple(rules)
+        self._collect()
 
     def _load(self) -> None:
-        self._note()
-        for engine in self._engines():
-            engine.load(self.sources, since=self._since)
+        self._collect()
+        for engine in self.engines().values():
+            engine.load(self.rules)
 
-    def _note(self) -> None:
-        """Note which rules there are now. New and changed ones begin; the others go on."""
-        self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
-        before, self._rules = self._rules, {}
-        for rules in self.sources.values():
+    def _collect(self) -> None:
+        """Collect the rules of all sources. New and changed ones begin; the others go on.
+
+        Of two rules with one name, the first one counts.
+        """
+        now: dict[str, LoadedRule] = {}
+        for source, rules in {CONFIGURATION: self._configured, **self._files, LIVE: self._live.values()}.items():
             for rule in rules:
-                self._rules.setdefault(rule.name, rule)
-        for name, rule in self._rules.items():
-            if name not in before or restarts(before[name], rule):
-                self._since[name] = self._clock.now()
-                self._cleared.discard(name)
-        self._since = {name: self._since[name] for name in self._rules}
-
-    def _owner(self, name: str) -> str:
-        """The first source with a rule of that name, or the empty string."""
-        return next((source for source, rules in self.sources.items() if any(each.name == name for each in rules)), "")
+                if rule.name in now:
+                    continue
+                known = self.rules.get(rule.name)
+                if known is None or known.rule != rule or known.rule.seed != rule.seed:
+                    known = LoadedRule(rule, source, self._clock.now())
+                known.rule, known.source = rule, source  # the rule may be equal and have another place in its file
+                now[rule.name] = known
+        self.rules = now
+        self._live = {name: rule for name, rule in self._live.items() if now[name].source == LIVE}
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
@@ -136,43 +116,48 @@ class RuleStore:
 
     def clear(self, name: str) -> None:
         """End a rule. A live rule is deleted; others return when they are triggered or changed. Raises UsageError."""
+        rule = self._known(name)
         if self._live.pop(name, None) is not None:
             self._load()
             return
+        rule.cleared = True
         for engine in self._with(name):
             engine.clear(name)
-        self._cleared.add(name)
 
     def trigger(self, name: str) -> None:
         """Start a rule's fault now, on every node that the rule is for. Raises UsageError."""
+        rule = self._known(name)
         concerned = [engine for engine in self._with(name) if engine.runs[name].here]
         if not concerned:
             raise UsageError(f"the rule {name!r} applies to no node here")
+        rule.cleared = False
         for engine in concerned:
             engine.trigger(name)
-        self._cleared.discard(name)
-
-    def _with(self, name: str) -> list[Engine]:
-        found = [engine for engine in self._engines() if name in engine.runs]
-        if not found:
-            known = ", ".join(sorted(self.runs)) or "none"
-            raise UsageError(f"there is no fault rule {name!r}; the rules are: {known}")
-        return found
 
     def clear_all(self) -> list[str]:
         """End all rules that are not cleared yet. Returns their names."""
-        names = [name for name, run in self.runs.items() if run.live]
+        names = [name for name, rule in self.rules.items() if not rule.cleared]
         for name in names:
             self.clear(name)
         return names
+
+    def _known(self, name: str) -> LoadedRule:
+        if name not in self.rules:
+            known = ", ".join(sorted(self.rules)) or "none"
+            raise UsageError(f"there is no fault rule {name!r}; the rules are: {known}")
+        return self.rules[name]
+
+    def _with(self, name: str) -> list[Engine]:
+        """The engines of the nodes on which the rule is in force."""
+        return [engine for engine in self.engines().values() if name in engine.runs]
 
     def _take(self, new: Sequence[FaultRule]) -> list[str]:
         names = [rule.name for rule in new]
         if not names:
             raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
         for name in names:
-            if (owner := self._owner(name)) not in ("", LIVE):
-                raise UsageError(_taken(name, owner))
+            if name in self.rules and name not in self._live:
+                raise UsageError(_taken(name, self.rules[name].source))
         self._live |= {rule.name: rule for rule in new}
         self._load()
         return names
@@ -181,28 +166,36 @@ class RuleStore:
 
     async def scan(self) -> None:
         """Read the files of the directory again."""
-        if self.directory is None:
-            return
+        if self.directory is not None:
+            self._files, self._problems = await asyncio.to_thread(self._read, self.directory)
+            self._load()
+
+    def _read(self, directory: Path) -> tuple[dict[str, tuple[FaultRule, ...]], tuple[Problem, ...]]:
+        """Read the rules of all files. A file with errors keeps the rules that it had."""
         try:
-            texts = await asyncio.to_thread(_read, self.directory)
-        except HostError as failed:
+            paths = sorted(directory.iterdir())
+        except FileNotFoundError:
+            paths = []
+        except OSError as cause:
             hint = "give --fault-dir a directory of files with fault rules"
-            self._problems = (error("--fault-dir", str(failed), hint),)
-            return
+            return self._files, (error("--fault-dir", f"cannot list {directory}: {reason_of(cause)}", hint),)
         files: dict[str, tuple[FaultRule, ...]] = {}
         problems: list[Problem] = []
-        for name, text in texts.items():
-            path, source = str(self.directory / name), f"file {name}"
-            files[source] = self._files.get(source, ())
-            if isinstance(text, HostError):
-                problems.append(error(path, str(text)))
+        for path in paths:
+            if path.suffix not in _SUFFIXES or path.name.startswith("."):
                 continue
+            source = f"file {path.name}"
             try:
-                files[source] = self._parse(text, path)
+                text = HostRoot().read_text(str(path), limit=_LIMIT)
+                if text is not None:  # else it is gone
+                    files[source] = self._parse(text, str(path))
+            except HostError as failed:
+                problems.append(error(str(path), str(failed)))
+                files[source] = self._files.get(source, ())
             except ConfigError as bad:
                 problems += [each for each in bad.problems if isinstance(each, Problem)]
-        self._files, self._problems = files, tuple(problems)
-        self._load()
+                files[source] = self._files.get(source, ())
+        return files, tuple(problems)
 
 
 def _taken(name: str, owner: str) -> str:
@@ -216,23 +209,3 @@ def name_of(device: str, node: str = "") -> str:
     """
     name = f"device:{node}/{device}" if node else f"device:{device}"
     return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
-
-
-def _read(directory: Path) -> dict[str, str | HostError]:
-    """The text of each file in the directory, or the error of reading it. Raises HostError if it cannot be listed."""
-    try:
-        paths = sorted(directory.iterdir())
-    except FileNotFoundError:
-        return {}
-    except OSError as cause:
-        raise HostError(f"cannot list {directory}: {reason_of(cause)}") from cause
-    texts: dict[str, str | HostError] = {}
-    for path in paths:
-        if path.suffix in _SUFFIXES and not path.name.startswith("."):
-            try:
-                text: str | HostError | None = HostRoot().read_text(str(path), limit=_LIMIT)
-            except HostError as failed:
-                text = failed
-            if text is not None:
-                texts[path.name] = text
-    return texts

@@ -435,14 +435,6 @@ class FaultRule(Placed):
         return fnmatchcase(resource, self.resource)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFault:
-    """What a rule does to one call: after `delay` seconds, the rest of the rule applies."""
-
-    rule: FaultRule
-    delay: float = 0.0
-
-
 # --- the section ------------------------------------------------------------------------------------------------------
 
 KMSG = "/dev/kmsg"

@@ -19,7 +19,6 @@ from .effects import DelayTimes, FlapTimes
 from .rules import ALWAYS, FaultRule, OnNodes, Start
 
 NO_LABELS = EMPTY
-_SKIPPED = 256  # repetitions without effect after which a rule of small probability is asked again
 _COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
 _SCALE = float(2**53)  # the integers that a float holds exactly
 
@@ -77,12 +76,15 @@ def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = N
 
 
 def spans(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
-    """The spans that are not over at `after`, in order and without overlap. Momentary events have empty spans."""
-    for outer in _outer(rule, dice, firing, after):
-        if rule.flap is not None and outer.real:
-            yield from _falls(rule, rule.flap, dice, outer, after)
-        else:
-            yield outer
+    """The spans that are not over at `after`, in order and without overlap.
+
+    Those of momentary events, and of repetitions that chance left out, are empty.
+    """
+    for outer in _repetitions(rule, dice, firing, after):
+        flaps = _falls(rule, rule.flap, dice, outer, after) if rule.flap and outer.real else (outer,)
+        for span in flaps:
+            if span.end > after:
+                yield span
 
 
 def phase(rule: FaultRule, dice: Dice, firing: Firing, now: float) -> Phase:
@@ -127,49 +129,33 @@ def earliest(moments: Iterable[float | None]) -> float | None:
     return min((each for each in moments if each is not None), default=None)
 
 
-def _outer(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
-    period = 0.0 if firing.once or rule.every is None else rule.every
-    times = 1 if not period else rule.times
-    at = 0.0 if firing.once else rule.at
+def _repetitions(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+    """The repetitions of the rule, from about `after` on."""
+    at, period = (0.0, None) if firing.once else (rule.at, rule.every)
+    times = rule.times if period else 1
     width = 0.0 if firing.once or rule.flap is not None else rule.jitter * (period or at)
     # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
     # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
     is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
-    skipped = 0
     while times is None or number < times:
-        start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))
+        start = firing.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
         real = is_certain or hits(rule, dice, number + 1)
-        # With a small probability, the next real span may be far away. An empty span now and then lets the caller stop
-        # here, and ask again at its start.
-        skipped = 0 if real else skipped + 1
-        if real or skipped % _SKIPPED == 0:
-            yield from _not_over(_span(rule, number, start, real=real), after)
+        lasts = math.inf if rule.lasts is None else rule.lasts
+        yield Span(number, start, start + lasts if real and not rule.momentary else start, real)
         number += 1
 
 
-def _span(rule: FaultRule, number: int, start: float, *, real: bool) -> Span:
-    if rule.momentary or not real:
-        return Span(number, start, start, real)
-    lasts = math.inf if rule.lasts is None else rule.lasts
-    return Span(number, start, start + lasts)
-
-
-def _not_over(span: Span, after: float) -> Iterator[Span]:
-    if span.end > after or span.start > after:
-        yield span
-
-
 def _falls(rule: FaultRule, flap: FlapTimes, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
-    """The spans within `outer` in which a flapping device is Unhealthy; an empty one if there are none."""
+    """The spans within `outer` in which a flapping device is Unhealthy."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
-    if outer.end - outer.start <= flap.up * (1 + rule.jitter):
-        yield from _not_over(Span(outer.number, outer.start, outer.start, real=False), after)
+    # There may be no fall. This empty span lets the caller stop here, and ask again at its time.
+    yield Span(outer.number, outer.start, outer.start, real=False)
     while True:
         moved = dice.shift(rule.jitter * flap.up, rule.name, "flap", outer.number, number)
         start = outer.start + number * period + flap.up + moved
         if start >= outer.end:
             return
-        yield from _not_over(Span(number, start, min(start + flap.down, outer.end)), after)
+        yield Span(number, start, min(start + flap.down, outer.end))
         number += 1

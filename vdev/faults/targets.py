@@ -5,7 +5,7 @@ If the rule names a resource, a profile or a partition, a unit is what the resou
 device. If it names the id of a replica, a unit is that replica.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -28,13 +28,17 @@ class ActiveFaults:
     """What all active rules do to the slots of a node at one moment."""
 
     verdicts: Mapping[Key, Health] = field(default_factory=dict)
-    removed: frozenset[Key] = frozenset()  # unplugged; a held device stays listed as Unhealthy
-    dropped: frozenset[Key] = frozenset()  # leave the list even while held
+    removed: Mapping[Key, str] = field(default_factory=dict)  # unplugged, by which rule; a held device stays listed
+    dropped: Mapping[Key, str] = field(default_factory=dict)  # those that leave the list even while held
     pre_start: frozenset[str] = frozenset()  # resources whose PreStartContainer must be called, so that it can fail
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)  # whatever the health
     conditions: Mapping[str, ConditionFault] = field(default_factory=dict)  # of the Node, by type
     taints: Mapping[Key, tuple[TaintFault, ...]] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
+
+    def unplugged_by(self, key: Key) -> str | None:
+        """The rule that has taken this slot away."""
+        return self.removed.get(key) or self.dropped.get(key)
 
 
 NONE = ActiveFaults()
@@ -89,7 +93,7 @@ def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory
     return inventory.changed(lambda each: _apply_to_resource(each, active_faults) if each.name in touched else each)
 
 
-def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
+def drop(inventory: Inventory, keys: Collection[Key]) -> Inventory:
     """The inventory without these slots, held or not."""
     touched = {name for name, _ in keys}
 

@@ -277,7 +277,7 @@ class Fleet:
             return
         if member is None:
             member = self._member(name)
-        member.adopt(self._spec, delays, self.faults.store.load_into)
+        member.adopt(self._spec, delays, self.faults.store.rules)
         await self._apply(name, member)
 
     async def _apply(self, name: str, member: Member) -> bool:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from ..agent.node_choices import CutDevices, with_pods
-from ..dra.pools import Claimed, claimed_by_name, published_pools
+from ..dra.pools import Held, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
-from ..faults import targets
 from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
@@ -34,7 +33,7 @@ class Layouts(CutDevices):
         last: DesiredState | None,
         in_use: InUse,
         noted: Mapping[Key, str],
-        claimed: Claimed,
+        claimed: Held,
         now: float,
     ) -> tuple[Spec, Inventory]:
         """Return the configuration with the layouts in force, and its inventory; `last` is the last plan.
@@ -76,7 +75,7 @@ class Layouts(CutDevices):
         found: Mapping[str, Sequence[RawDevice]],
         labels: Mapping[str, str],
         noted: Mapping[Key, str],
-        claimed: Claimed,
+        claimed: Held,
     ) -> tuple[Progresses, Inventory, Pools]:
         """The layouts in force when pods and claims got their devices, if the present labels choose others."""
         choices = [each.choice for each in self._entries(spec) if each.choice]
@@ -85,7 +84,7 @@ class Layouts(CutDevices):
             chosen = labels if value is None else {each.label: value for each in choices}
             cut, before = repartition.chosen(spec, self._node, chosen)
             base = arrange(cut, self._node, found)
-            pools = published_pools(base.claimable, base.claimable, claimed={}, faults=targets.NONE, before=NO_POOLS)
+            pools = published_pools(base.claimable, base.claimable)
             has_noted = all(name in base.resources and key in base.resources[name].ids for name, key in noted)
             has_claimed = all(
                 pools[driver].by_name.keys() >= set(names) for driver, names in claimed.items() if driver in pools

@@ -1,19 +1,19 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ..dra.pools import Claimed
+from ..dra.pools import Held
 from ..dra.slice_applier import ResourceSlices
 from ..faults.engine import Engine
+from ..faults.rule_run import LoadedRule
 from ..faults.schedule import earliest
 from ..model.device import Key, RawDevice, grouped
 from ..model.fleet import Delays
 from ..model.spec import Spec
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
-from ..node.events import Situation
 from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
@@ -47,7 +47,7 @@ class Member:
         self.delays = Delays()
         self.labels = NodeLabels(access)
         self.status = NodeStatus(access)
-        self.events = NodeEvents(access, self._situation)
+        self.events = NodeEvents(access)
         self.slices = ResourceSlices(access, slices, engine)
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
@@ -69,8 +69,8 @@ class Member:
         """Each writes in a task of its own."""
         return (*self.appliers, self.notes)
 
-    def adopt(self, spec: Spec, delays: Delays, load_rules: Callable[[Engine], None]) -> None:
-        """Put a configuration in force; `load_rules` loads its fault rules."""
+    def adopt(self, spec: Spec, delays: Delays, rules: Mapping[str, LoadedRule]) -> None:
+        """Put a configuration and all fault rules in force."""
         self.delays = delays
         if spec is self._spec:
             return
@@ -79,15 +79,13 @@ class Member:
         self._spec = spec
         if any(rule.nodes.labels for rule in spec.faults.rules):
             self.engine.relabel({**self.node.labels, **first_plan(spec, name, self.node.labels).labels})
-        load_rules(self.engine)
+        self.engine.load(rules)
 
     @property
-    def claimed(self) -> Claimed:
+    def claimed(self) -> Held:
         """The published names of the devices that claims have, by driver."""
-        return {
-            driver: frozenset(devices)
-            for driver, devices in grouped((use.driver, use.device) for use in self.claim_uses).items()
-        }
+        of_driver = grouped((use.driver, use.device) for use in self.claim_uses)
+        return {driver: dict.fromkeys(devices) for driver, devices in of_driver.items()}
 
     def _uses(self) -> tuple[Use, ...]:
         """The devices that pods have by claims."""
@@ -100,7 +98,7 @@ class Member:
     def leave(self) -> None:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
-        self.adopt(NOTHING, Delays(), lambda engine: None)
+        self.adopt(NOTHING, Delays(), {})
 
     @property
     def has_anything(self) -> bool:
@@ -158,13 +156,15 @@ class Member:
         self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
-        for rule in self.engine.take_strikes():
-            if rule.slices is not None:
-                self.slices.wipe(rule.concerns)
         age = self._age()
         due = delayed(self.plan, self.delays, age)
         for applier in self.appliers:
             await applier.apply(due)
+        for rule in self.engine.take_strikes():
+            if rule.slices is not None:
+                self.slices.wipe(rule.concerns)
+            elif rule.event is not None:
+                self.events.announce(rule.event)
         if self.engine.stirred:
             self.slices.look()
         later = next_age(self.delays, age)
@@ -198,9 +198,6 @@ class Member:
                     holders |= dict.fromkeys(keys, Holder(pod.key, container))
         now = self._clock.now()
         return InUse(devices=holders, claims=self._uses(), asked_at=now, answered_at=now, answers_since=now)
-
-    def _situation(self) -> Situation:
-        return Situation(announced=dict(self.engine.announced))  # a copy: the engine goes on counting
 
     def _age(self) -> float | None:
         since = self.node.ready_since()

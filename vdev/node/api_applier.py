@@ -9,7 +9,6 @@ an apply is taken as the Node at once, no matter when a watch reports it.
 """
 
 import asyncio
-import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,12 +17,13 @@ from typing import Any, Protocol
 
 from ..agent.applier import Applier
 from ..aio.clock import Timing
-from ..aio.tasks import Backoff, TokenBucket
+from ..aio.tasks import TokenBucket
 from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube import NO_SERVER, NODES, Api, ApiCall, Unconfigured, injected_error
 
 _BURST = 10  # writes of one applier at once, as for a new partition layout
+_REPAIRS = 3  # repairs at once
 
 
 class TargetNode(Protocol):
@@ -114,12 +114,10 @@ class ApiApplier(Applier, Writer):
         self._takes_back = access.takes_back
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
-        self._is_replanned = asyncio.Event()  # the plan wants something else than when a pause began
         self._follows = False
-        self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
         self._tokens = TokenBucket(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
-        self._repairs = 0
-        self._repaired_at = float("-inf")
+        # Few, so that vdev does not race with another controller that undoes what it writes.
+        self._repairs = TokenBucket(access.timing.clock, burst=_REPAIRS, every=access.timing.intervals.repair_node)
 
     @property
     def _api(self) -> Api:
@@ -133,7 +131,6 @@ class ApiApplier(Applier, Writer):
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._see_node)
-        self._is_replanned.set()
         self._news.set()
 
     def _see_node(self) -> None:
@@ -145,7 +142,8 @@ class ApiApplier(Applier, Writer):
             return  # nothing was ever written that has to be removed now
         try:
             if self._is_undone(await self._view.seen()):
-                await self._pause_before_repair()
+                await self._repairs.wait()
+                self._repairs.take()
             await self._tokens.wait()
             await self._write(await self._view.seen())
         except (AttributeError, LookupError, TypeError, ValueError) as odd:
@@ -173,18 +171,3 @@ class ApiApplier(Applier, Writer):
     @abstractmethod
     async def _write(self, document: Mapping[str, Any]) -> None:
         """Compare what the plan wants with the Node, and write what differs."""
-
-    async def _pause_before_repair(self) -> None:
-        """Wait longer each time that somebody else undoes what was written, so that two controllers do not race.
-
-        The pause ends when the plan wants something else.
-        """
-        now = self._clock.now()
-        if now - self._repaired_at > self._intervals.repair_node_most:
-            self._repairs = 0
-        self._repaired_at, self._repairs = now, self._repairs + 1
-        if self._repairs > 1:
-            self._is_replanned.clear()
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(self._repair.pause(self._repairs - 2)):
-                    await self._is_replanned.wait()

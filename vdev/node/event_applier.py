@@ -14,13 +14,12 @@ from typing import Any
 import structlog
 
 from ..aio.tasks import TokenBucket
+from ..faults.effects import EventFault
 from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
-from ..planning.repartition import Progresses
-from ..planning.resources import EMPTY, Inventory
 from .api_applier import ApiApplier, NodeAccess
-from .events import NOTHING, EventText, Situation, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
-from .losses import NONE, Losses
+from .events import NOTHING, EventText, Situation, of_layouts, of_losses, of_partitions, of_situation, of_xids
+from .losses import NONE
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +48,7 @@ class NodeEvents(ApiApplier):
 
     name = "noting events"
 
-    def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
+    def __init__(self, access: NodeAccess, situation: Callable[[], Situation] = lambda: NOTHING) -> None:
         super().__init__(access)
         self._tokens = access.events or TokenBucket(
             access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event
@@ -59,34 +58,35 @@ class NodeEvents(ApiApplier):
         self._situation = situation
         self._seen = NOTHING
         self._unregistered: Mapping[str, float] = {}  # by resource, since when it is not registered
-        self._lost: Losses = NONE
-        self._xids: Xids = {}
-        self._choices: Progresses = {}
-        self._base: Inventory = EMPTY
-        self._is_on = False
+        self._before: DesiredState | None = None  # the last plan, if Events were on
         self._waiting: OrderedDict[EventText, int] = OrderedDict()  # with the number of new occurrences
         self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
         self._uid = ""  # of the Node that the Events are about
 
     async def apply(self, plan: DesiredState) -> None:
-        was_on, self._is_on = self._is_on, plan.observed.spec.node.events
-        situation = self._situation()
-        now = self._lasting(situation) if self._is_on else replace(NOTHING, announced=situation.announced)
-        if self._is_on:
-            recut = of_partitions(self._base, plan.observed.inventory) if was_on else ()
-            xids = of_xids(self._xids if was_on else {}, plan.xids)
-            losses = of_losses(self._lost, plan.lost, plan.devices)
-            refused = of_layouts(self._choices if was_on else {}, plan.observed.layouts)
-            self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
-        self._choices = plan.observed.layouts
+        before, self._before = self._before, plan if plan.observed.spec.node.events else None
+        if self._before is None:
+            self._seen, self._unregistered, self.retry_at = NOTHING, {}, None
+            return
+        now = self._lasting(self._situation())
+        recut = of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
+        refused = of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
+        xids = of_xids(before.xids if before else {}, plan.xids)
+        losses = of_losses(before.lost if before else NONE, plan.lost, plan.devices)
+        self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
         # When a resource will have been unregistered for too long.
         soon = [at for name, at in self._unregistered.items() if name not in now.unregistered]
         self.retry_at = min(soon) + self._intervals.unregistered if soon else None
-        self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.observed.inventory, plan.xids
+        self._seen = now
+
+    def announce(self, event: EventFault) -> None:
+        """Write the Event of a fault rule."""
+        if self._before:
+            self._add([EventText(event.reason, event.message, warning=event.warning)])
 
     @property
     def _wants_anything(self) -> bool:
-        return self._is_on
+        return self._before is not None
 
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..faults.effects import EventFault, XidError
+from ..faults.effects import XidError
 from ..faults.xids import APPLICATION_ERRORS, described
 from ..model.device import Key, grouped
 from ..model.names import MESSAGE
@@ -35,7 +35,6 @@ class Situation:
     reading: str = ""  # the result of the last reading
     unregistered: Mapping[str, str] = field(default_factory=dict)  # resources that the kubelet does not know, and why
     drills: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
-    announced: Mapping[EventFault, int] = field(default_factory=dict)  # Events of fault rules, and how many of each
 
 
 NOTHING = Situation()
@@ -146,7 +145,7 @@ def _layout(progress: Progress) -> str:
 
 
 def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
-    """Changes of the configuration, of registrations and of fault rules, and the Events of fault rules."""
+    """Changes of the configuration, of registrations and of fault rules."""
     found: list[EventText] = []
     if now.applied > before.applied:
         found.append(_event("ConfigurationApplied", f"configuration applied: {now.reading}"))
@@ -172,9 +171,6 @@ def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
         if name not in before.drills
     ]
     found += [_event("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
-    for event, times in now.announced.items():
-        new = times - before.announced.get(event, 0)
-        found += [_event(event.reason, event.message, warning=event.warning)] * new
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..dra.pools import Claimed, claimed_by_name, published_pools
+from ..dra.pools import Held, claimed_devices, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
@@ -80,8 +80,8 @@ class ObservedState:
     """What fault rules do to CDI files now, by file name."""
     in_use: InUse = InUse()
     """The devices that pods may hold."""
-    claimed: Claimed = field(default_factory=dict)
-    """The published names of the devices that prepared claims have, by driver."""
+    claimed: Held = field(default_factory=dict)
+    """The published names of the devices that prepared claims have, by driver, perhaps with their records."""
     previous: Previous = Previous()
     """What the last turn told others."""
     now: float = 0.0
@@ -201,7 +201,8 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
-    claimed = _claimed(observed) if observed.claimed else {}
+    held = claimed_devices(previous.pools, observed.claimed)
+    claimed = {(driver, each.device.device.id): each.device.device for driver in held for each in held[driver].values()}
     if claimed:
         devices = _without_claimed(devices, claimed)
 
@@ -228,9 +229,8 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         pools = published_pools(
             observed.inventory.claimable,
             without_overlaps(devices, retired, claimed).claimable,
-            claimed=observed.claimed,
+            claimed=held,
             faults=faults,
-            before=previous.pools,
         )
 
     # 7. Lost devices are those that the last turn had, so each turn carries them on.
@@ -265,12 +265,6 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     )
 
 
-def _claimed(observed: ObservedState) -> Mapping[Key, Device]:
-    """The devices that prepared claims have, by driver and device id."""
-    named = claimed_by_name(observed.previous.pools, observed.claimed)
-    return {(driver, device.id): device for (driver, _), device in named.items()}
-
-
 def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inventory:
     """The devices, with every slot Unhealthy that overlaps what claims have.
 
@@ -288,7 +282,7 @@ def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inven
 def _labels(observed: ObservedState) -> Labels:
     from ..node.labels import node_labels  # most nodes want no labels
 
-    unplugged = observed.faults.removed | observed.faults.dropped
+    unplugged = {**observed.faults.removed, **observed.faults.dropped}
     present = targets.drop(observed.inventory, unplugged)
     gone = observed.inventory.raws - present.raws
     found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}

@@ -43,10 +43,10 @@ async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir):
     dra.CDI.validate(found)
     edits = {each["name"]: each["containerEdits"] for each in found["devices"]}
     assert {"env": ["ACME_DEV_GPU_VISIBLE_DEVICES=GPU-0,GPU-1"]} == edits[f"{uid(claim)}_r"]
-    assert {uid(claim)} == running.driver.prepared.keys()
+    assert {uid(claim)} == running.driver.claims.prepared.keys()
     assert {uid(claim): ""} == await kubelet.unprepare(claim)
     assert [] == [*cdi_dir.iterdir()]
-    assert {} == running.driver.prepared
+    assert {} == running.driver.claims.prepared
 
 
 async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
@@ -199,7 +199,7 @@ async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(dri
     await running.until(lambda: uid(claim) in recorded(kubelet))
     other = await allocate("d", ("r", "gpu-0"))
     assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
-    assert uid(claim) in running.driver.prepared
+    assert uid(claim) in running.driver.claims.prepared
     assert document(cdi_dir, claim)
     assert () == running.driver.problems
     assert [each["event"] for each in running.logs if each["event"].endswith("written again")]

@@ -27,12 +27,12 @@ async def test_a_stream_says_all_and_then_each_change(start_driver, kubelet, ver
     assert {"node-1"} == {each.device.pool_name for each in first.devices}
     assert {3000} == {each.health_check_timeout_seconds for each in first.devices}
     assert running.clock.wall() - 60 < first.devices[0].last_updated_time <= running.clock.wall()
-    assert 1 == running.driver.health_streams
+    assert 1 == running.driver.servicer.health_streams
     running.driver.update(healths("", "broken"))
     running.driver.update(healths("", ""))
     assert [("gpu-0", 1, ""), ("gpu-1", 1, "")] == shown(await stream.read())
     stream.cancel()
-    await running.until(lambda: running.driver.health_streams == 0)
+    await running.until(lambda: running.driver.servicer.health_streams == 0)
 
 
 async def test_it_is_repeated_before_it_is_forgotten(start_driver, kubelet):
@@ -52,7 +52,7 @@ async def test_streams_stay_open_until_the_driver_ends(start_driver, kubelet):
     called = await kubelet.register()
     streams = [called.watch("v1alpha1"), called.watch("v1")]
     assert [0, 0] == [len((await each.read()).devices) for each in streams]
-    assert 2 == running.driver.health_streams
+    assert 2 == running.driver.servicer.health_streams
     await running.stop()
     for each in streams:
         assert grpc.aio.EOF == await each.read() or (await each.code()) is not grpc.StatusCode.OK

@@ -70,8 +70,8 @@ def test_what_claims_have_stays(data, files):
             node=NODE,
             inventory=base,
             previous=Previous(pools=pools),
-            claimed={"x.dev": claimed},
-            faults=ActiveFaults(removed=frozenset(gone)),
+            claimed={"x.dev": dict.fromkeys(claimed)},
+            faults=ActiveFaults(removed=dict.fromkeys(gone, "rule")),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")
@@ -110,7 +110,7 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
                 node=NODE,
                 inventory=inventory(spec, NODE),
                 previous=Previous(pools=pools),
-                claimed={"x.dev": claimed},
+                claimed={"x.dev": dict.fromkeys(claimed)},
             )
         ).pools
         claimed = {"c-0-half-0", "c-0-half-2"}
@@ -131,7 +131,7 @@ def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
         return ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE))
 
     before = desired_state(world(3, "part")).pools
-    claimed = {"x.dev": {"a-0-part-2", "a-0-other-0"}}
+    claimed = {"x.dev": {"a-0-part-2": None, "a-0-other-0": None}}
     after = desired_state(replace(world(2, "part", "other"), previous=Previous(pools=before), claimed=claimed)).pools[
         "x.dev"
     ]

@@ -358,7 +358,7 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     entry = {"virtual": {"count": 2, "memory": "8Gi"}}
     whole = file(entry)
     before = desired_state(world(file(entry, sharing=sharing))).pools
-    claimed = {"acme.dev": {"e0-0"}}
+    claimed = {"acme.dev": {"e0-0": None}}
     kept = desired_state(world(whole, pools=before, claimed=claimed)).pools
     assert [("e0-1", False, ()), ("e0-0", True, ("acme.dev/lost",))] == [
         (each.name, each.shared, tuple(taint.key for taint in each.taints)) for each in kept["acme.dev"].devices
@@ -378,7 +378,7 @@ def test_a_name_is_no_other_devices_while_a_claim_has_it():
     both, one = file(gpu, {**gpu, "name": "last"}), file({**gpu, "name": "last"})
     before = pools(both)
     device = before["gpu.nvidia.com"].by_name["gpu-0"].device
-    after = pools(one, pools=before, claimed={"gpu.nvidia.com": {"gpu-0"}})["gpu.nvidia.com"]
+    after = pools(one, pools=before, claimed={"gpu.nvidia.com": {"gpu-0": None}})["gpu.nvidia.com"]
     assert device.id == after.by_name["gpu-0"].device.id
     assert 1 == len(after.devices)
 
@@ -388,7 +388,9 @@ def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
     before = pools(file({**gpu, "partitions": {"0": ["1g.6gb", "1g.6gb", "2g.12gb"]}}))
     held = next(name for name in before["gpu.nvidia.com"].by_name if "1g6gb" in name and name.endswith("-0"))
     after = pools(
-        file({**gpu, "partitions": {"0": ["2g.12gb", "2g.12gb"]}}), pools=before, claimed={"gpu.nvidia.com": {held}}
+        file({**gpu, "partitions": {"0": ["2g.12gb", "2g.12gb"]}}),
+        pools=before,
+        claimed={"gpu.nvidia.com": {held: None}},
     )["gpu.nvidia.com"]
     assert [False, True] == [each.lost for each in after.devices]
     assert range(2, 4) == after.devices[0].device.slices
@@ -487,7 +489,9 @@ def test_any_file_makes_valid_slices(data, tree):
     base = inventory(spec, NODE)
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
-    active_faults = ActiveFaults(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
+    active_faults = ActiveFaults(
+        verdicts=dict.fromkeys(data.draw(some), SICK), removed=dict.fromkeys(data.draw(some), "rule")
+    )
     before = desired_state(ObservedState(spec=spec, node=NODE, inventory=base))
     plan = desired_state(
         ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=active_faults)

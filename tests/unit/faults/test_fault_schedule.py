@@ -103,7 +103,7 @@ def test_nth_repetition():
     """`nth` without calls counts the repetitions."""
     rule = made(lasts=1, every=10, nth=3, **SICK)
     real = [
-        span.start for _, span in zip(range(2), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
+        span.start for _, span in zip(range(4), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
     ]
     assert [20.0] == real
 

@@ -14,19 +14,21 @@ def test_nodes_that_load_the_rules_later():
     """The times of a rule count from the same moment on all nodes, and a cleared rule stays cleared on each."""
     clock = ManualClock(100.0)
     first, second = (Engine(name, clock, Metrics(), on_change=lambda: None) for name in ("a", "b"))
-    store = RuleStore(lambda: (first, second), clock, lambda text, name: ())
+    store = RuleStore(lambda: {"a": first, "b": second}, clock, lambda text, name: ())
     store.configure([rule(name="late", at=60.0), rule(name="cleared")])
-    store.load_into(first)
+    first.load(store.rules)
     store.clear("cleared")
     clock.advance(50)
-    store.load_into(second)
+    second.load(store.rules)
     for _ in range(2):  # a node that left and came back loads again
         assert [160.0] == [firing.at + 60.0 for firing in second.runs["late"].firings]
-        assert second.runs["cleared"].cleared
+        assert second.runs["cleared"].loaded.cleared
         second.load({})
-        store.load_into(second)
+        second.load(store.rules)
     store.trigger("cleared")
-    assert not first.runs["cleared"].cleared
-    assert not second.runs["cleared"].cleared
+    assert not first.runs["cleared"].loaded.cleared
+    assert not second.runs["cleared"].loaded.cleared
+    store.configure([rule(name="late", at=60.0), rule(name="cleared"), rule(name="late", at=1.0)])
+    assert 60.0 == store.rules["late"].rule.at, "the first one of a name counts"
     with pytest.raises(UsageError, match="there is no fault rule 'nope'; the rules are: cleared, late"):
         store.clear("nope")
