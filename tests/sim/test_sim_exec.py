@@ -21,7 +21,7 @@ from vdev.cli import main
 from vdev.errors import HostError, UsageError
 from vdev.sim.scenarios import library
 from vdev.sim.scenarios import run as scenario_run
-from vdev.sim.scenarios.command_node import NodeOptions
+from vdev.sim.scenarios.node import NodeOptions
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "kit" / "foreign_plugin.py"
