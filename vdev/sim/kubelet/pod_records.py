@@ -3,6 +3,7 @@
 Records outlive the kubelet process. Only `known` is reset when a process starts.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +24,6 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     waits_for_devices: bool = False  # it is not bound until the node has enough devices
-    queued: bool = False  # the scheduler may bind it; before, its creator does
     bound: bool = True  # it has its node
     # Names of claims by the name in the pod, and the claim for extended resources; known while it is bound.
     claims: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +33,12 @@ class PodRecord:
     sandbox: bool = False  # its claims were prepared since the node booted
     terminating: bool = False  # it was deleted, and its claims are not unprepared yet
     noted: PodStatus | None = None  # the last status in the journal
+    work: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the kubelet works on it
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended or was deleted, so its containers do not run."""
+        return self.terminating or self.phase.terminal
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
@@ -116,16 +122,15 @@ class PodStore:
 
     def unknown(self) -> PodRecord | None:
         """The oldest pod of this node that the kubelet process does not know, and that has not ended."""
-        bound = (record for record in self.records.values() if record.bound and not record.known)
-        return next((record for record in bound if not record.phase.terminal and not record.terminating), None)
+        return next((each for each in self.records.values() if each.bound and not each.known and not each.ended), None)
 
     def waiting(self) -> list[PodRecord]:
-        """The queued pods that wait for the scheduler."""
-        return [record for record in self.records.values() if record.queued and self.waits(record)]
+        """The pods that wait for the scheduler."""
+        return [record for record in self.records.values() if self.waits(record)]
 
     def waits(self, pod: PodRecord) -> bool:
         """Whether a pod waits for the scheduler."""
-        return self.exists(pod) and not pod.bound and not pod.phase.terminal and not pod.terminating
+        return self.exists(pod) and not pod.bound and not pod.ended
 
     def exists(self, pod: PodRecord) -> bool:
         """Whether a pod has not been deleted. Another one may have its name."""
