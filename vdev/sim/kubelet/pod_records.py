@@ -4,34 +4,22 @@ Records outlive the kubelet process. Only `known` is reset when a process starts
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerStatus, ExtendedClaim, Phase, PodSpec, PodStatus
+from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
 from ..render import pod_json, render_pod
 
 
-@dataclass(slots=True)
-class PodRecord:
-    """A pod, and what happened to it so far."""
+@dataclass(slots=True, eq=False)
+class PodRecord(PodStatus):
+    """A pod's status, which changes, and what else is known about it."""
 
-    spec: PodSpec
-    affinity: frozenset[int] | None  # the NUMA nodes to align with
-    containers: list[ContainerStatus]
-    phase: Phase = Phase.PENDING
-    reason: str = ""
-    message: str = ""
+    affinity: frozenset[int] | None = None  # the NUMA nodes to align with
     waits_for_devices: bool = False  # it is not bound until the node has enough devices
-    bound: bool = True  # it has its node
-    # Names of claims by the name in the pod, and the claim for extended resources; known while it is bound.
-    claims: Mapping[str, str] = field(default_factory=dict)
-    extended: ExtendedClaim | None = None
     known: bool = False  # the current kubelet process knows it
-    admitted: bool = False  # this kubelet process or an earlier one has admitted it
     sandbox: bool = False  # its claims were prepared since the node booted
-    terminating: bool = False  # it was deleted, and its claims are not unprepared yet
     noted: PodStatus | None = None  # the last status in the journal
     work: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the kubelet works on it
 
@@ -52,25 +40,10 @@ class PodRecord:
         names = [*self.claims.values(), *([self.extended.name] if self.extended else [])]
         return tuple(dict.fromkeys(names))
 
-    def container(self, name: str | None) -> ContainerStatus:
-        """The container of that name, or the first app container. Raises KeyError."""
-        wanted = self.status().container(name).name
-        return next(container for container in self.containers if container.name == wanted)
-
     def status(self) -> PodStatus:
         """The pod's status, as a copy."""
-        return PodStatus(
-            self.spec,
-            self.phase,
-            self.reason,
-            self.message,
-            tuple(replace(container) for container in self.containers),
-            self.terminating,
-            bound=self.bound,
-            claims=self.claims,
-            extended=self.extended,
-            admitted=self.admitted,
-        )
+        shown = {each.name: getattr(self, each.name) for each in fields(PodStatus)}
+        return PodStatus(**shown | {"containers": tuple(map(replace, self.containers))})
 
 
 @dataclass(slots=True)
@@ -97,8 +70,14 @@ class PodStore:
         """Create a pod. It waits for the scheduler if not `bound`. Raises ManifestError if the name exists."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
-        containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
-        record = PodRecord(spec, affinity, containers, bound=bound, waits_for_devices=waits_for_devices)
+        record = PodRecord(
+            spec,
+            Phase.PENDING,
+            containers=tuple(ContainerStatus(each.name, each.kind) for each in spec.containers),
+            bound=bound,
+            affinity=affinity,
+            waits_for_devices=waits_for_devices,
+        )
         self.records[spec.key] = record
         return record
 
