@@ -415,8 +415,11 @@ class ClusterDriver:
         return []
 
     async def change(self) -> None:
-        """Return soon. Raises ScenarioError if the agent's container was restarted."""
+        """Return soon."""
         await asyncio.sleep(self.pause)
+
+    async def check(self) -> None:
+        """Raise ScenarioError if the agent's container was restarted."""
         for document in await self._agent_pods():
             for status in document["status"].get("containerStatuses", []):
                 ended = status.get("lastState", {}).get("terminated")

@@ -192,6 +192,7 @@ class EmbeddedNode:
             async with asyncio.timeout(_START_SECONDS):
                 while not await asyncio.to_thread(kubelet_directory.sockets, directory):
                     await self.change()
+                    await self.check()
         except TimeoutError:
             raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
 
@@ -206,6 +207,7 @@ class EmbeddedNode:
             async with asyncio.timeout(_START_SECONDS):
                 while not had <= self.kubelet.listed().keys():
                     await self.change()
+                    await self.check()
 
     async def advance_clock(self, seconds: float) -> None:
         """Let time pass for the kubelet, and let everything that is due run."""
@@ -317,8 +319,7 @@ class EmbeddedNode:
     # --- mistakes of the plugin ---------------------------------------------------------------------------------------
 
     async def change(self) -> None:
-        """Return at the kubelet's next change, but soon. Raises ScenarioError as `check` does."""
-        await self.check()
+        """Return at the kubelet's next change, but soon."""
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
 
     async def check(self) -> None:

@@ -6,7 +6,7 @@ Nothing here sleeps, because the node says when something may have changed. The 
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
@@ -33,21 +33,17 @@ _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA 
 _Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, what is expected there, what is seen
 
 
-async def _nothing(_step: int) -> None:
-    """Nothing to do after a step."""
-
-
 async def play(
     scenario: Scenario,
     node: EmbeddedNode,
     *,
     patience: float = 60.0,
-    after: Callable[[int], Awaitable[None]] = _nothing,
+    done: Callable[[str], object] = lambda _failure: None,
 ) -> list[str]:
     """Play a scenario; returns why steps were skipped. Each expectation has `patience` seconds to become true.
 
-    `after` is called with the number of each step that was done; a ScenarioError that it raises fails the step. Raises
-    StepFailed, and ScenarioError for a failure before the first step.
+    `done` is called after each step, with an empty text or why it failed. Raises StepFailed, and ScenarioError for a
+    failure before the first step.
     """
     if missing := scenario.requires - node.capabilities:
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
@@ -62,10 +58,11 @@ async def play(
             continue
         try:
             await player.do(step)
-            await player.check_hardware()
-            await after(number)
+            await player.check()
         except VdevError as error:
+            done(str(error))
             raise StepFailed(scenario.title, number, str(error)) from error
+        done("")
     return skipped
 
 
@@ -106,11 +103,12 @@ class _Player:
             case _:
                 await node.act(Action(step.name))
 
-    async def check_hardware(self) -> None:
-        """Raise ScenarioError if two pods that have not ended hold the same piece of hardware.
+    async def check(self) -> None:
+        """Raise ScenarioError for a mistake of the plugin, or if two pods hold the same piece of hardware.
 
         Pods are read one after the other, and the first may have ended by the time that the second has its device.
         """
+        await self._node.check()
         hardware = self._scenario.hardware
         owners: dict[str, tuple[str, str]] = {}
         for name in self._scenario.pods if hardware else ():
@@ -126,8 +124,8 @@ class _Player:
         pod = await self._node.pod(name)
         if pod is None or pod.phase.terminal:
             return set()
-        ids = {id_ for each in pod.containers for ids in each.devices.values() for id_ in ids}
-        return ids | {id_ for each in pod.containers for ids in _claims(each).values() for id_ in ids}
+        held = [ids for each in pod.containers for ids in (*each.devices.values(), *_claims(each).values())]
+        return {id_ for ids in held for id_ in ids}
 
     async def _manifest(self, pod: str) -> Mapping[str, Any]:
         """A Pod manifest without placeholders."""
@@ -151,31 +149,29 @@ class _Player:
         self._remembered = seen
 
     async def _await(self, expect: Expect) -> None:
+        """Wait until an expectation is true, and then for as long as it must stay true."""
         found: list[str] = []
         try:
             async with asyncio.timeout(self._patience):
                 while found := await self._differences(expect):
                     if final := await self._final(expect):
                         raise ScenarioError(f"it cannot become true any more: {'; '.join(final)}")
-                    await self._node.change()
-                    await self.check_hardware()
+                    await self._change()
         except TimeoutError:
             why = "; ".join([*found, *await self._node.causes()])
             raise ScenarioError(f"still not true after {self._patience:g} s: {why}") from None
-        if expect.stays:
-            await self._stays(expect)
-
-    async def _stays(self, expect: Expect) -> None:
-        """Raise ScenarioError if the expectation does not stay true."""
         try:
             async with asyncio.timeout(expect.stays):
-                while True:
-                    await self._node.change()
-                    await self.check_hardware()
+                while expect.stays:
+                    await self._change()
                     if found := await self._differences(expect):
                         raise ScenarioError(f"it was true, but not for {expect.stays:g} s: {'; '.join(found)}")
         except TimeoutError:
             return
+
+    async def _change(self) -> None:
+        await self._node.change()
+        await self.check()
 
     async def _final(self, expect: Expect) -> list[str]:
         """Differences that no time can change: a finding stays, and a pod that has ended does not run again."""
@@ -183,7 +179,7 @@ class _Player:
         for name, wanted in expect.pods.items():
             pod = await self._node.pod(name)
             if pod is not None and pod.phase.terminal and wanted is not None and wanted.phase is not None:
-                found += self._compared(row for row in _pod_rows({"phase": wanted.phase}, pod, edits=False))
+                found += self._compared(_pod_rows({"phase": wanted.phase}, pod, edits=False))
         return found
 
     async def _findings(self, expect: Expect) -> list[str]:
@@ -200,6 +196,7 @@ class _Player:
         return found + await self._findings(expect)
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
+        """What is expected and what is seen. What this node cannot see is left out."""
         node, can = self._node, self._node.capabilities
         numbers = await node.node()
         for resource, wanted in expect.get("node", {}).items():
@@ -215,27 +212,23 @@ class _Player:
             for text in wanted.get("events", []) if Capability.DRA in can else ():
                 events = await node.events(name)
                 yield f"pod {name}: event", text, next((each for each in events if _same(text, each)), events)
-        if Capability.DRA in can:
-            for name, devices in expect.get("slices", {}).items():
-                slices = await node.slices(name)
-                if devices != ANY:
-                    yield f"slices of {name}", _sorted(devices), _sorted(slices)
-                elif slices is None and Capability.PUBLISHING in can:
-                    yield f"slices of {name}", ANY, None
-            for name, devices in expect.get("claims", {}).items():
-                claim = await node.claim(name)
-                yield f"claim {name}", devices, None if claim is None else list(claim)
-        if Capability.DRA in can and Capability.DRIVERS in can:
-            for name, count in expect.get("drivers", {}).items():
-                yield f"connected instances of {name}", count, await node.drivers(name)
-        if Capability.REGISTRATIONS in can:
-            for resource, count in expect.get("registrations", {}).items():
-                yield f"{resource}: registrations", count, await node.registrations(resource)
-        if Capability.REASONS in can and (unhealthy := expect.get("unhealthy")):
-            reasons = await node.reasons()
-            for resource, devices in unhealthy.items():
-                for id_, text in devices.items():
-                    yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
+        for driver, devices in expect.get("slices", {}).items() if Capability.DRA in can else ():
+            slices = await node.slices(driver)
+            if devices != ANY:
+                yield f"slices of {driver}", _sorted(devices), _sorted(slices)
+            elif slices is None and Capability.PUBLISHING in can:
+                yield f"slices of {driver}", ANY, None
+        for name, devices in expect.get("claims", {}).items() if Capability.DRA in can else ():
+            yield f"claim {name}", devices, await node.claim(name)
+        for driver, count in expect.get("drivers", {}).items() if Capability.DRIVERS in can else ():
+            yield f"connected instances of {driver}", count, await node.drivers(driver)
+        for resource, count in expect.get("registrations", {}).items() if Capability.REGISTRATIONS in can else ():
+            yield f"{resource}: registrations", count, await node.registrations(resource)
+        unhealthy = expect.get("unhealthy", {}) if Capability.REASONS in can else {}
+        reasons = await node.reasons() if unhealthy else {}
+        for resource, texts in unhealthy.items():
+            for id_, text in texts.items():
+                yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
 
     def _compared(self, rows: Iterable[_Row]) -> list[str]:
         return [

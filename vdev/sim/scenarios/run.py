@@ -173,19 +173,11 @@ def _unchecked(scenario: Scenario, node: EmbeddedNode) -> list[str]:
 
 async def _played(chosen: ScenarioFile, node: EmbeddedNode, patience: float, report: ScenarioReport) -> str:
     """Why a scenario failed, with the plugin's last lines; empty if it passed."""
-
-    async def after(_step: int) -> None:
-        await node.check()
-        report.step()
-
     ticker = asyncio.create_task(report.follow(), name="report which step waits")
     try:
-        await play(chosen.scenario, node, patience=patience, after=after)
-    except StepFailed as failed:
-        report.step(failed.why)
-        return await node.explained(failed.why)
+        await play(chosen.scenario, node, patience=patience, done=report.step)
     except ScenarioError as failed:
-        return await node.explained(str(failed))
+        return await node.explained(failed.why if isinstance(failed, StepFailed) else str(failed))
     finally:
         ticker.cancel()
     return ""

@@ -40,7 +40,6 @@ class StepFailed(ScenarioError):
 
     def __init__(self, title: str, step: int, why: str) -> None:
         super().__init__(f"{title}: step {step}: {why}")
-        self.step = step
         self.why = why
 
 
