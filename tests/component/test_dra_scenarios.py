@@ -11,9 +11,9 @@ from tests.kit.agent_here import AgentHere
 from tests.kit.api_server import ApiServer
 from tests.kit.manifests import permissions_of
 from tests.kit.scenarios import dra_scenarios
+from tests.kit.vdev_node import VdevNode
 from vdev.sim import Timings
 from vdev.sim.api.api_objects import ApiObjects
-from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
 from vdev.sim.scenarios.scenario import load
@@ -44,7 +44,7 @@ def node(monkeypatch, api_server, kubeconfig):
             monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
             return plugin(places)
 
-        return SimDriver(
+        return VdevNode(
             in_a_pod,
             objects=ApiObjects(api_server.objects),
             kubeconfig=kubeconfig,

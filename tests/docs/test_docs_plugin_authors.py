@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit import reader
 from vdev.sim.scenarios import library
-from vdev.sim.scenarios.command_node import PLACEHOLDERS
+from vdev.sim.scenarios.node import PLACEHOLDERS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "plugin-authors.md").read_text()

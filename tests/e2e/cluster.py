@@ -1,4 +1,4 @@
-"""A real node behind the scenarios' `Driver`: kubectl does everything, in a namespace of its own.
+"""A real node for scenarios, with the methods of `EmbeddedNode`: kubectl does everything, in a namespace of its own.
 
 Owns the namespace, the agent's objects in it (or an agent that runs already), and the pods of tests; takes all of it
 away again. What a cluster cannot do (move time, crash the kubelet, make device nodes) is not among its capabilities.
@@ -21,13 +21,12 @@ import yaml
 
 from tests.e2e import claims, leftovers
 from tests.kit.manifests import loaded
+from tests.kit.vdev_node import reasons_in
 from vdev.model.names import visible_devices_env
 from vdev.sim import Capacity
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
-from vdev.sim.scenarios.driver import Action, Capability, ScenarioError
-from vdev.sim.scenarios.plugin_process import reasons_in
-from vdev.sim.scenarios.scenario import Scenario
+from vdev.sim.scenarios.scenario import Action, Capability, Scenario, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
@@ -416,8 +415,11 @@ class ClusterDriver:
         return []
 
     async def change(self) -> None:
-        """Return soon. Raises ScenarioError if the agent's container was restarted."""
+        """Return soon."""
         await asyncio.sleep(self.pause)
+
+    async def check(self) -> None:
+        """Raise ScenarioError if the agent's container was restarted."""
         for document in await self._agent_pods():
             for status in document["status"].get("containerStatuses", []):
                 ended = status.get("lastState", {}).get("terminated")

@@ -5,13 +5,11 @@ import asyncio
 from dataclasses import replace
 
 from tests.kit import quick
-from vdev.agent import status
 from vdev.agent.agent import Agent
 from vdev.aio.clock import LeapClock
 from vdev.cli import options, run
 from vdev.intervals import Intervals
-from vdev.sim.scenarios.driver import ScenarioError
-from vdev.sim.scenarios.plugin_process import reasons_in
+from vdev.sim.scenarios.scenario import ScenarioError
 
 GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know its pods
 
@@ -45,10 +43,6 @@ class AgentHere:
         self._agent.stop()
         async with asyncio.timeout(30):
             assert 0 == await task
-
-    async def reasons(self):
-        """Why it calls devices Unhealthy."""
-        return reasons_in(status.status(self._agent))
 
     async def check(self):
         """Raise ScenarioError if it ended by itself."""

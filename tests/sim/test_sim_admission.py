@@ -1,15 +1,14 @@
 """Admission: which devices a container gets, and how a pod is refused."""
 
 import json
-import random
 
 import grpc
 import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
+from vdev.pb import podresources_v1_pb2 as resources
+from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
-from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
-from vdev.sim.device_manager.device_table import Device, DeviceTable
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"
@@ -23,14 +22,6 @@ def pod_with_init(*, kind="init", init=1, app=1):
         first["restartPolicy"] = "Always"
     document["spec"]["initContainers"] = [first]
     return document
-
-
-def table(**devices):
-    """A table with one resource whose devices are given with their NUMA nodes."""
-    made = DeviceTable()
-    made.connected(NPU, socket="s", options=api.DevicePluginOptions())
-    made.listed(NPU, [Device(id_, "Healthy", numa) for id_, numa in devices.items()])
-    return made
 
 
 def rejected(text):
@@ -97,62 +88,49 @@ async def test_allocation_and_shortage(kubelet, plugins):
     ]
 
 
-async def test_three_admission_errors():
-    """Conformance 36: unregistered, all unhealthy, and previously allocated but unhealthy have their own texts."""
-
-    async def error(devices, resource=NPU, count=1):
-        with pytest.raises(AdmissionError) as caught:
-            await pick(devices, count, resource=resource)
-        return str(caught.value)
-
-    assert f"cannot allocate unregistered device {GPU}" == await error(table(d1=()), GPU)
-    dead = table()
-    assert f"no healthy devices present; cannot allocate unhealthy devices {NPU}" == await error(dead)
-    lost = table(d1=(), d2=())
-    lost.hold("pod", "main", NPU, ["d1"], b"")
-    lost.listed(NPU, [Device("d2", "Healthy")])
-    text = f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {NPU}"
-    assert text == await error(lost)
-    text = f'pod "pod" container "main" changed request for resource "{NPU}" from 1 to 2'
-    assert text == await error(lost, count=2)
+async def test_unregistered_device(kubelet, plugins, shows, clock):
+    """Conformance 36: a resource whose plugin is gone for five minutes, and of which a pod still has a device."""
+    plugin = await plugins(NPU, ["d1"])
+    await kubelet.run_pod(manifest("first", {NPU: 1}))
+    await plugin.stop()
+    await shows(kubelet, NPU, 1, 0)
+    clock.advance(311)
+    await shows(kubelet, NPU, 0, 0)
+    pod = await kubelet.run_pod(manifest("second", {NPU: 1}))
+    assert rejected(f"cannot allocate unregistered device {NPU}") == pod.message
 
 
-async def pick(devices, count, *, resource=NPU, affinity=None, reusable=(), prefer=None):
-    """Run the selection for pod `pod`, container `main`."""
-
-    async def nothing(_available, _taken):
-        return set()
-
-    request = ContainerRequest("pod", "main", resource, count, affinity)
-    rng = random.Random(1)
-    return await select(devices, request, reusable=reusable, rng=rng, prefer=prefer or nothing)
-
-
-async def test_affinity_buckets():
+async def test_affinity_buckets(kubelet, plugins, device):
     """Conformance 34: devices on the requested nodes come first, then those on others, then those without a node."""
-    devices = table(on0=(0,), on1=(1,), both=(0, 1), free=())
-    assert {"on0", "both"} == await pick(devices, 2, affinity=frozenset({0}))
-    assert {"on1"} == await pick(devices, 1, affinity=frozenset({0}))
-    assert {"free"} == await pick(devices, 1, affinity=frozenset({0}))
+    await plugins(NPU, [device("on0", numa=[0]), device("on1", numa=[1]), device("both", numa=[0, 1]), device("free")])
+    for count, expected in ((2, {"on0", "both"}), (1, {"on1"}), (1, {"free"})):
+        pod = await kubelet.run_pod(manifest(f"for-{min(expected)}", {NPU: count}), numa_affinity=[0])
+        assert expected == {*pod.container().devices[NPU]}
 
 
-async def test_no_topology_is_no_affinity():
+async def test_no_topology_is_no_affinity(kubelet, plugins):
     """Affinity has no effect on a resource whose devices have no NUMA nodes."""
-    assert {"d1", "d2"} == await pick(table(d1=(), d2=()), 2, affinity=frozenset({0}))
+    await plugins(NPU, ["d1", "d2"])
+    pod = await kubelet.run_pod(manifest("p", {NPU: 2}), numa_affinity=[0])
+    assert ("d1", "d2") == pod.container().devices[NPU]
 
 
-async def test_freed_while_the_plugin_is_asked():
+async def test_freed_while_the_plugin_is_asked(kubelet, plugins):
     """Conformance 37: devices that are freed during GetPreferredAllocation do not affect the allocation."""
-    devices = table(d1=(), d2=())
-    devices.hold("old", "main", NPU, ["d2"], b"")
-    devices.recount()
+    plugin = await plugins(NPU, ["d1", "d2", "d3"], preferred=True)
+    (held,) = (await kubelet.run_pod(manifest("old", {NPU: 1}))).container().devices[NPU]
+    answer = plugin.answer_preferred
 
-    async def free_meanwhile(available, _taken):
-        devices.free_all_but(set())
-        return available
+    async def free_meanwhile(request):
+        await kubelet.finish_pod("old")
+        async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+            await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
+        return await answer(request)
 
-    assert {"d1"} == await pick(devices, 1, prefer=free_meanwhile)
-    assert {"d1"} == devices.allocated[NPU]
+    plugin.answer_preferred = free_meanwhile
+    new = await kubelet.run_pod(manifest("new", {NPU: 2}))
+    assert {"d1", "d2", "d3"} - {held} == {*new.container().devices[NPU]}
+    assert [] == kubelet.findings
 
 
 async def test_init_container_devices_are_reused(kubelet, plugins):

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from tests.kit import forkserver
+from tests.kit.vdev_node import VdevNode
 from tests.sim.conftest import documented_events
 from vdev.sim import Phase, PodStatus, manifest
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.pods import ContainerStatus, Kind
 from vdev.sim.render import pod_json
-from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import parse
 
@@ -41,7 +41,7 @@ def test_example_test_passes(tmp_path):
 @pytest.mark.usefixtures("prepared_python")
 async def test_example_scenario_comes_true():
     """The example scenario is valid and passes."""
-    async with SimDriver() as driver:
+    async with VdevNode() as driver:
         assert [] == await play(parse(yaml.safe_load(snippet("yaml"))), driver, patience=30)
 
 

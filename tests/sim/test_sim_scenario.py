@@ -3,10 +3,9 @@
 import pytest
 import yaml
 
-from vdev.sim.scenarios.driver import Action, Capability, ScenarioError
-from vdev.sim.scenarios.embedded_driver import SimDriver
+from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import ScenarioFormatError, parse
+from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError, ScenarioFormatError, parse
 
 NPU = "acme.dev/npu"
 
@@ -23,18 +22,15 @@ class Nothing:
     async def stop(self):
         pass
 
-    async def reasons(self):
-        return {}
-
     async def check(self):
         pass
 
 
-class StubDriver(SimDriver):
+class StubDriver(EmbeddedNode):
     """A node whose plugin is in this process; a configuration is a YAML map from resource to device ids."""
 
     def __init__(self, plugin_class):
-        super().__init__(Nothing)
+        super().__init__(NodeOptions(), plugin=Nothing)
         self.plugin_class = plugin_class
         self.stubs = {}
 
@@ -158,13 +154,14 @@ async def test_one_piece_of_hardware_on_two_pods(driver):
 
 
 async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
-    """`unhealthy` is compared with the plugin's own reasons, if the driver has them."""
+    """`unhealthy` is compared with the plugin's own reasons, if the node knows them."""
     reasons = {(NPU, "d1"): "it is tired"}
 
     async def answer():
         return reasons
 
     monkeypatch.setattr(driver, "reasons", answer)
+    driver.capabilities |= {Capability.REASONS}
     good, bad = ({"expect": {"unhealthy": {NPU: {"d1": {"matches": text}}}}} for text in (".*tired", ".*late"))
     assert [] == await play(scenario(shows(2, 2), good), driver)
     with pytest.raises(ScenarioError, match=r"d1: reason of Unhealthy: expected .*late.*, seen 'it is tired'"):
@@ -262,12 +259,15 @@ async def test_what_comes_true_and_does_not_stay(driver):
 
     steps = [shows(2, 2), {"remember": None}, {"expect": {**shows(2, 2)["expect"], "stays": 600}}]
 
-    async def after(number):
-        if number == 2:
+    done = []
+
+    def after(failure):
+        done.append(failure)
+        if len(done) == 2:
             driver.change = change
 
     with pytest.raises(ScenarioError, match=r"it was true, but not for 600 s: .* seen 1"):
-        await play(scenario(*steps), driver, after=after)
+        await play(scenario(*steps), driver, done=after)
 
 
 async def test_nothing_remembered(driver):

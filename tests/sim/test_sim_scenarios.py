@@ -9,11 +9,10 @@ import structlog
 
 from tests.kit.agent_here import AgentHere
 from tests.kit.scenarios import scenarios
+from tests.kit.vdev_node import VdevNode
 from vdev.sim import Timings
-from vdev.sim.scenarios.driver import Capability
-from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import load
+from vdev.sim.scenarios.scenario import Capability, load
 
 # A boot is played with a process, which starts as a real one does. Of the others one of each kind is played with a
 # process as well, in CI all of them.
@@ -37,7 +36,7 @@ async def comes_true(path, driver):
 async def test_scenario(path):
     """It passes with an agent in this process, with shorter intervals."""
     with structlog.testing.capture_logs():
-        async with SimDriver(AgentHere.at) as driver:
+        async with VdevNode(AgentHere.at) as driver:
             await comes_true(path, driver)
 
 
@@ -45,7 +44,7 @@ async def test_a_boot_with_the_plugin_first_is_no_race():
     """A slow plugin that starts before the kubelet loses no pod."""
     at_once = Timings(boot=0.01, lead=0.01, sources=0.0)
     with structlog.testing.capture_logs():
-        async with SimDriver(AgentHere.at, timings=at_once) as driver:
+        async with VdevNode(AgentHere.at, timings=at_once) as driver:
             await comes_true(FIRST, driver)
 
 
@@ -55,5 +54,5 @@ async def test_scenario_by_process(path, request):
     """It passes with `vdev run`, with real intervals."""
     if path not in BOOTS:
         request.getfixturevalue("prepared_python")
-    async with SimDriver() as driver:
+    async with VdevNode() as driver:
         await comes_true(path, driver)

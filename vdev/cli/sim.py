@@ -146,7 +146,7 @@ def _play(args: argparse.Namespace) -> int:
     from ..sim import Compat  # not needed for --help
     from ..sim.lint import unknown_code
     from ..sim.scenarios import run as scenarios
-    from ..sim.scenarios.command_node import NodeOptions
+    from ..sim.scenarios.node import NodeOptions
 
     for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir), ("--api-server", args.api_server)):
         if value:

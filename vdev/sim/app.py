@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +17,7 @@ from .api.api_objects import ApiObjects
 from .api.server import ApiServer
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
+from .kubelet.kubelet_directory import make_directories
 from .kubelet_life import Compat
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
@@ -49,7 +49,8 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     Raises SocketError if another kubelet runs in the directory, HostError if a directory or an address cannot be used.
     """
     await asyncio.to_thread(_check_directories, options)
-    api = _api_server(options)
+    host, _, port = options.api_server.rpartition(":")
+    api = ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port)) if port else None
     kubelet = Kubelet(
         options.kubelet_dir,
         node_name=options.node_name,
@@ -61,60 +62,45 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
     )
     nodes = NodeObjects(kubelet, kubelet.objects.store)
     nodes.register()  # before a client can connect
-    async with contextlib.nullcontext() if api is None else _served(options, api):
-        return await _serve(options, kubelet, nodes, out)
-
-
-def _api_server(options: SimOptions) -> ApiServer | None:
-    if not options.api_server:
-        return None
-    host, _, port = options.api_server.rpartition(":")
-    return ApiServer(host=host.strip("[]") or "127.0.0.1", port=int(port))
-
-
-@contextlib.asynccontextmanager
-async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
-    """Serve the API, and write its kubeconfig."""
-    try:
-        options.kubelet_dir.mkdir(parents=True, exist_ok=True)
-        await api.up()
-    except OSError as error:
-        await api.down()
-        raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
-    try:
-        write_atomic(options.kubeconfig, api.kubeconfig().encode())
-        yield
-    finally:
-        await api.down()
-
-
-async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
-    greeted = False
 
     def show(entry: Entry) -> None:
-        nonlocal greeted
-        if not greeted and not options.as_json:
-            _banner(options, out)
-        greeted = True
         if line := json.dumps(entry.document) if options.as_json else entry.text:
             out.write(line + "\n")
             out.flush()
         if entry.event == "kubelet" and entry.fields["what"] == "panicked":
             again.set()  # restart it, as systemd does
 
-    kubelet.journal.listen(show)
-    with acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}):
-        async with kubelet, asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
-            tasks.append(group.create_task(nodes.run(), name="follow the API server"))
-            if options.pods is not None:
-                watch = PodDirectory(kubelet.objects, kubelet.journal, options.pods).run()
-                tasks.append(group.create_task(watch, name="watch the pods directory"))
-            await end.wait()
-            for task in tasks:
-                task.cancel()
+    async with contextlib.AsyncExitStack() as stack:
+        if api is not None:
+            try:
+                await stack.enter_async_context(api)
+            except OSError as error:
+                raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
+            await asyncio.to_thread(_write_kubeconfig, options, api)
+        stack.enter_context(acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}))
+        await stack.enter_async_context(kubelet)
+        if not options.as_json:
+            out.write(_banner(options))
+        for entry in kubelet.journal.entries:  # those of its start
+            show(entry)
+        kubelet.journal.listen(show)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
+        tasks.append(group.create_task(nodes.run(), name="follow the API server"))
+        if options.pods is not None:
+            watch = PodDirectory(kubelet.objects, kubelet.journal, options.pods).run()
+            tasks.append(group.create_task(watch, name="watch the pods directory"))
+        await end.wait()
+        for task in tasks:
+            task.cancel()
     return 0
+
+
+def _write_kubeconfig(options: SimOptions, api: ApiServer) -> None:
+    """Blocks. Raises HostError."""
+    make_directories(options.kubelet_dir)
+    write_atomic(options.kubeconfig, api.kubeconfig().encode())
 
 
 async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
@@ -124,7 +110,7 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await kubelet.restart()
 
 
-def _banner(options: SimOptions, out: TextIO) -> None:
+def _banner(options: SimOptions) -> str:
     pods = "start it with --pods DIR" if not options.api_server else "kubectl apply"
     if options.pods is not None:
         pods = f"put manifests into {options.pods}"
@@ -140,8 +126,7 @@ def _banner(options: SimOptions, out: TextIO) -> None:
         f"  restart it:         kill -HUP {os.getpid()}",
         "  stop it:            Ctrl-C",
     ]
-    out.write("\n".join(rows) + "\n")
-    out.flush()
+    return "\n".join(rows) + "\n"
 
 
 def _check_directories(options: SimOptions) -> None:

@@ -1,6 +1,7 @@
-"""The life of a kubelet process: its settings, and the tasks that end with it."""
+"""The life of a kubelet process: its settings, the node's pods, and the tasks that end with it."""
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from ..aio.clock import SYSTEM, Clock
 from .api.api_objects import ApiObjects
 from .device_manager.device_table import KubeletPanic
-from .journal import Journal
+from .kubelet.pod_records import PodStore
 from .lint import Overlaps
 
 _T = TypeVar("_T")
@@ -65,15 +66,36 @@ class KubeletSettings:
 
 
 class Life:
-    """The life of a kubelet process, which begins with `alive = True`."""
+    """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it.
 
-    def __init__(self, settings: KubeletSettings, journal: Journal) -> None:
+    Args:
+        settings: what is the same for all processes of the kubelet
+        pods: the pods of the node
+        rng: for the choices that are random in the real kubelet
+        changed: called after each change of devices, with the UIDs of pods with a device whose health changed
+    """
+
+    def __init__(
+        self,
+        settings: KubeletSettings,
+        pods: PodStore,
+        rng: random.Random,
+        changed: Callable[[frozenset[str]], None],
+    ) -> None:
         self.settings = settings
         self.clock = settings.clock
         self.timings = settings.timings
-        self.journal = journal
+        self.journal = pods.journal
+        self.pods = pods
+        self.rng = rng
+        self.changed = changed
         self.alive = False
+        self.pods_known = False  # it knows its pods and has admitted them
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def active(self) -> set[str] | None:
+        """The UIDs of active pods; None if not all pods are known yet."""
+        return {pod.uid for pod in self.pods.active()} if self.pods_known else None
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
         """Run a task, which the end of the process cancels. `end` raises its exception."""

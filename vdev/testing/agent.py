@@ -14,8 +14,8 @@ import yaml
 from ..agent import command_socket
 from ..errors import SocketError, VdevError
 from ..hostfs import write_atomic
-from ..sim.scenarios.driver import ScenarioError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
+from ..sim.scenarios.scenario import ScenarioError
 from .kubelet import BlockingKubelet
 from .loop_thread import LoopThread, in_thread
 
@@ -114,16 +114,7 @@ class BlockingAgent:
     def running(cls, thread: LoopThread, kubelet: BlockingKubelet, configuration: Configuration) -> Iterator[Self]:
         """Run an agent in a context. Raises VdevError if it does not start, or if it ends with an error."""
         directory = Path(tempfile.mkdtemp(prefix="vdev-"))  # short enough for sockets, unlike the test's directory
-        places = PluginPlaces(
-            configuration=directory / "vdev.yaml",
-            kubelet_dir=kubelet.root,
-            cdi_dir=directory / "cdi",
-            host_root=Path("/"),
-            run_dir=directory / "run",
-            state_dir=directory / "state",
-            log=directory / "log",
-            node_name=kubelet.node_name,
-        )
+        places = PluginPlaces.below(directory, kubelet_dir=kubelet.root, node_name=kubelet.node_name)
         agent = Agent(places, kubelet)
         try:
             _write(places.configuration, configuration)

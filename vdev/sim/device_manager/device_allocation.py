@@ -1,19 +1,23 @@
 """Allocates devices to the containers of a pod, with one Allocate call per container and resource.
 
-Init containers come first, and later containers of the pod reuse their devices. `device_choice` chooses the ids.
+Init containers come first, and later containers of the pod reuse their devices. A container gets, in the kubelet's
+order, reusable devices, then devices on the requested NUMA nodes, then those that the plugin prefers. The rest is
+random, because it depends on the order of a Go map in the real kubelet.
 """
 
-import random
 from collections.abc import Callable, Collection
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..go_errors import CallError
-from ..journal import Journal
+from ..kubelet_life import Life
 from ..objects.pods import ContainerSpec, Kind, PodSpec
-from .device_choice import AdmissionError, ContainerRequest, check_unchanged, select
 from .device_table import DeviceTable
 from .plugin_client import PluginClient
+
+
+class AdmissionError(Exception):
+    """The device manager rejects a container. The text is the kubelet's, without the prefix of the pod status."""
 
 
 class Allocator:
@@ -21,32 +25,27 @@ class Allocator:
 
     Args:
         table: the device manager's state
-        rng: for the choices that are random in the real kubelet
-        journal: gets findings
+        life: the kubelet process
         client: the connection to the plugin of a resource
         save: writes the checkpoint
-        active: the UIDs of active pods; None if the kubelet does not know all pods yet
     """
 
     def __init__(
         self,
         table: DeviceTable,
+        life: Life,
         *,
-        rng: random.Random,
-        journal: Journal,
         client: Callable[[str], PluginClient | None],
         save: Callable[[], None],
-        active: Callable[[], Collection[str] | None],
     ) -> None:
-        self._active = active
         self._table = table
-        self._rng = rng
-        self._journal = journal
+        self._life = life
+        self._rng = life.rng
+        self._journal = life.journal
         self._client = client
         self._save = save
         self._reusable: dict[str, dict[str, set[str]]] = {}  # by pod UID and resource: devices of init containers
         self._pending = ""  # the UID of the pod that was admitted last
-        self.in_flight: dict[str, set[str]] = {}  # by resource: ids in Allocate calls that have not been answered
 
     def free(self) -> None:
         """Free the devices of pods that are not active.
@@ -54,26 +53,21 @@ class Allocator:
         As in the kubelet, the pod that was admitted last counts as active, because its admission may go on. Nothing is
         freed before all pods are known.
         """
-        active = self._active()
+        active = self._life.active()
         if active is not None:
             self._table.free_all_but({*active, self._pending})
 
     async def admit(
-        self,
-        pod: PodSpec,
-        container: ContainerSpec,
-        *,
-        affinity: frozenset[int] | None,
-        running: bool,
+        self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None, running: bool
     ) -> int:
         """Allocate the devices of a container; returns the number of Allocate calls.
 
-        `running`: the container was running when the kubelet started. Raises AdmissionError, CallError,
-        KubeletPanic.
+        `affinity` is the NUMA nodes to align with, None for any. A container that was `running` when the kubelet
+        started keeps its devices without a check. Raises AdmissionError, CallError, KubeletPanic.
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
-        calls = await self.allocate(pod, container, affinity=affinity, running=running)
+        calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
             pool = self._reusable[pod.uid].setdefault(resource, set())
             if container.kind is Kind.INIT:
@@ -82,14 +76,7 @@ class Allocator:
                 pool -= held.ids
         return calls
 
-    async def allocate(
-        self,
-        pod: PodSpec,
-        container: ContainerSpec,
-        *,
-        affinity: frozenset[int] | None = None,
-        running: bool = False,
-    ) -> int:
+    async def allocate(self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None = None) -> int:
         """Allocate the devices of a container that was admitted before, but has none in the table."""
         calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
@@ -97,31 +84,21 @@ class Allocator:
         if wanted:
             self.free()
         for resource in wanted:
-            request = ContainerRequest(pod.uid, container.name, resource, container.limits[resource], affinity)
-            if running:
-                check_unchanged(request, self._table.held(request.pod, request.container, request.resource))
-                continue
-            calls += await self._allocate_one(request)
+            calls += await self._allocate_one(pod, container, resource, affinity)
         if calls:  # like the kubelet, once per container, and not after a failure
             self._save()
         return calls
 
-    async def _allocate_one(self, request: ContainerRequest) -> int:
-        resource = request.resource
-        reusable = self._reusable.get(request.pod, {}).get(resource, set())
-        ids = await select(
-            self._table,
-            request,
-            reusable=reusable,
-            rng=self._rng,
-            prefer=lambda available, taken: self._prefer(request, available, taken),
-        )
+    async def _allocate_one(
+        self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
+    ) -> int:
+        ids = await self._choose(pod, container, resource, affinity)
         if not ids:
             return 0
         if resource not in self._table.endpoints:
             self._table.recount()
             raise AdmissionError(f"unknown Device Plugin {resource}")
-        flight = self.in_flight.setdefault(resource, set())
+        flight = self._table.in_flight.setdefault(resource, set())
         flight |= ids
         try:
             response = await self._call_allocate(resource, ids)
@@ -130,36 +107,83 @@ class Allocator:
                 # The devices stay marked as allocated until the next recount, as in the real kubelet.
                 raise AdmissionError("no containers return in allocation response ")  # Go prints the empty message
             encoded = response.container_responses[0].SerializeToString(deterministic=True)
-            self._table.hold(request.pod, request.container, resource, ids, encoded)
+            self._table.hold(pod.uid, container.name, resource, ids, encoded)
         finally:
             flight -= ids
         return 1
 
-    async def _call_allocate(self, resource: str, ids: set[str]) -> api.AllocateResponse:
-        order = self._rng.sample(sorted(ids), len(ids))
-        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=order)])
-        try:
-            return await self._endpoint(resource).allocate(request)
-        except (CallError, AdmissionError):
-            self._table.recount()
-            raise
+    async def _choose(
+        self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
+    ) -> set[str]:
+        """Choose devices and mark them as allocated; returns none if the container needs none. Raises AdmissionError.
 
-    async def _prefer(self, request: ContainerRequest, available: set[str], taken: set[str]) -> set[str]:
-        endpoint = self._table.endpoints.get(request.resource)
+        As in the kubelet, a container can be rejected even if it needs none.
+        """
+        table, count = self._table, container.limits[resource]
+        before = table.held(pod.uid, container.name, resource)
+        if resource not in table.healthy:
+            raise AdmissionError(f"cannot allocate unregistered device {resource}")
+        if not table.healthy[resource]:
+            raise AdmissionError(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        if not table.healthy[resource].issuperset(before or ()):
+            text = f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+            raise AdmissionError(text)
+        if before is not None:
+            return set()
+        taken: set[str] = set()
+
+        def take(ids: Collection[str]) -> None:
+            """Take random ids until there are enough."""
+            for id_ in self._rng.sample(sorted(ids), len(ids)):
+                if len(taken) < count and id_ not in taken:
+                    table.mark_allocated(resource, id_)
+                    taken.add(id_)
+
+        take(self._reusable.get(pod.uid, {}).get(resource, set()))
+        missing = count - len(taken)
+        if not missing:
+            return taken
+        available = table.healthy[resource] - table.allocated.get(resource, set())
+        if len(available) < missing:
+            text = f"requested number of devices unavailable for {resource}."
+            raise AdmissionError(f"{text} Requested: {missing}, Available: {len(available)}")
+        aligned, unaligned, anywhere = table.by_affinity(resource, affinity, available)
+        if missing < len(aligned):
+            take(await self._preferred(resource, count, aligned | taken, taken) & aligned)
+            take(aligned)
+            return taken
+        take(aligned)
+        if len(taken) < count:
+            take(await self._preferred(resource, count, available | taken, taken) & available)
+            take(unaligned)
+            take(anywhere)
+        return taken
+
+    async def _preferred(self, resource: str, count: int, available: set[str], taken: set[str]) -> set[str]:
+        """The ids that the plugin prefers, of available ones, among which are those that are taken."""
+        endpoint = self._table.endpoints.get(resource)
         if endpoint is None or endpoint.options is None or not endpoint.options.get_preferred_allocation_available:
             return set()
         wanted = api.ContainerPreferredAllocationRequest(
-            available_deviceIDs=self._rng.sample(sorted(available), len(available)),
-            must_include_deviceIDs=self._rng.sample(sorted(taken), len(taken)),
-            allocation_size=request.count,
+            available_deviceIDs=self._shuffled(available),
+            must_include_deviceIDs=self._shuffled(taken),
+            allocation_size=count,
         )
         try:
-            client = self._endpoint(request.resource)
+            client = self._endpoint(resource)
             response = await client.preferred(api.PreferredAllocationRequest(container_requests=[wanted]))
         except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
-        self._journal.find(lint.preferred(request.resource, wanted, response))
+        self._journal.find(lint.preferred(resource, wanted, response))
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
+
+    async def _call_allocate(self, resource: str, ids: set[str]) -> api.AllocateResponse:
+        request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
+        try:
+            return await self._endpoint(resource).allocate(api.AllocateRequest(container_requests=[request]))
+        except (CallError, AdmissionError):
+            self._table.recount()
+            raise
 
     async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
         """Call PreStartContainer if the plugin asks for it. Raises AdmissionError.
@@ -175,9 +199,8 @@ class Allocator:
                 f"no devices found allocated in local cache for pod {pod.uid}, "
                 f"container {container.name}, resource {resource}"
             )
-        order = self._rng.sample(sorted(ids), len(ids))
         try:
-            await self._endpoint(resource).pre_start(api.PreStartContainerRequest(devices_ids=order))
+            await self._endpoint(resource).pre_start(api.PreStartContainerRequest(devices_ids=self._shuffled(ids)))
         except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 
@@ -188,3 +211,6 @@ class Allocator:
             # Go prints the whole structure; its addresses are zeros here.
             raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return client
+
+    def _shuffled(self, ids: Collection[str]) -> list[str]:
+        return self._rng.sample(sorted(ids), len(ids))

@@ -77,6 +77,7 @@ class DeviceTable:
     allocated: dict[str, set[str]] = field(default_factory=dict)
     # By pod UID, container name and resource.
     holders: dict[str, dict[str, dict[str, Held]]] = field(default_factory=dict)
+    in_flight: dict[str, set[str]] = field(default_factory=dict)  # ids in Allocate calls that have not been answered
 
     # --- plugins -----------------------------------------------------------------------------------------------
 
@@ -146,9 +147,19 @@ class DeviceTable:
         """Whether the device manager handles the resource. It silently skips all others."""
         return resource in self.healthy or resource in self.allocated
 
-    def has_topology(self, resource: str) -> bool:
-        """Whether the resource is NUMA-aware: one device with a NUMA node is enough."""
-        return any(device.numa for device in self.devices.get(resource, {}).values())
+    def by_affinity(
+        self, resource: str, affinity: frozenset[int] | None, available: set[str]
+    ) -> tuple[set[str], set[str], set[str]]:
+        """Split devices into those on the requested NUMA nodes, on other nodes, and on none.
+
+        Without affinity, or if no device of the resource has a NUMA node, all count as on none.
+        """
+        listed = self.devices[resource]
+        if affinity is None or not any(device.numa for device in listed.values()):
+            return set(), set(), set(available)
+        aligned = {id_ for id_ in available if affinity.intersection(listed[id_].numa)}
+        anywhere = {id_ for id_ in available if not listed[id_].numa}
+        return aligned, available - aligned - anywhere, anywhere
 
     def allocatable_devices(self) -> dict[str, list[Device]]:
         """The healthy devices by resource, including held ones."""

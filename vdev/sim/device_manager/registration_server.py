@@ -37,35 +37,20 @@ class Registry(api_grpc.RegistrationServicer):
         table: the device manager's state
         life: the kubelet process
         directory: the directory of kubelet.sock
-        held: the ids of a resource that pods hold
-        changed: called after each change, with the UIDs of pods with a device whose health changed
         save: writes the checkpoint
     """
 
-    def __init__(
-        self,
-        table: DeviceTable,
-        *,
-        life: Life,
-        directory: str,
-        held: Callable[[str], set[str]],
-        changed: Callable[[frozenset[str]], None],
-        save: Callable[[], None],
-    ) -> None:
+    def __init__(self, table: DeviceTable, life: Life, *, directory: str, save: Callable[[], None]) -> None:
         self._table = table
         self._life = life
         self._journal = life.journal
         self._directory = directory
-        self._compat = life.settings.compat
-        self._held = held
-        self._changed = changed
+        self._is_1_37 = life.settings.compat is Compat.V1_37
         self._save = save
-        self._clients: dict[str, list[PluginClient]] = {}  # by resource; at most one in 1.36
+        self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
         self._endpoints: dict[str, PluginClient] = {}  # by resource, the connection for Allocate
         self._opened: list[PluginClient] = []  # every connection that is open
-        self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and endpoint
-        self._without_stream: set[tuple[str, str]] = set()  # those of them that had no stream at the last look
-        life.every(RENEWAL_SECONDS, self._find_not_renewed)
+        self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket
 
     def endpoint(self, resource: str) -> PluginClient | None:
         """The connection for Allocate, GetPreferredAllocation and PreStartContainer."""
@@ -136,27 +121,23 @@ class Registry(api_grpc.RegistrationServicer):
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
         """Connect to a plugin. Its endpoint is a full path. Raises RegistrationError."""
         await self._connect(name, _path(endpoint), endpoint=endpoint)
-        self._watched.add((name, endpoint))
-        self._without_stream.discard((name, endpoint))
+        self._watched.add((name, _path(endpoint)))
         self._journal.metrics.watched[name] += 1
 
     async def deregister(self, name: str, endpoint: str) -> None:
         """Disconnect a plugin without a registration socket."""
-        self._watched.discard((name, endpoint))
-        victim = self._forget(name, _path(endpoint))
+        self._watched.discard((name, _path(endpoint)))
+        victim = self._clients.pop(self._key(name, _path(endpoint)), None)
         if victim is not None:
             await self._close(victim, f"the registration socket for {endpoint} is gone")
 
-    def _find_not_renewed(self) -> None:
-        """Report plugins whose stream ended before the last look. They must create their registration socket again."""
-        without_stream = {each for each in self._watched if not self._streams(each[0])}
-        for name, endpoint in sorted(without_stream & self._without_stream):
-            text = f"its ListAndWatch stream at {endpoint} ended over {RENEWAL_SECONDS:g} s ago and its registration"
-            text += (
-                " socket remains; the kubelet registers it again only after that socket was removed and created again"
-            )
-            self._journal.find([warning("not-registered-anew", name, text)])
-        self._without_stream = without_stream
+    async def _find_not_renewed(self, ended: PluginClient) -> None:
+        """Report a plugin whose stream has ended, if it has not created its registration socket again."""
+        resource, socket = ended.resource, ended.socket
+        if (resource, socket) in self._watched and not self._streams(resource):
+            text = f"its ListAndWatch stream at {socket} ended {RENEWAL_SECONDS:g} s ago and its registration socket"
+            text += " remains; the kubelet registers it again only after that socket was removed and created again"
+            self._journal.find([warning("not-registered-anew", resource, text)])
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -193,9 +174,7 @@ class Registry(api_grpc.RegistrationServicer):
     async def _dial(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
-        # 1.36 replaces an old client without closing it, so its stream goes on.
-        others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
-        self._clients[resource] = [*others, client]
+        self._clients[self._key(resource, socket)] = client  # an old client is not closed, so its stream goes on
         step = "failed to dial device plugin"
         try:
             if not await client.dial():
@@ -206,30 +185,36 @@ class Registry(api_grpc.RegistrationServicer):
             step = "failed to get device plugin options"
             options = await client.options()
         except (CallError, asyncio.CancelledError) as ended:
-            self._forget(resource, socket)
+            self._clients.pop(self._key(resource, socket), None)
             if isinstance(ended, CallError):
                 raise RegistrationError(f"{step}: {ended}") from ended
             raise
         return client, options
 
     async def _run(self, client: PluginClient) -> None:
-        """Follow ListAndWatch, without retries. Its end closes the connection that `_forget` finds."""
-        resource = client.resource
+        """Follow ListAndWatch, without retries. Its end closes the connection of the same key, whose ever it is."""
+        resource, socket = client.resource, client.socket
         why = await client.watch(lambda response: self._received(resource, response))
-        victim = self._forget(resource, client.socket)
+        if (resource, socket) in self._watched:
+            self._life.later(RENEWAL_SECONDS, lambda: self._find_not_renewed(client), f"renewal of {resource}")
+        victim = self._clients.pop(self._key(resource, socket), None)
         # If a failed registration has removed the entry, the devices stay healthy forever, as in the kubelet.
         if victim is not None:
             await self._close(victim, why)
+
+    def _key(self, resource: str, socket: str) -> tuple[str, str]:
+        """What identifies a connection: in 1.36 the resource alone, so it can be that of another instance."""
+        return resource, socket if self._is_1_37 else ""
 
     async def _close(self, victim: PluginClient, why: str) -> None:
         """Close a connection and mark its devices as unhealthy."""
         await victim.close()
         self._opened.remove(victim)
-        socket = victim.socket if self._compat is Compat.V1_37 else None
+        socket = victim.socket if self._is_1_37 else None
         if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
             text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
-            self._changed(frozenset())  # like the kubelet, without writing the checkpoint
+            self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
@@ -242,23 +227,21 @@ class Registry(api_grpc.RegistrationServicer):
         # Without a text, because the entry about the node has the same numbers.
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
         self._save()
-        self._changed(touched)
+        self._life.changed(touched)
 
     def _known(self, resource: str) -> set[str]:
         """The ids that are held, or in the list of a connected plugin."""
         listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
         return {*listed, *self._held(resource)}
 
-    def _forget(self, resource: str, socket: str) -> PluginClient | None:
-        """Remove the connection of a resource and return it.
+    def _held(self, resource: str) -> set[str]:
+        """The ids that containers hold, or that are in an unanswered Allocate call.
 
-        1.36 ignores the socket, so this can be the connection of another instance. 1.37 compares the socket.
+        The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
         """
-        found = self._clients.get(resource, [])
-        victim = next((c for c in found if self._compat is Compat.V1_36 or c.socket == socket), None)
-        if victim is not None:
-            found.remove(victim)
-        return victim
+        holders, pods = self._table.holders_of(resource), self._life.pods
+        used = {id_ for pod, container, ids in holders if pods.uses(pod, container) for id_ in ids}
+        return used | self._table.in_flight.get(resource, set())
 
 
 def _path(endpoint: str) -> str:

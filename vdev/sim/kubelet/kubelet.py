@@ -1,16 +1,16 @@
 """`Kubelet`, the interface of the embedded kubelet for tests and `vdev sim`.
 
-It keeps the pods, the node status and the journal, which outlive a kubelet process. One life of the process is in
-`kubelet_process`, and its work on pods is in `pod_workers`.
+It keeps the pods, the scheduler, the node status and the journal, which outlive a kubelet process. One life of the
+process is in `kubelet_process`, and its work on pods is in `pod_workers`.
 """
 
 import asyncio
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, Self
+from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
@@ -28,9 +28,7 @@ from .kubelet_process import KubeletProcess
 from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
-from .pod_workers import PodWorkers
 
-_P = ParamSpec("_P")
 _POLL_SECONDS = 0.01
 _MAY_FIT = ("pod", "podDeleted", "node")  # events after which a waiting pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
@@ -98,7 +96,6 @@ class Kubelet:
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
-        self._workers: PodWorkers | None = None
         self._stop_listening: Callable[[], None] = lambda: None
         self._sources: asyncio.Task[None] | None = None
         self._scheduler = PodScheduler(self.objects, node_name, self._store, self._node, self.journal)
@@ -137,13 +134,8 @@ class Kubelet:
             raise UsageError("the kubelet is running; stop or crash it first")
         if self._root is None:
             self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kubelet-"))
-        process = KubeletProcess(
-            paths=KubeletPaths(self._root),
-            life=Life(self._settings, self.journal),
-            pods=self._store,
-            rng=self._rng,
-            changed=self._devices_changed,
-        )
+        life = Life(self._settings, self._store, self._rng, self._devices_changed)
+        process = KubeletProcess(KubeletPaths(self._root), life, self._scheduler, self._node)
         self._store.forget()
         try:
             await process.start()
@@ -151,18 +143,17 @@ class Kubelet:
             await process.kill()
             raise
         self._process = process
-        self._workers = PodWorkers(process, self._scheduler, allocatable=self._node.allocatable)
         if process.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        process.life.every(self._settings.timings.tick, self._tick)
+        life.every(self._settings.timings.tick, self._tick)
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduler.wake)
-        process.life.spawn(self._scheduler.run(self._admit_soon), "the scheduler")
+        life.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
         self._scheduler.wake()
         if readmit:
-            self._sources = process.life.spawn(self._learn_of_pods(process), "the kubelet's sources")
+            self._sources = life.spawn(self._learn_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
                     await self._pods_known()
@@ -172,12 +163,12 @@ class Kubelet:
 
     async def readmit(self) -> None:
         """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
-        process, workers = self._up()
+        process = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(workers.add, record)
-        process.sources_ready = True
-        for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
-            await workers.end(record)
+            await self._work(record)
+        process.life.pods_known = True
+        for record in [each for each in self._store.records.values() if each.ended]:
+            await self._sync(record)
 
     async def crash(self) -> None:
         """End as with SIGKILL: connections break, sockets remain and refuse connections, containers keep running."""
@@ -249,14 +240,10 @@ class Kubelet:
         wait_for_devices = wait_for_devices and not spec.node
         waits = wait_for_devices or await self._scheduler.needs_claims(spec)
         record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
-        try:
-            await self._pods_known()
-            if waits and self.alive:
-                await self._scheduler.bind(record)
-        finally:
-            record.queued = True
-            self._scheduler.wake()
-        await self._admit(record)
+        await self._pods_known()
+        if waits and self.alive:
+            await self._scheduler.bind(record)
+        await self._sync(record)
         return record.status()
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
@@ -271,12 +258,11 @@ class Kubelet:
             for container in record.containers:
                 container.running = False
             self._store.note(record)
-            if self._workers is not None and self.ready:
-                await self._workers.end(record)
+            await self._sync(record)
             return
         self._store.remove(record)
-        if claims and self._workers is not None:
-            await self._workers.end_deleted(record)
+        if claims and self._process is not None:
+            await self._process.workers.end_deleted(record)
         elif claims:
             await self._scheduler.release(record.spec)
 
@@ -287,8 +273,7 @@ class Kubelet:
         for container in record.containers:
             container.running = False
         self._update(record)
-        if self._workers is not None:
-            await self._workers.end(record)
+        await self._sync(record)
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
@@ -304,8 +289,10 @@ class Kubelet:
         """Restart a container, by default the first app container, even if it could not be started before."""
         record = self._store.record(pod, namespace)
         await self._pods_known()
-        _, workers = self._up()
-        await self._work(workers.restart, record, record.container(container))
+        self._up()
+        status = record.container(container)
+        status.running = status.done = False
+        await self._sync(record)
         return record.status()
 
     @property
@@ -316,7 +303,7 @@ class Kubelet:
     @property
     def ready(self) -> bool:
         """Whether the kubelet knows its pods and has admitted them since its start."""
-        return self._process is not None and self._process.sources_ready
+        return self._process is not None and self._process.life.pods_known
 
     # --- paths ---------------------------------------------------------------------------------------------------
 
@@ -412,14 +399,15 @@ class Kubelet:
 
     # --- internals -----------------------------------------------------------------------------------------------
 
-    async def _admit(self, record: PodRecord) -> None:
-        if record.bound and self.ready and self._workers is not None:
-            await self._work(self._workers.add, record)
+    async def _sync(self, record: PodRecord) -> None:
+        """Let the kubelet work on a pod, if the pod is on this node and the kubelet knows its pods."""
+        if (record.bound or record.ended) and self.ready:
+            await self._work(record)
 
-    def _admit_soon(self, record: PodRecord) -> None:
-        """Admit a pod in a task, so the scheduler does not wait for its plugins and drivers."""
+    def _sync_soon(self, record: PodRecord) -> None:
+        """Work on a pod in a task, so the scheduler does not wait for its plugins and drivers."""
         if self._process is not None:
-            self._process.life.spawn(self._admit(record), f"admit {record.spec.key}")
+            self._process.life.spawn(self._sync(record), f"work on {record.spec.key}")
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait for the pod sources, then admit the pods."""
@@ -435,18 +423,18 @@ class Kubelet:
                 sources.result()  # raises KubeletPanic
 
     async def _end(self, how: str) -> None:
-        process, _ = self._up()
-        self._process = self._workers = self._sources = None
+        process = self._up()
+        self._process = self._sources = None
         self._stop_listening()
         try:
             await process.kill()
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Callable[_P, Coroutine[Any, Any, None]], *args: _P.args, **named: _P.kwargs) -> None:
+    async def _work(self, record: PodRecord) -> None:
         """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
-        process, _ = self._up()
-        task = process.life.spawn(work(*args, **named), "work on a pod")
+        process = self._up()
+        task = process.life.spawn(process.workers.sync(record), "work on a pod")
         await asyncio.wait([task])  # unlike `await task`, not cancelled by the end of the process
         try:
             if not task.cancelled():
@@ -457,18 +445,18 @@ class Kubelet:
             raise
 
     def _devices_changed(self, uids: frozenset[str]) -> None:
-        if self._workers is not None:
-            self._workers.push(uids)
+        if self._process is not None:
+            self._process.workers.push(uids)
         if self._status_on_change:
             self.tick()
         self.journal.changed()
 
-    def _up(self) -> tuple[KubeletProcess, PodWorkers]:
-        if self._process is None or self._workers is None:
+    def _up(self) -> KubeletProcess:
+        if self._process is None:
             raise UsageError("the kubelet is down; start it first")
-        return self._process, self._workers
+        return self._process
 
     def _update(self, record: PodRecord) -> None:
-        if self._workers is not None:
-            self._workers.update(record)
+        if self._process is not None:
+            self._process.workers.update(record)
         self.journal.changed()

@@ -1,18 +1,12 @@
-"""One life of the kubelet process, with its sockets, its tasks and the state of the device manager.
-
-`kubelet` passes in the pods, the journal and the node status, which outlive the process. `pod_workers` works on pods.
-"""
+"""One life of the kubelet process: its parts, its sockets and its checkpoint."""
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 
-from ...aio.clock import SYSTEM
-from ...aio.tasks import TokenBucket
 from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
@@ -25,59 +19,26 @@ from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
+from .node_status import NodeStatus
 from .plugin_watcher import Handler, PluginWatcher
-from .pod_records import PodStore
+from .pod_scheduler import PodScheduler
+from .pod_workers import PodWorkers
 from .podresources_server import PodResources
-
-_CALLS_PER_SECOND, _BURST = 100, 10  # the real kubelet's rate limit for PodResources
 
 
 class KubeletProcess:
-    """A running kubelet.
+    """A running kubelet. The scheduler and the node status outlive it."""
 
-    Args:
-        paths: its directories and sockets
-        life: its settings and tasks
-        pods: the pods of the node
-        rng: for the choices that are random in the real kubelet
-        changed: called after each change, with the UIDs of pods with a device whose health changed
-    """
-
-    def __init__(
-        self,
-        *,
-        paths: KubeletPaths,
-        life: Life,
-        pods: PodStore,
-        rng: random.Random,
-        changed: Callable[[frozenset[str]], None],
-    ) -> None:
+    def __init__(self, paths: KubeletPaths, life: Life, scheduler: PodScheduler, status: NodeStatus) -> None:
         self.paths = paths
         self.life = life
-        self.pods = pods
-        self.rng = rng
         self.fresh = True  # there was no checkpoint
-        self.sources_ready = False  # it knows its pods and has admitted them
         self.table = DeviceTable()
         self._servers: list[grpc.aio.Server] = []
-        directory = str(paths.device_plugins)
-        self._registry = Registry(
-            self.table,
-            life=life,
-            directory=directory,
-            held=self._held,
-            changed=changed,
-            save=self.save,
-        )
-        self.allocator = Allocator(
-            self.table,
-            rng=rng,
-            journal=life.journal,
-            client=self._registry.endpoint,
-            save=self.save,
-            active=self._active,
-        )
-        self.dra = DynamicResources(paths.root, life, changed=changed, active=self._active)
+        self._registry = Registry(self.table, life, directory=str(paths.device_plugins), save=self.save)
+        self._allocator = Allocator(self.table, life, client=self._registry.endpoint, save=self.save)
+        self.dra = DynamicResources(paths.root, life, changed=life.changed, active=life.active)
+        self.workers = PodWorkers(life, self.table, self._allocator, self.dra, scheduler=scheduler, status=status)
         handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
 
@@ -100,10 +61,7 @@ class KubeletProcess:
             await self.life.clock.sleep(self.life.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        limit = (
-            TokenBucket(SYSTEM, burst=_BURST, every=1 / _CALLS_PER_SECOND) if self.life.settings.rate_limit else None
-        )
-        answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
+        answers = PodResources(self.life, self.table, self._allocator, self.dra)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket)
         if not self.fresh:
@@ -155,16 +113,3 @@ class KubeletProcess:
         self._servers.append(server)  # before it runs, so that `kill` stops it if this is cancelled
         await server.start()
         await asyncio.to_thread(kubelet_directory.publish, private, public)
-
-    def _held(self, resource: str) -> set[str]:
-        """The ids that containers hold, or that are in an unanswered Allocate call.
-
-        The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
-        """
-        holders = self.table.holders_of(resource)
-        used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
-        return used | self.allocator.in_flight.get(resource, set())
-
-    def _active(self) -> set[str] | None:
-        """The UIDs of active pods; None if not all pods are known yet."""
-        return {pod.uid for pod in self.pods.active()} if self.sources_ready else None

@@ -1,6 +1,8 @@
 """The node status: capacity and allocatable of each resource; and the checks whether a pod fits it.
 
-The status outlives the kubelet process. A resource without a plugin stays, with zero devices.
+The status outlives the kubelet process. A resource without a plugin stays, with zero devices. The scheduler asks
+`lacking` before it binds a pod, and the kubelet asks `shortage` after Allocate, so a plugin may be called for a pod
+that is rejected.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -51,53 +53,40 @@ class NodeStatus:
         if rows:
             self._journal.note("node", "node", "\n".join(rows), capacity=capacity, allocatable=allocatable)
 
+    def shortage(
+        self, requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], *, held: Mapping[str, int]
+    ) -> tuple[str, str] | None:
+        """Reason and message for the first resource that is not enough for a pod beside other pods, or None.
 
-# The checks are pure. The scheduler makes `lacking` before it binds a pod, and the kubelet makes `shortage` after
-# Allocate, so a plugin may be called for a pod that is rejected.
+        `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is
+        admitted without its plugin. A resource that is not in the node status is not checked.
+        """
+        rows, allocatable = list(others), self.allocatable()
+        for resource, wanted in requested.items():
+            if resource not in allocatable or not wanted:
+                continue
+            capacity = max(allocatable[resource], Decimal(held.get(resource, 0)))
+            used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
+            if wanted + used > capacity:
+                scale = 1000 if resource == "cpu" else 1
+                text = (
+                    f"Node didn't have enough resource: {resource}, requested: {_whole(wanted * scale)}, "
+                    f"used: {_whole(used * scale)}, capacity: {_whole(capacity * scale)}"
+                )
+                return f"OutOf{resource}", text
+        return None
 
-
-def shortage(
-    requested: Mapping[str, Decimal],
-    others: Iterable[Mapping[str, Decimal]],
-    *,
-    allocatable: Mapping[str, Decimal],
-    held: Mapping[str, int],
-) -> tuple[str, str] | None:
-    """Reason and message for the first resource that is not enough, or None.
-
-    `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is admitted
-    without its plugin. A resource that is not in the node status is not checked.
-    """
-    rows = list(others)
-    for resource, wanted in requested.items():
-        if resource not in allocatable or not wanted:
-            continue
-        capacity = max(allocatable[resource], Decimal(held.get(resource, 0)))
-        used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
-        if wanted + used > capacity:
-            scale = 1000 if resource == "cpu" else 1
-            text = (
-                f"Node didn't have enough resource: {resource}, requested: {_whole(wanted * scale)}, "
-                f"used: {_whole(used * scale)}, capacity: {_whole(capacity * scale)}"
-            )
-            return f"OutOf{resource}", text
-    return None
-
-
-def lacking(
-    requested: Mapping[str, Decimal],
-    others: Iterable[Mapping[str, Decimal]],
-    *,
-    free: Mapping[str, int],
-    served: Collection[str],
-) -> list[str]:
-    """The extended resources that are not enough beside other pods, except for those that are served by DRA."""
-    left = {resource: Decimal(count) for resource, count in free.items()}
-    for row in others:
-        for resource, amount in row.items():
-            left[resource] = left.get(resource, Decimal(0)) - amount
-    wanted = {r: amount for r, amount in requested.items() if "/" in r and amount and r not in served}
-    return sorted(resource for resource, amount in wanted.items() if amount > left.get(resource, Decimal(0)))
+    def lacking(
+        self, requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], *, served: Collection[str]
+    ) -> list[str]:
+        """The extended resources that are not enough for a pod beside other pods, except for those served by DRA."""
+        rows = list(others)
+        wanted = {r: amount for r, amount in requested.items() if "/" in r and amount and r not in served}
+        free = {
+            resource: self.shown.allocatable.get(resource, 0) - sum(row.get(resource, Decimal(0)) for row in rows)
+            for resource in wanted
+        }
+        return sorted(resource for resource, amount in wanted.items() if amount > free[resource])
 
 
 def _whole(amount: Decimal) -> int:

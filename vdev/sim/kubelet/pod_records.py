@@ -3,36 +3,30 @@
 Records outlive the kubelet process. Only `known` is reset when a process starts.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import asyncio
+from dataclasses import dataclass, field, fields, replace
 
 from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerStatus, ExtendedClaim, Phase, PodSpec, PodStatus
+from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
 from ..render import pod_json, render_pod
 
 
-@dataclass(slots=True)
-class PodRecord:
-    """A pod, and what happened to it so far."""
+@dataclass(slots=True, eq=False)
+class PodRecord(PodStatus):
+    """A pod's status, which changes, and what else is known about it."""
 
-    spec: PodSpec
-    affinity: frozenset[int] | None  # the NUMA nodes to align with
-    containers: list[ContainerStatus]
-    phase: Phase = Phase.PENDING
-    reason: str = ""
-    message: str = ""
+    affinity: frozenset[int] | None = None  # the NUMA nodes to align with
     waits_for_devices: bool = False  # it is not bound until the node has enough devices
-    queued: bool = False  # the scheduler may bind it; before, its creator does
-    bound: bool = True  # it has its node
-    # Names of claims by the name in the pod, and the claim for extended resources; known while it is bound.
-    claims: Mapping[str, str] = field(default_factory=dict)
-    extended: ExtendedClaim | None = None
     known: bool = False  # the current kubelet process knows it
-    admitted: bool = False  # this kubelet process or an earlier one has admitted it
     sandbox: bool = False  # its claims were prepared since the node booted
-    terminating: bool = False  # it was deleted, and its claims are not unprepared yet
     noted: PodStatus | None = None  # the last status in the journal
+    work: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the kubelet works on it
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended or was deleted, so its containers do not run."""
+        return self.terminating or self.phase.terminal
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
@@ -46,25 +40,10 @@ class PodRecord:
         names = [*self.claims.values(), *([self.extended.name] if self.extended else [])]
         return tuple(dict.fromkeys(names))
 
-    def container(self, name: str | None) -> ContainerStatus:
-        """The container of that name, or the first app container. Raises KeyError."""
-        wanted = self.status().container(name).name
-        return next(container for container in self.containers if container.name == wanted)
-
     def status(self) -> PodStatus:
         """The pod's status, as a copy."""
-        return PodStatus(
-            self.spec,
-            self.phase,
-            self.reason,
-            self.message,
-            tuple(replace(container) for container in self.containers),
-            self.terminating,
-            bound=self.bound,
-            claims=self.claims,
-            extended=self.extended,
-            admitted=self.admitted,
-        )
+        shown = {each.name: getattr(self, each.name) for each in fields(PodStatus)}
+        return PodStatus(**shown | {"containers": tuple(map(replace, self.containers))})
 
 
 @dataclass(slots=True)
@@ -91,8 +70,14 @@ class PodStore:
         """Create a pod. It waits for the scheduler if not `bound`. Raises ManifestError if the name exists."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
-        containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
-        record = PodRecord(spec, affinity, containers, bound=bound, waits_for_devices=waits_for_devices)
+        record = PodRecord(
+            spec,
+            Phase.PENDING,
+            containers=tuple(ContainerStatus(each.name, each.kind) for each in spec.containers),
+            bound=bound,
+            affinity=affinity,
+            waits_for_devices=waits_for_devices,
+        )
         self.records[spec.key] = record
         return record
 
@@ -116,16 +101,15 @@ class PodStore:
 
     def unknown(self) -> PodRecord | None:
         """The oldest pod of this node that the kubelet process does not know, and that has not ended."""
-        bound = (record for record in self.records.values() if record.bound and not record.known)
-        return next((record for record in bound if not record.phase.terminal and not record.terminating), None)
+        return next((each for each in self.records.values() if each.bound and not each.known and not each.ended), None)
 
     def waiting(self) -> list[PodRecord]:
-        """The queued pods that wait for the scheduler."""
-        return [record for record in self.records.values() if record.queued and self.waits(record)]
+        """The pods that wait for the scheduler."""
+        return [record for record in self.records.values() if self.waits(record)]
 
     def waits(self, pod: PodRecord) -> bool:
         """Whether a pod waits for the scheduler."""
-        return self.exists(pod) and not pod.bound and not pod.phase.terminal and not pod.terminating
+        return self.exists(pod) and not pod.bound and not pod.ended
 
     def exists(self, pod: PodRecord) -> bool:
         """Whether a pod has not been deleted. Another one may have its name."""

@@ -18,7 +18,7 @@ from ..dra.pools import gather
 from ..journal import Event, Journal
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
-from .node_status import NodeStatus, lacking
+from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -138,7 +138,7 @@ class PodScheduler:
             records = self._store.records.values()
             others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
             served = {limit.resource for limit in limits}
-            if short := lacking(pod.requested(), others, free=self._status.shown.allocatable, served=served):
+            if short := self._status.lacking(pod.requested(), others, served=served):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         names = await self._claims(pod)
         claims = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]

@@ -4,20 +4,21 @@ The records of pods are in `pod_records`. The device manager decides which devic
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from decimal import Decimal
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..device_manager.device_choice import AdmissionError
-from ..dra.dynamic_resources import ClaimsError, UnresolvedError
+from ..device_manager.device_allocation import AdmissionError, Allocator
+from ..device_manager.device_table import DeviceTable
+from ..dra.dynamic_resources import ClaimsError, DynamicResources, UnresolvedError
 from ..go_errors import CallError
 from ..journal import Event
+from ..kubelet_life import Life
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
-from . import kubelet_directory, node_status
-from .kubelet_process import KubeletProcess
+from . import kubelet_directory
+from .node_status import NodeStatus
 from .pod_records import PodRecord
 from .pod_scheduler import PodScheduler
 
@@ -34,52 +35,113 @@ class PodWorkers:
     """
 
     def __init__(
-        self, process: KubeletProcess, scheduler: PodScheduler, *, allocatable: Callable[[], Mapping[str, Decimal]]
+        self,
+        life: Life,
+        table: DeviceTable,
+        allocator: Allocator,
+        dra: DynamicResources,
+        *,
+        scheduler: PodScheduler,
+        status: NodeStatus,
     ) -> None:
-        self._process = process
+        self._life = life
+        self._table = table
+        self._allocator = allocator
+        self._dra = dra
         self._scheduler = scheduler
-        self._store = process.pods
-        self._journal = process.life.journal
-        self._allocatable = allocatable
+        self._status = status
+        self._store = life.pods
+        self._journal = life.journal
         self._admission = asyncio.Lock()  # one pod after the other
         self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
 
-    async def add(self, pod: PodRecord) -> None:
-        """Admit a pod and start its containers. Raises KubeletPanic."""
-        async with self._admission:
-            if pod.known or pod.phase.terminal or not self._store.exists(pod):
-                return
-            pod.known = True
-            admitted = await self._admit_or_reject(pod)
-        if admitted:
-            pod.admitted = True
-            await self.sync(pod)
-        else:
-            await self.end(pod)
-
-    async def _admit_or_reject(self, pod: PodRecord) -> bool:
-        """Returns whether the pod was admitted."""
-        try:
-            await self._admit(pod)
-        except (AdmissionError, CallError) as error:
-            self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
-            return False
-        if shortage := self._shortage(pod):
-            self._reject(pod, *shortage)
-            return False
-        return True
-
     async def sync(self, pod: PodRecord) -> None:
+        """Do what there is to do for a pod now: admit it, start its containers, or end it. Raises KubeletPanic."""
+        async with pod.work:
+            if not pod.known and not pod.ended and self._store.exists(pod):
+                await self._admit_or_reject(pod)
+            if pod.ended:
+                await self._end(pod)
+            elif self._store.exists(pod):
+                await self._run(pod)
+
+    def _retry(self, pod: PodRecord) -> None:
+        """Work on a pod again later: once, even if several of its containers have failed."""
+
+        async def again() -> None:
+            self._retries.discard(pod.spec.uid)
+            await self.sync(pod)
+
+        if pod.spec.uid not in self._retries:
+            self._retries.add(pod.spec.uid)
+            self._life.later(self._life.timings.retry, again, f"work on pod {pod.spec.key} again")
+
+    # --- admission ----------------------------------------------------------------------------------------------------
+
+    async def _admit_or_reject(self, pod: PodRecord) -> None:
+        async with self._admission:
+            pod.known = True
+            try:
+                await self._admit(pod)
+            except (AdmissionError, CallError) as error:
+                self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
+                return
+            if shortage := self._shortage(pod):
+                self._reject(pod, *shortage)
+                return
+        pod.admitted = True
+
+    async def _admit(self, pod: PodRecord) -> None:
+        for container in pod.containers:
+            container.allocations += await self._allocator.admit(
+                pod.spec,
+                pod.spec.container(container.name),
+                affinity=pod.affinity,
+                running=not self._life.pods_known and container.running,
+            )
+        self._check_hardware(pod)
+
+    def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
+        holds = pod.spec.uid in self._table.holders
+        held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
+        others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
+        return self._status.shortage(pod.spec.requested(), others, held=held)
+
+    def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
+        pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"
+        for container in pod.containers:
+            container.running, container.waiting = False, ""
+        self._journal.events.append(Event(pod.spec.key, reason, text))
+        self._store.note(pod)
+
+    def _check_hardware(self, pod: PodRecord) -> None:
+        """Report hardware that this pod and another one hold."""
+        others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
+        rows = [(other.spec.key, self._ids(other)) for other in others]
+        overlaps = self._life.settings.overlaps
+        self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
+
+    def _ids(self, pod: PodRecord) -> dict[str, str]:
+        """The device ids that the pod's containers use or will use, with their resources."""
+        return {
+            id_: resource
+            for container, devices in self._table.holders.get(pod.spec.uid, {}).items()
+            if self._store.uses(pod.spec.uid, container)
+            for resource, each in devices.items()
+            for id_ in each.ids
+        }
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    async def _run(self, pod: PodRecord) -> None:
         """Start the containers that should run; init containers one after the other.
 
         The claims are prepared before, once for the pod's sandbox, which outlives the kubelet process but not a reboot.
         """
-        if not pod.sandbox and not await self._prepare(pod):
+        pod.sandbox = pod.sandbox or await self._prepare(pod)
+        if not pod.sandbox:
             self._retry(pod)
-            self.update(pod)
-            return
-        pod.sandbox = True
-        for container in pod.containers:
+        for container in pod.containers if pod.sandbox else ():
             if container.running or container.done or pod.phase.terminal:
                 continue
             await self._start(pod, container)
@@ -87,21 +149,82 @@ class PodWorkers:
                 break
         self.update(pod)
 
-    def _retry(self, pod: PodRecord) -> None:
-        """Work on a pod again later: once, even if several of its containers have failed."""
-        if pod.spec.uid not in self._retries:
-            self._retries.add(pod.spec.uid)
-            life = self._process.life
-            life.later(life.timings.retry, lambda: self._again(pod), f"work on pod {pod.spec.key} again")
+    async def _prepare(self, pod: PodRecord) -> bool:
+        """Prepare a pod's claims; returns False after a failure, with an event."""
+        if pod.spec.claims and not pod.claims:
+            text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
+            return self._claims_refused(pod, text)
+        if not (names := pod.claim_names):
+            return True
+        try:
+            await self._dra.prepare(pod.spec, names)
+        except ClaimsError as error:
+            return self._claims_refused(pod, str(error))
+        for container in pod.containers:
+            if container.waiting == CLAIMS_REASON:
+                container.waiting = container.message = ""
+        return True
 
-    async def _again(self, pod: PodRecord) -> None:
-        self._retries.discard(pod.spec.uid)
-        if pod.terminating or pod.phase.terminal:
-            await self.end(pod)
-        elif self._store.exists(pod):
-            await self.sync(pod)
+    def _claims_refused(self, pod: PodRecord, text: str) -> bool:
+        self._journal.events.append(
+            Event(pod.spec.key, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {text}")
+        )
+        for container in pod.containers:
+            container.waiting, container.message = CLAIMS_REASON, text
+        return False
 
-    async def end(self, pod: PodRecord) -> None:
+    async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
+        try:
+            container.edits = await self._run_options(pod, container)
+        except (AdmissionError, CallError, UnresolvedError) as error:
+            container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
+            container.message = str(error)
+            self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
+            self._retry(pod)
+            return
+        container.waiting = container.message = ""
+        container.restarts += container.started
+        container.started = True
+        container.running = container.kind is not Kind.INIT
+        container.done = container.kind is Kind.INIT
+
+    async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
+        """Call PreStartContainer, and merge the Allocate responses; the kubelet does it before each container start."""
+        table, spec = self._table, pod.spec.container(container.name)
+        wanted = [r for r, count in spec.limits.items() if count and table.is_plugin_resource(r)]
+        for resource in wanted:
+            await self._allocator.pre_start(pod.spec, spec, resource)
+        if any(table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
+            container.allocations += await self._allocator.allocate(pod.spec, spec)
+            self._check_hardware(pod)
+        held = table.holders.get(pod.spec.uid, {}).get(spec.name, {})
+        resources = self._life.rng.sample(sorted(held), len(held))
+        edits = container_edits.merge(
+            (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
+        )
+        self._journal.find(
+            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
+        )
+        claims = pod.container_claims(spec.name)
+        resolved = await self._dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
+        edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
+        await self._check_host(edits)
+        return edits
+
+    async def _check_host(self, edits: container_edits.Edits) -> None:
+        """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
+        host_root = self._life.settings.host_root
+        if host_root is None:
+            return
+        paths = [node.host_path for node in edits.devices]
+        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
+        self._journal.find(
+            lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def _end(self, pod: PodRecord) -> None:
         """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
         if not pod.claim_names and not pod.terminating:
             return
@@ -126,14 +249,10 @@ class PodWorkers:
         except ClaimsError:
             self._journal.changed()  # the claim manager's next look for deleted pods tries again
 
-    async def restart(self, pod: PodRecord, container: ContainerStatus) -> None:
-        """Start a container again, with the devices and claims that its pod has."""
-        container.running = container.done = False
-        if not pod.sandbox:
-            await self.sync(pod)
-            return
-        await self._start(pod, container)
-        self.update(pod)
+    async def _unprepare(self, pod: PodRecord) -> None:
+        await self._dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in pod.claim_names])
+
+    # --- status -------------------------------------------------------------------------------------------------------
 
     def update(self, pod: PodRecord) -> None:
         """Update the pod's status, including the health of its devices."""
@@ -149,7 +268,7 @@ class PodWorkers:
         self._store.note(pod)
 
     def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
-        table = self._process.table
+        table = self._table
         held = table.holders.get(pod.spec.uid, {}).get(container.name, {})
         container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
         if container.kind is Kind.APP:
@@ -159,7 +278,7 @@ class PodWorkers:
 
     def _update_claims(self, pod: PodRecord, container: ContainerStatus) -> None:
         """Put the prepared devices of a container, and their health, into its status."""
-        dra = self._process.dra
+        dra = self._dra
         shown: dict[str, tuple[str, ...]] = {}
         container.health_messages = {}
         for claim in pod.container_claims(container.name):
@@ -181,122 +300,3 @@ class PodWorkers:
         for uid in uids:
             if (pod := self._store.by_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
-
-    async def _admit(self, pod: PodRecord) -> None:
-        process = self._process
-        for container in pod.containers:
-            container.allocations += await process.allocator.admit(
-                pod.spec,
-                pod.spec.container(container.name),
-                affinity=pod.affinity,
-                running=not process.sources_ready and container.running,
-            )
-        self._check_hardware(pod)
-
-    def _check_hardware(self, pod: PodRecord) -> None:
-        """Report hardware that this pod and another one hold."""
-        others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
-        overlaps = self._process.life.settings.overlaps
-        rows = [(other.spec.key, self._ids(other)) for other in others]
-        self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
-
-    def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """The device ids that the pod's containers use or will use, with their resources."""
-        held = self._process.table.holders.get(pod.spec.uid, {})
-        return {
-            id_: resource
-            for container, devices in held.items()
-            if self._store.uses(pod.spec.uid, container)
-            for resource, each in devices.items()
-            for id_ in each.ids
-        }
-
-    def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
-        table = self._process.table
-        holds = pod.spec.uid in table.holders
-        held = {resource: len(ids) for resource, ids in table.allocated.items()} if holds else {}
-        others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
-        return node_status.shortage(pod.spec.requested(), others, allocatable=self._allocatable(), held=held)
-
-    def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
-        pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"
-        for container in pod.containers:
-            container.running, container.waiting = False, ""
-        self._journal.events.append(Event(pod.spec.key, reason, text))
-        self._store.note(pod)
-
-    async def _prepare(self, pod: PodRecord) -> bool:
-        """Prepare a pod's claims; returns False after a failure, with an event."""
-        if pod.spec.claims and not pod.claims:
-            text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
-            return self._claims_refused(pod, text)
-        if not (names := pod.claim_names):
-            return True
-        try:
-            await self._process.dra.prepare(pod.spec, names)
-        except ClaimsError as error:
-            return self._claims_refused(pod, str(error))
-        for container in pod.containers:
-            if container.waiting == CLAIMS_REASON:
-                container.waiting = container.message = ""
-        return True
-
-    def _claims_refused(self, pod: PodRecord, text: str) -> bool:
-        self._journal.events.append(
-            Event(pod.spec.key, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {text}")
-        )
-        for container in pod.containers:
-            container.waiting, container.message = CLAIMS_REASON, text
-        return False
-
-    async def _unprepare(self, pod: PodRecord) -> None:
-        await self._process.dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in pod.claim_names])
-
-    async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
-        try:
-            container.edits = await self._run_options(pod, container)
-        except (AdmissionError, CallError, UnresolvedError) as error:
-            container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
-            container.message = str(error)
-            self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._retry(pod)
-            return
-        container.waiting = container.message = ""
-        container.restarts += container.started
-        container.started = True
-        container.running = container.kind is not Kind.INIT
-        container.done = container.kind is Kind.INIT
-
-    async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
-        """Call PreStartContainer, and merge the Allocate responses; the kubelet does it before each container start."""
-        process, spec = self._process, pod.spec.container(container.name)
-        wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
-        for resource in wanted:
-            await process.allocator.pre_start(pod.spec, spec, resource)
-        if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
-            container.allocations += await process.allocator.allocate(pod.spec, spec)
-            self._check_hardware(pod)
-        held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
-        resources = process.rng.sample(sorted(held), len(held))
-        edits = container_edits.merge(
-            (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
-        )
-        self._journal.find(
-            lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
-        )
-        claims = pod.container_claims(spec.name)
-        resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
-        edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
-        await self._check_host(edits)
-        return edits
-
-    async def _check_host(self, edits: container_edits.Edits) -> None:
-        """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
-        host_root = self._process.life.settings.host_root
-        if host_root is None:
-            return
-        paths = [node.host_path for node in edits.devices]
-        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
-        self._journal.find(
-            lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
-        )

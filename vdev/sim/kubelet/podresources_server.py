@@ -1,54 +1,43 @@
 """The PodResources API, v1, on pod-resources/kubelet.sock: which container holds which devices."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 
+from ...aio.clock import SYSTEM
 from ...aio.tasks import TokenBucket
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
+from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
+from ..dra.dynamic_resources import DynamicResources
+from ..kubelet_life import Life
 from ..objects.pods import Kind, PodSpec
-from .pod_records import PodStore
 
+_CALLS_PER_SECOND, _BURST = 100, 10  # the real kubelet's rate limit
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """The service.
+    """The service."""
 
-    Args:
-        table: the device manager's state
-        pods: the pods of the node
-        free: frees the devices of ended pods
-        limit: the rate limit; None for no limit
-        claimed: the prepared devices of a claim, by its namespace and name, with their drivers
-    """
-
-    def __init__(
-        self,
-        table: DeviceTable,
-        pods: PodStore,
-        *,
-        free: Callable[[], None],
-        limit: TokenBucket | None,
-        claimed: Callable[[str, str], list[tuple[str, PreparedDevice]]],
-    ) -> None:
-        self._free = free
-        self._claimed = claimed
+    def __init__(self, life: Life, table: DeviceTable, allocator: Allocator, dra: DynamicResources) -> None:
         self._table = table
-        self._pods = pods
-        self._limit = limit
+        self._allocator = allocator
+        self._dra = dra
+        self._pods = life.pods
+        limited = life.settings.rate_limit
+        self._limit = TokenBucket(SYSTEM, burst=_BURST, every=1 / _CALLS_PER_SECOND) if limited else None
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
         """List the active pods. Like the real server, it first frees the devices of other pods."""
         del request
         await self._admit(context)
         active = self._pods.active()
-        self._free()
+        self._allocator.free()
         return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
     async def Get(self, request: v1.GetPodResourcesRequest, context: _Context) -> v1.GetPodResourcesResponse:
@@ -101,7 +90,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
             v1.DynamicResource(
                 claim_name=name,
                 claim_namespace=pod.namespace,
-                claim_resources=_claimed(self._claimed(pod.namespace, name)),
+                claim_resources=_claimed(self._dra.prepared(pod.namespace, name)),
             )
             for name in names
         ]

@@ -101,7 +101,7 @@ class PodSpec:
 
 @dataclass(slots=True)
 class ContainerStatus:
-    """The status of a container. A `PodStatus` has copies, which the kubelet does not change."""
+    """The status of a container."""
 
     name: str
     kind: Kind
@@ -143,9 +143,9 @@ class ExtendedClaim:
         return [ContainerClaim("", self.name, request) for name, _, request in self.mappings if name == container]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PodStatus:
-    """The status of a pod as in the API, and the edits of its containers."""
+    """The status of a pod as in the API, and the edits of its containers. The kubelet gives out copies."""
 
     spec: PodSpec
     phase: Phase

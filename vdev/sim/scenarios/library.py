@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError
-from .driver import Capability
-from .scenario import Scenario, load, step_lines
+from .scenario import Capability, Scenario, load, step_lines
 
 NAMES = (
     "registration",

@@ -1,121 +1,114 @@
 """Plays a scenario on a node: one step after the other, and waits until each expectation is true.
 
-Nothing here sleeps, because the driver says when something may have changed. The driver also knows how to do a step.
+Nothing here sleeps, because the node says when something may have changed. The node also knows how to do a step.
 """
 
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
 from ..device_manager.device_table import Capacity
 from ..objects.pods import ContainerStatus, PodStatus
 from ..render import edits_json
-from .driver import DRIVER, RESOURCE, Action, Capability, Driver, ScenarioError, StepFailed
-from .scenario import ANY, COMPARISONS, REMEMBERED, Expect, Scenario, Step
+from .node import EmbeddedNode
+from .scenario import (
+    ANY,
+    COMPARISONS,
+    DRIVER,
+    REMEMBERED,
+    RESOURCE,
+    Action,
+    Capability,
+    Expect,
+    Scenario,
+    ScenarioError,
+    Step,
+    StepFailed,
+)
 
-_NEEDS: Mapping[str, Capability] = {
-    **dict.fromkeys(["restartKubelet", "crashKubelet", "startKubelet"], Capability.KUBELET),
-    **dict.fromkeys(["restartPlugin", "stopPlugin", "startPlugin"], Capability.PLUGIN),
-    "killPlugin": Capability.KILL,
-    "rebootPluginFirst": Capability.REBOOT,
-    "rebootKubeletFirst": Capability.REBOOT_KUBELET_FIRST,
-    "rollPlugin": Capability.ROLL,
-    "advanceClock": Capability.CLOCK,
-    **dict.fromkeys(["createDeviceNode", "removeDeviceNode"], Capability.HOST_NODES),
-    **dict.fromkeys(["createObject", "deleteObject", "forceDeletePod"], Capability.DRA),
-    "hook": Capability.HOOK,
-}
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
 _Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, what is expected there, what is seen
 
 
-async def _nothing(_step: int) -> None:
-    """Nothing to do after a step."""
-
-
 async def play(
     scenario: Scenario,
-    driver: Driver,
+    node: EmbeddedNode,
     *,
     patience: float = 60.0,
-    after: Callable[[int], Awaitable[None]] = _nothing,
+    done: Callable[[str], object] = lambda _failure: None,
 ) -> list[str]:
     """Play a scenario; returns why steps were skipped. Each expectation has `patience` seconds to become true.
 
-    `after` is called with the number of each step that was done; a ScenarioError that it raises fails the step. Raises
-    StepFailed, and ScenarioError for a failure before the first step.
+    `done` is called after each step, with an empty text or why it failed. Raises StepFailed, and ScenarioError for a
+    failure before the first step.
     """
-    if missing := scenario.requires - driver.capabilities:
+    if missing := scenario.requires - node.capabilities:
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
     for document in scenario.objects:
-        await driver.create_object(document)
-    await driver.configure(scenario.configuration)
-    player = _Player(scenario, driver, patience)
+        await node.create_object(document)
+    await node.configure(scenario.configuration)
+    player = _Player(scenario, node, patience)
     skipped = []
     for number, step in enumerate(scenario.steps, 1):
-        need = required_capability(step)
-        if need is not None and need not in driver.capabilities:
-            skipped.append(f"{scenario.title}: step {number} needs {need.value}")
+        if step.needs is not None and step.needs not in node.capabilities:
+            skipped.append(f"{scenario.title}: step {number} needs {step.needs.value}")
             continue
         try:
             await player.do(step)
-            await player.check_hardware()
-            await after(number)
+            await player.check()
         except VdevError as error:
+            done(str(error))
             raise StepFailed(scenario.title, number, str(error)) from error
+        done("")
     return skipped
-
-
-def required_capability(step: Step) -> Capability | None:
-    """What a driver must be able to do for a step, None if every driver can do it."""
-    return _NEEDS.get(step.name)
 
 
 class _Player:
     """Plays the steps of one scenario."""
 
-    def __init__(self, scenario: Scenario, driver: Driver, patience: float) -> None:
+    def __init__(self, scenario: Scenario, node: EmbeddedNode, patience: float) -> None:
         self._scenario = scenario
-        self._driver = driver
+        self._node = node
         self._patience = patience
         self._remembered: dict[str, Any] = {}  # what the last `remember` saw, by the place in an expectation
 
     async def do(self, step: Step) -> None:
-        driver, value = self._driver, step.value
+        node, value = self._node, step.value
         match step.name:
             case "editConfiguration":
-                await driver.configure(value)
+                await node.configure(value)
             case "advanceClock":
-                await driver.advance_clock(value)
+                await node.advance_clock(value)
             case "createPod":
-                await driver.create_pod(await self._manifest(value))
+                await node.create_pod(await self._manifest(value))
             case "deletePod" | "forceDeletePod":
-                await driver.delete_pod(value, force=step.name == "forceDeletePod")
+                await node.delete_pod(value, force=step.name == "forceDeletePod")
             case "restartContainer":
-                await driver.restart_container(value)
+                await node.restart_container(value)
             case "createObject":
-                await driver.create_object(value)
+                await node.create_object(value)
             case "deleteObject":
-                await driver.delete_object(value.kind, value.name, value.namespace)
+                await node.delete_object(value.kind, value.name, value.namespace)
             case "createDeviceNode" | "removeDeviceNode":
-                await driver.device_node(value, make=step.name == "createDeviceNode")
+                await node.device_node(value, make=step.name == "createDeviceNode")
             case "hook":
-                await driver.hook(value)
+                await node.hook(value)
             case "remember":
                 await self._remember()
             case "expect":
                 await self._await(value)
             case _:
-                await driver.act(Action(step.name))
+                await node.act(Action(step.name))
 
-    async def check_hardware(self) -> None:
-        """Raise ScenarioError if two pods that have not ended hold the same piece of hardware.
+    async def check(self) -> None:
+        """Raise ScenarioError for a mistake of the plugin, or if two pods hold the same piece of hardware.
 
         Pods are read one after the other, and the first may have ended by the time that the second has its device.
         """
+        await self._node.check()
         hardware = self._scenario.hardware
         owners: dict[str, tuple[str, str]] = {}
         for name in self._scenario.pods if hardware else ():
@@ -128,11 +121,11 @@ class _Player:
 
     async def _ids(self, name: str) -> set[str]:
         """The ids of the devices that a pod holds, and the names of the devices of its claims."""
-        pod = await self._driver.pod(name)
+        pod = await self._node.pod(name)
         if pod is None or pod.phase.terminal:
             return set()
-        ids = {id_ for each in pod.containers for ids in each.devices.values() for id_ in ids}
-        return ids | {id_ for each in pod.containers for ids in _claims(each).values() for id_ in ids}
+        held = [ids for each in pod.containers for ids in (*each.devices.values(), *_claims(each).values())]
+        return {id_ for ids in held for id_ in ids}
 
     async def _manifest(self, pod: str) -> Mapping[str, Any]:
         """A Pod manifest without placeholders."""
@@ -140,61 +133,59 @@ class _Player:
         names = await self._names(manifest)
         if missing := next((each for each, found in names.items() if not found), None):
             raise ScenarioError(_NOT_REGISTERED[missing])
-        return _counted(_spread(manifest, names), await self._driver.node())
+        return _counted(_spread(manifest, names), await self._node.node())
 
     async def _names(self, document: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-        return {each: await self._driver.names(each) for each in sorted(_placeholders(document))}
+        return {each: await self._node.names(each) for each in sorted(_placeholders(document))}
 
     async def _remember(self) -> None:
-        node = await self._driver.node()
-        seen: dict[str, Any] = {f"{name}: capacity": count for name, count in node.capacity.items()}
-        seen |= {f"{name}: allocatable": count for name, count in node.allocatable.items()}
+        numbers = await self._node.node()
+        seen: dict[str, Any] = {f"{name}: capacity": count for name, count in numbers.capacity.items()}
+        seen |= {f"{name}: allocatable": count for name, count in numbers.allocatable.items()}
         for name in self._scenario.pods:
-            if (pod := await self._driver.pod(name)) is not None:
+            if (pod := await self._node.pod(name)) is not None:
                 for each in pod.containers:
                     seen[f"pod {name}: {each.name}: devices"] = _devices(each)
         self._remembered = seen
 
     async def _await(self, expect: Expect) -> None:
+        """Wait until an expectation is true, and then for as long as it must stay true."""
         found: list[str] = []
         try:
             async with asyncio.timeout(self._patience):
                 while found := await self._differences(expect):
                     if final := await self._final(expect):
                         raise ScenarioError(f"it cannot become true any more: {'; '.join(final)}")
-                    await self._driver.change()
-                    await self.check_hardware()
+                    await self._change()
         except TimeoutError:
-            why = "; ".join([*found, *await self._driver.causes()])
+            why = "; ".join([*found, *await self._node.causes()])
             raise ScenarioError(f"still not true after {self._patience:g} s: {why}") from None
-        if expect.stays:
-            await self._stays(expect)
-
-    async def _stays(self, expect: Expect) -> None:
-        """Raise ScenarioError if the expectation does not stay true."""
         try:
             async with asyncio.timeout(expect.stays):
-                while True:
-                    await self._driver.change()
-                    await self.check_hardware()
+                while expect.stays:
+                    await self._change()
                     if found := await self._differences(expect):
                         raise ScenarioError(f"it was true, but not for {expect.stays:g} s: {'; '.join(found)}")
         except TimeoutError:
             return
 
+    async def _change(self) -> None:
+        await self._node.change()
+        await self.check()
+
     async def _final(self, expect: Expect) -> list[str]:
         """Differences that no time can change: a finding stays, and a pod that has ended does not run again."""
         found = await self._findings(expect)
         for name, wanted in expect.pods.items():
-            pod = await self._driver.pod(name)
+            pod = await self._node.pod(name)
             if pod is not None and pod.phase.terminal and wanted is not None and wanted.phase is not None:
-                found += self._compared(row for row in _pod_rows({"phase": wanted.phase}, pod, edits=False))
+                found += self._compared(_pod_rows({"phase": wanted.phase}, pod, edits=False))
         return found
 
     async def _findings(self, expect: Expect) -> list[str]:
-        if expect.findings is None or Capability.FINDINGS not in self._driver.capabilities:
+        if expect.findings is None or Capability.FINDINGS not in self._node.capabilities:
             return []
-        return await self._driver.errors(expect.findings)
+        return await self._node.errors(expect.findings)
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 
@@ -202,47 +193,42 @@ class _Player:
         names = await self._names(expect.document)
         found = [_NOT_REGISTERED[each] for each in names if not names[each]]
         found += self._compared([row async for row in self._rows(_spread(expect.document, names))])
-        if not found and Capability.REASONS in self._driver.capabilities and expect.unhealthy:
-            reasons = await self._driver.reasons()
-            found += self._compared(
-                (f"{resource}: {id_}: reason of Unhealthy", wanted, reasons.get((resource, id_)))
-                for resource, devices in expect.unhealthy.items()
-                for id_, wanted in devices.items()
-            )
         return found + await self._findings(expect)
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
-        driver, can = self._driver, self._driver.capabilities
-        node = await driver.node()
+        """What is expected and what is seen. What this node cannot see is left out."""
+        node, can = self._node, self._node.capabilities
+        numbers = await node.node()
         for resource, wanted in expect.get("node", {}).items():
-            yield f"{resource}: capacity", wanted["capacity"], node.capacity.get(resource, 0)
-            yield f"{resource}: allocatable", wanted["allocatable"], node.allocatable.get(resource, 0)
+            yield f"{resource}: capacity", wanted["capacity"], numbers.capacity.get(resource, 0)
+            yield f"{resource}: allocatable", wanted["allocatable"], numbers.allocatable.get(resource, 0)
         for name, wanted in expect.get("pods", {}).items():
-            pod = await driver.pod(name)
+            pod = await node.pod(name)
             if pod is None or wanted is None:
                 yield f"pod {name}", wanted, pod
                 continue
             for row in _pod_rows(wanted, pod, edits=Capability.EDITS in can):
                 yield row
             for text in wanted.get("events", []) if Capability.DRA in can else ():
-                events = await driver.events(name)
+                events = await node.events(name)
                 yield f"pod {name}: event", text, next((each for each in events if _same(text, each)), events)
-        if Capability.DRA in can:
-            for name, devices in expect.get("slices", {}).items():
-                slices = await driver.slices(name)
-                if devices != ANY:
-                    yield f"slices of {name}", _sorted(devices), _sorted(slices)
-                elif slices is None and Capability.PUBLISHING in can:
-                    yield f"slices of {name}", ANY, None
-            for name, devices in expect.get("claims", {}).items():
-                claim = await driver.claim(name)
-                yield f"claim {name}", devices, None if claim is None else list(claim)
-        if Capability.DRA in can and Capability.DRIVERS in can:
-            for name, count in expect.get("drivers", {}).items():
-                yield f"connected instances of {name}", count, await driver.drivers(name)
-        if Capability.REGISTRATIONS in can:
-            for resource, count in expect.get("registrations", {}).items():
-                yield f"{resource}: registrations", count, await driver.registrations(resource)
+        for driver, devices in expect.get("slices", {}).items() if Capability.DRA in can else ():
+            slices = await node.slices(driver)
+            if devices != ANY:
+                yield f"slices of {driver}", _sorted(devices), _sorted(slices)
+            elif slices is None and Capability.PUBLISHING in can:
+                yield f"slices of {driver}", ANY, None
+        for name, devices in expect.get("claims", {}).items() if Capability.DRA in can else ():
+            yield f"claim {name}", devices, await node.claim(name)
+        for driver, count in expect.get("drivers", {}).items() if Capability.DRIVERS in can else ():
+            yield f"connected instances of {driver}", count, await node.drivers(driver)
+        for resource, count in expect.get("registrations", {}).items() if Capability.REGISTRATIONS in can else ():
+            yield f"{resource}: registrations", count, await node.registrations(resource)
+        unhealthy = expect.get("unhealthy", {}) if Capability.REASONS in can else {}
+        reasons = await node.reasons() if unhealthy else {}
+        for resource, texts in unhealthy.items():
+            for id_, text in texts.items():
+                yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
 
     def _compared(self, rows: Iterable[_Row]) -> list[str]:
         return [

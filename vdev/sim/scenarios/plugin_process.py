@@ -5,7 +5,6 @@ It has its own process group, which is killed at its end with everything that it
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -16,11 +15,10 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Self
 
 from ...errors import reason_of
-from ..device_manager.device_table import UNHEALTHY
-from .driver import ScenarioError
+from .scenario import ScenarioError
 
 GRACE_SECONDS = 30.0  # a pod's default, after which the kubelet kills its containers
 LAST_LINES = "the last lines of its output:"
@@ -28,8 +26,6 @@ _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
-_LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
-_LEFT_OUT = b"(earlier output is left out)\n"
 _RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
 
 
@@ -40,12 +36,25 @@ class PluginPlaces:
     configuration: Path
     kubelet_dir: Path
     cdi_dir: Path
-    host_root: Path  # `/` if device nodes cannot be created
     run_dir: Path
     state_dir: Path
-    log: Path
+    log: Path  # to which the plugin's output is appended
     node_name: str
+    host_root: Path = Path("/")
     kubeconfig: Path | None = None
+
+    @classmethod
+    def below(cls, directory: Path, *, kubelet_dir: Path, node_name: str, log: Path | None = None) -> Self:
+        """The places of a plugin whose own files are in a directory."""
+        return cls(
+            configuration=directory / "vdev.yaml",
+            kubelet_dir=kubelet_dir,
+            cdi_dir=directory / "cdi",
+            run_dir=directory / "run",
+            state_dir=directory / "state",
+            log=log or directory / "log",
+            node_name=node_name,
+        )
 
     def flags(self) -> tuple[str, ...]:
         """The options of `vdev run`."""
@@ -66,7 +75,7 @@ class CommandPlugin:
 
     Args:
         argv: the command
-        log: the file to which its output is appended; its beginning is dropped if it grows too large
+        log: the file to which its output is appended
         environ: its environment
         again: restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
         strict: an exit code after SIGTERM other than 0 or SIGTERM's is an error
@@ -96,7 +105,6 @@ class CommandPlugin:
         """Start the command, without waiting until the plugin serves. Raises ScenarioError if it cannot be started."""
         self._started = time.monotonic()
         try:
-            # The output is appended, so the log can be cut while the command runs.
             with self._log.open("ab") as log:
                 self._process = await _start(self._argv, log, environ=self._environ)
         except (OSError, ValueError) as error:
@@ -120,7 +128,7 @@ class CommandPlugin:
                     await process.wait()
                     ended = True
         finally:
-            await self._end(process)  # also if the wait was cancelled
+            await _kill(process)  # also if the wait was cancelled
         if not ended:
             raise ScenarioError(f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed")
         code = await process.wait()
@@ -131,39 +139,20 @@ class CommandPlugin:
         """Send SIGKILL to the process group, and wait for the end. No effect if it does not run."""
         process, self._process = self._process, None
         if process is not None:
-            await self._end(process)
-
-    async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """Why it reports devices as Unhealthy, by resource and id. Only vdev says so."""
-        return {}
+            await _kill(process)
 
     async def check(self) -> None:
         """Raise ScenarioError with the last lines of its output if it ended by itself."""
         process = self._process
-        await asyncio.to_thread(self._cut_log)
         if process is None or process.returncode is None:
             return
-        await self._end(process)
+        await _kill(process)
         if self._again:
             if time.monotonic() - self._started >= _RESTART_SECONDS:
                 await self.start()
             return
         self._process = None
         raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self._log)}")
-
-    async def _end(self, process: Process) -> None:
-        await _kill(process)
-        await asyncio.to_thread(self._cut_log)
-
-    def _cut_log(self) -> None:
-        """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
-        with contextlib.suppress(OSError):
-            if self._log.stat().st_size > _LARGEST_LOG:
-                with self._log.open("a+b") as log:
-                    log.seek(-_KEPT_LOG, os.SEEK_END)
-                    kept = log.read(_KEPT_LOG)
-                    log.truncate(0)
-                    log.write(_LEFT_OUT + kept)
 
 
 class VdevRun(CommandPlugin):
@@ -172,25 +161,16 @@ class VdevRun(CommandPlugin):
     def __init__(self, places: PluginPlaces) -> None:
         argv = (sys.executable, "-m", "vdev", "run", *places.flags())
         super().__init__(argv, log=places.log, environ=os.environ, strict=True)
-        self._places = places
-
-    async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """The reasons in `vdev status`; empty if the agent does not answer."""
-        words = (sys.executable, "-m", "vdev", "status", "--output", "json", "--run-dir", str(self._places.run_dir))
-        _, answer = await run_program(words, stderr=asyncio.subprocess.DEVNULL)
-        return reasons_in(json.loads(answer)) if answer.strip() else {}
 
 
-async def run_program(
-    argv: Sequence[str], *, environ: Mapping[str, str] | None = None, stderr: int = subprocess.STDOUT
-) -> tuple[int, bytes]:
+async def run_program(argv: Sequence[str], *, environ: Mapping[str, str]) -> tuple[int, bytes]:
     """Run a program to its end, and kill the rest of its process group. Returns its exit code and its output.
 
     The output goes to a file, not a pipe: a background process of the program would keep a pipe open. Raises OSError
     if the program cannot be started.
     """
     with tempfile.TemporaryFile() as printed:
-        process = await _start(argv, printed, environ=environ, stderr=stderr)
+        process = await _start(argv, printed, environ=environ)
         try:
             await process.wait()
         finally:
@@ -199,12 +179,15 @@ async def run_program(
         return await process.wait(), printed.read()
 
 
-async def _start(
-    argv: Sequence[str], output: IO[bytes], *, environ: Mapping[str, str] | None, stderr: int = subprocess.STDOUT
-) -> Process:
+async def _start(argv: Sequence[str], output: IO[bytes], *, environ: Mapping[str, str]) -> Process:
     """Start a program in a new process group."""
     return await asyncio.create_subprocess_exec(
-        *argv, stdin=subprocess.DEVNULL, stdout=output, stderr=stderr, env=environ, start_new_session=True
+        *argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environ,
+        start_new_session=True,
     )
 
 
@@ -230,13 +213,3 @@ def _ending(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"was ended by {signal.Signals(-code).name}"
     return f"was ended by signal {-code}"
-
-
-def reasons_in(status: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """The reasons of Unhealthy devices in a status document of vdev."""
-    return {
-        (resource["name"], device["id"]): device["reason"]
-        for resource in status["resources"]
-        for device in resource["devices"]
-        if device["health"] == UNHEALTHY
-    }

@@ -1,7 +1,9 @@
 """Reports about scenarios: text for people, JSON lines for programs, and a JUnit file at the end."""
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from ..journal import Entry
 from .library import ScenarioFile
 
 _INDENT = "      "
+_WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,7 @@ class ScenarioResult:
 
 
 class ScenarioReport:
-    """Prints what happens at once: text for people, or a JSON object per line."""
+    """Prints what happens at once: text for people, or a JSON object per line. It measures how long steps take."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out
@@ -37,6 +40,7 @@ class ScenarioReport:
 
     def begin(self, file: ScenarioFile) -> None:
         """A scenario begins, on a new node."""
+        self._file, self._step, self._begun = file, 1, time.monotonic()
         title, steps = file.scenario.title, len(file.scenario.steps)
         document = {"outcome": "began", "title": title, "file": str(file.path), "steps": steps}
         self._print(f"{file.name}: {title}", {"event": "scenario", "scenario": file.name, **document})
@@ -45,13 +49,10 @@ class ScenarioReport:
         """Something happened on the node."""
         self._print(None, entry.document)
 
-    def waits(self, file: ScenarioFile, number: int, seconds: float) -> None:
-        """A step is not done yet."""
-        _, text = file.lines[number - 1]
-        self._print(f"  … step {number} of {len(file.lines)} waits: {text}  ({seconds:.0f} s)")
-
-    def step(self, file: ScenarioFile, number: int, seconds: float, failure: str = "") -> None:
-        """A step is done, or failed."""
+    def step(self, failure: str = "") -> None:
+        """The current step is done, or failed. The next one begins."""
+        file, number, now = self._file, self._step, time.monotonic()
+        seconds = now - self._begun
         line, text = file.lines[number - 1]
         place = f"✗ step {number} of {len(file.lines)}, {file.path}:{line}:" if failure else "✓"
         document = {"outcome": "failed" if failure else "done", "step": number, "line": line, "text": text}
@@ -59,6 +60,17 @@ class ScenarioReport:
             f"  {place} {text}  ({seconds:.1f} s)",
             {"event": "step", "scenario": file.name, **document, "seconds": seconds},
         )
+        self._step, self._begun = number + 1, now
+
+    async def follow(self) -> None:
+        """Report the current step every few seconds while it waits, until cancelled."""
+        while True:
+            number, waited = self._step, time.monotonic() - self._begun
+            await asyncio.sleep(_WAITS_SECONDS - waited % _WAITS_SECONDS)
+            if number == self._step <= len(self._file.lines):
+                _, text = self._file.lines[number - 1]
+                seconds = time.monotonic() - self._begun
+                self._print(f"  … step {number} of {len(self._file.lines)} waits: {text}  ({seconds:.0f} s)")
 
     def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""

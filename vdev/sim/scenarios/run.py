@@ -15,15 +15,13 @@ from ...aio.tasks import acting_on
 from ...errors import HostError, UsageError, reason_of
 from ..lint import twice
 from . import library
-from .command_node import PLACEHOLDERS, CommandNode, NodeOptions, capabilities, split_command
-from .driver import Capability, ScenarioError, StepFailed
 from .library import ScenarioFile
-from .play import play, required_capability
+from .node import CAPABILITIES, PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
+from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
-from .scenario import ANY, Scenario
+from .scenario import ANY, Capability, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
-_WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
 async def run(
@@ -122,13 +120,11 @@ def _problem(file: ScenarioFile, node: NodeOptions) -> str:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
     if missing := [name for name in file.hooks if name not in node.hooks]:
         return f"it needs a command for the hook {missing[0]!r}; give --hook {missing[0]}=COMMAND"
-    can = capabilities()
-    if lacking := sorted(each.value for each in scenario.requires - can):
+    if lacking := sorted(each.value for each in scenario.requires - CAPABILITIES):
         return f"it requires {', '.join(lacking)}, which --exec does not have"
     for number, step in enumerate(scenario.steps, 1):
-        need = required_capability(step)
-        if need is not None and need not in can:
-            return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
+        if step.needs is not None and step.needs not in CAPABILITIES:
+            return f"step {number} needs {step.needs.value}, which --exec does not have; a hook can do it"
         if step.name == "expect" and step.value.unhealthy:
             return f"step {number} expects reasons of Unhealthy devices, which only vdev reports"
     return ""
@@ -140,7 +136,7 @@ def _problem(file: ScenarioFile, node: NodeOptions) -> str:
 async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen)
     begun = time.monotonic()
-    node = CommandNode(options, log)
+    node = EmbeddedNode(options, log)
     failure, happened = "", []
     try:
         async with node:
@@ -167,7 +163,7 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
     return result
 
 
-def _unchecked(scenario: Scenario, node: CommandNode) -> list[str]:
+def _unchecked(scenario: Scenario, node: EmbeddedNode) -> list[str]:
     """A remark about expected slices, if the driver cannot publish any."""
     slices = any(ANY in each.slices.values() for each in scenario.expectations)
     if not slices or Capability.PUBLISHING in node.capabilities:
@@ -175,49 +171,16 @@ def _unchecked(scenario: Scenario, node: CommandNode) -> list[str]:
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
-async def _played(chosen: ScenarioFile, node: CommandNode, patience: float, report: ScenarioReport) -> str:
+async def _played(chosen: ScenarioFile, node: EmbeddedNode, patience: float, report: ScenarioReport) -> str:
     """Why a scenario failed, with the plugin's last lines; empty if it passed."""
-    steps = _Steps(chosen, report)
-
-    async def after(_step: int) -> None:
-        await node.check()
-        steps.end()
-
-    ticker = asyncio.create_task(steps.report_waits(), name="report which step waits")
+    ticker = asyncio.create_task(report.follow(), name="report which step waits")
     try:
-        await play(chosen.scenario, node, patience=patience, after=after)
-    except StepFailed as failed:
-        steps.end(failed.why)
-        return await node.explained(failed.why)
+        await play(chosen.scenario, node, patience=patience, done=report.step)
     except ScenarioError as failed:
-        return await node.explained(str(failed))
+        return await node.explained(failed.why if isinstance(failed, StepFailed) else str(failed))
     finally:
         ticker.cancel()
     return ""
-
-
-class _Steps:
-    """Measures the steps of a scenario and reports their ends, and the one that waits."""
-
-    def __init__(self, chosen: ScenarioFile, report: ScenarioReport) -> None:
-        self._chosen = chosen
-        self._report = report
-        self._number = 1
-        self._begun = time.monotonic()
-
-    def end(self, failure: str = "") -> None:
-        """The step is done, or failed."""
-        now = time.monotonic()
-        self._report.step(self._chosen, self._number, now - self._begun, failure)
-        self._number, self._begun = self._number + 1, now
-
-    async def report_waits(self) -> None:
-        """Report steps that wait, until cancelled."""
-        while True:
-            number = self._number
-            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - self._begun) % _WAITS_SECONDS)
-            if number == self._number <= len(self._chosen.lines):
-                self._report.waits(self._chosen, number, time.monotonic() - self._begun)
 
 
 def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:

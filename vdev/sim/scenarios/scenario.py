@@ -1,9 +1,10 @@
 """Scenario files: their form, as pydantic models, and how they are read.
 
-`play` plays them on a `Driver`.
+`play` plays them on a node.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -12,11 +13,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from ...errors import UsageError, reason_of
+from ...errors import UsageError, VdevError, reason_of
 from ..lint import unknown_code
 from ..objects import yaml_text
-from .driver import Capability
 
+# Keys in a scenario that stand for the names which the plugin has registered.
+RESOURCE: Final = "{resource}"
+DRIVER: Final = "{driver}"
 ANY: Final = "any"
 REMEMBERED: Final = "remembered"
 COMPARISONS: Final = {"atLeast": "at least", "lessThan": "less than"}
@@ -26,6 +29,54 @@ _LONGEST_STEP = 160  # characters of a step's text in a report
 
 class ScenarioFormatError(UsageError):
     """A scenario file is invalid; the text says where."""
+
+
+class ScenarioError(VdevError):
+    """A scenario failed; the text says what was seen instead."""
+
+
+class StepFailed(ScenarioError):
+    """A step of a scenario failed. Steps are counted from 1."""
+
+    def __init__(self, title: str, step: int, why: str) -> None:
+        super().__init__(f"{title}: step {step}: {why}")
+        self.why = why
+
+
+class Capability(Enum):
+    """What only some nodes can do. A step that needs a missing capability is skipped, with a reason."""
+
+    CLOCK = "clock"  # move the kubelet's time
+    KUBELET = "kubelet"  # stop and start the kubelet
+    PLUGIN = "plugin"  # stop and start the plugin's process
+    HOST_NODES = "host-nodes"  # create and remove device nodes
+    EDITS = "edits"  # see the environment, mounts and device nodes of a container
+    FINDINGS = "findings"  # the embedded kubelet's findings
+    REGISTRATIONS = "registrations"  # the kubelet's counter of registrations
+    REBOOT = "reboot"  # reboot the node, and start the plugin before the kubelet
+    REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, with the kubelet first
+    REASONS = "reasons"  # why the plugin reports a device as Unhealthy
+    DRA = "dra"  # claims, slices and classes, and a scheduler
+    PUBLISHING = "publishing"  # the plugin can reach the API server, where it publishes slices
+    DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
+    ROLL = "roll"  # a rolling update: the new plugin starts before the old one ends
+    KILL = "kill"  # SIGKILL for the plugin
+    HOOK = "hook"  # run commands given on the command line
+
+
+class Action(Enum):
+    """A step without arguments, by its key in the file."""
+
+    RESTART_KUBELET = "restartKubelet"
+    CRASH_KUBELET = "crashKubelet"
+    START_KUBELET = "startKubelet"
+    RESTART_PLUGIN = "restartPlugin"
+    STOP_PLUGIN = "stopPlugin"
+    START_PLUGIN = "startPlugin"
+    KILL_PLUGIN = "killPlugin"
+    REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
+    REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
+    ROLL_PLUGIN = "rollPlugin"
 
 
 def _number(value: Any) -> Any:
@@ -149,31 +200,31 @@ class ObjectName(_Form):
 
 
 class Step(_Form):
-    """One step: exactly one of these keys is given."""
+    """One step: exactly one of these keys is given. Some need a capability of the node."""
 
     expect: Expect = Expect()
     remember: None = None
     edit_configuration: str = ""
-    hook: str = ""
-    advance_clock: float = Field(default=0, ge=0)  # seconds
+    hook: Annotated[str, Capability.HOOK] = ""
+    advance_clock: Annotated[float, Field(ge=0), Capability.CLOCK] = 0  # seconds
     create_pod: str = ""
     delete_pod: str = ""
-    force_delete_pod: str = ""
+    force_delete_pod: Annotated[str, Capability.DRA] = ""
     restart_container: str = ""
-    create_device_node: str = ""
-    remove_device_node: str = ""
-    create_object: Annotated[dict[str, Any], AfterValidator(_object)] = {}
-    delete_object: ObjectName = ObjectName(kind="", name="")
-    restart_kubelet: None = None
-    crash_kubelet: None = None
-    start_kubelet: None = None
-    restart_plugin: None = None
-    stop_plugin: None = None
-    start_plugin: None = None
-    kill_plugin: None = None
-    reboot_plugin_first: None = None
-    reboot_kubelet_first: None = None
-    roll_plugin: None = None
+    create_device_node: Annotated[str, Capability.HOST_NODES] = ""
+    remove_device_node: Annotated[str, Capability.HOST_NODES] = ""
+    create_object: Annotated[dict[str, Any], AfterValidator(_object), Capability.DRA] = {}
+    delete_object: Annotated[ObjectName, Capability.DRA] = ObjectName(kind="", name="")
+    restart_kubelet: Annotated[None, Capability.KUBELET] = None
+    crash_kubelet: Annotated[None, Capability.KUBELET] = None
+    start_kubelet: Annotated[None, Capability.KUBELET] = None
+    restart_plugin: Annotated[None, Capability.PLUGIN] = None
+    stop_plugin: Annotated[None, Capability.PLUGIN] = None
+    start_plugin: Annotated[None, Capability.PLUGIN] = None
+    kill_plugin: Annotated[None, Capability.KILL] = None
+    reboot_plugin_first: Annotated[None, Capability.REBOOT] = None
+    reboot_kubelet_first: Annotated[None, Capability.REBOOT_KUBELET_FIRST] = None
+    roll_plugin: Annotated[None, Capability.ROLL] = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -192,6 +243,12 @@ class Step(_Form):
         """The argument of the step."""
         (field,) = self.model_fields_set
         return getattr(self, field)
+
+    @property
+    def needs(self) -> Capability | None:
+        """What a node must be able to do for the step; None if every node can do it."""
+        (field,) = self.model_fields_set
+        return next((each for each in type(self).model_fields[field].metadata if isinstance(each, Capability)), None)
 
 
 class Scenario(_Form):

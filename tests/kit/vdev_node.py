@@ -1,0 +1,84 @@
+"""A node for the scenarios of vdev itself: with device nodes on its host, and with vdev's reasons of Unhealthy."""
+
+import asyncio
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from vdev.agent import command_socket
+from vdev.errors import SocketError
+from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
+from vdev.sim.scenarios.plugin_process import VdevRun
+from vdev.sim.scenarios.scenario import Capability
+
+
+class VdevNode(EmbeddedNode):
+    """A node whose plugin is `vdev run` in a process, or what `plugin` makes of its places.
+
+    `kubeconfig` is how the plugin reaches the API server of the option `objects`.
+    """
+
+    def __init__(self, plugin=VdevRun, *, kubeconfig=None, **kubelet_options):
+        def on_this_host(places):
+            self._run_dir = places.run_dir
+            return plugin(replace(places, host_root=self._host, kubeconfig=kubeconfig))
+
+        options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so CDI names are resolved
+        super().__init__(options, plugin=on_this_host, **kubelet_options)
+        self.capabilities = frozenset(Capability) - {Capability.HOOK}
+
+    async def __aenter__(self):
+        self._host = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="host-"))
+        if not await asyncio.to_thread(_make_host, self._host):
+            self.capabilities -= {Capability.HOST_NODES}
+            self._host = Path("/")
+        self._kubelet_options["host_root"] = self._host
+        return await super().__aenter__()
+
+    async def __aexit__(self, *error):
+        await super().__aexit__(*error)
+        if self._host != Path("/"):
+            await asyncio.to_thread(shutil.rmtree, self._host)
+
+    async def device_node(self, path, *, make):
+        """Create or remove a character device below the host root."""
+        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=make)
+
+    async def reasons(self):
+        """Those in `vdev status`; none while no agent answers."""
+        try:
+            return reasons_in(await command_socket.ask(self._run_dir, {"do": "status"}))
+        except SocketError:
+            return {}
+
+
+def reasons_in(status):
+    """The reasons of Unhealthy devices in a status document, by resource and id."""
+    return {
+        (resource["name"], device["id"]): device["reason"]
+        for resource in status["resources"]
+        for device in resource["devices"]
+        if device["health"] == "Unhealthy"
+    }
+
+
+def _make_host(root):
+    """Create a host root with some device nodes; returns False without the permission to do so."""
+    try:
+        (root / "dev").mkdir()
+        for name in ("null", "zero"):
+            _device_node(root / "dev" / name, make=True)
+        (root / "sys").mkdir()
+    except OSError:
+        return False
+    return True
+
+
+def _device_node(path, *, make):
+    if make:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    else:
+        path.unlink()

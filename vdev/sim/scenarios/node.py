@@ -1,0 +1,427 @@
+"""The node on which scenarios are played: an embedded kubelet in a temporary directory, and a plugin.
+
+The plugin is any command, for `vdev sim --exec`. Tests play the same scenarios with a plugin in their own process, and
+on a node of a real cluster, whose class has the same methods.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, assert_never
+
+from ...aio.clock import LeapClock
+from ...errors import UsageError, reason_of
+from ...hostfs import write_atomic
+from ..api.api_objects import ApiObjects
+from ..api.server import ApiServer
+from ..device_manager import device_checkpoint
+from ..device_manager.device_table import Capacity
+from ..journal import Entry
+from ..kubelet import kubelet_directory
+from ..kubelet.kubelet import Kubelet
+from ..kubelet.kubelet_directory import KubeletPaths
+from ..kubelet_life import Compat, Timings
+from ..lint import Finding, Severity
+from ..node_objects import NodeObjects
+from ..objects.pods import PodStatus
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
+from .scenario import RESOURCE, Action, Capability, ScenarioError
+
+PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
+CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES, Capability.REASONS}
+"""What a node with any command as its plugin can do, if the command can reach the API server."""
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_POLL_SECONDS = 0.1
+_START_SECONDS = 30.0
+_LOOKS = 3
+_TAIL = 1_000  # characters of a hook's output that an error shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """Options of the nodes on which scenarios are played."""
+
+    command: str = ""  # starts the plugin
+    hooks: Mapping[str, str] = field(default_factory=dict)  # commands by name
+    resources: tuple[str, ...] = ()  # the names for `{resource}`; empty for all that register
+    allow: frozenset[str] = frozenset()  # codes of findings that are ignored
+    strict: bool = False
+    again: bool = False  # restart the plugin when it ends by itself
+    timeout: float = 30.0  # seconds that a call, a hook or the end of the plugin may take
+    kubelet_dir: Path | None = None  # None: a temporary directory for each scenario
+    node_name: str = "sim-node"
+    compat: Compat = Compat.V1_36
+    seed: int = 0
+
+    def mentions(self, placeholder: str) -> bool:
+        """Whether the command or a hook uses a placeholder."""
+        return any(f"{{{placeholder}}}" in each for each in (self.command, *self.hooks.values()))
+
+
+class EmbeddedNode:
+    """A node, as an async context manager. A finding or an unexpected end of the plugin fails the current step.
+
+    It has an API server if the command or a hook uses {kubeconfig}, and resolves CDI names if one uses {cdi_dir}.
+
+    Args:
+        options: the command and the kubelet's options
+        log: the file to which the plugin's output is appended; None for a temporary one
+        plugin: creates another plugin than the command
+        kubelet_options: more options of `Kubelet`
+    """
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        log: Path | None = None,
+        *,
+        plugin: Callable[[PluginPlaces], CommandPlugin] | None = None,
+        **kubelet_options: Any,
+    ) -> None:
+        self._options = options
+        self._log = log
+        self._make_plugin = plugin or self._command
+        self._kubelet_options = kubelet_options
+        self._has_api = options.mentions("kubeconfig")
+        self._clock = LeapClock()
+        self._open = contextlib.AsyncExitStack()  # the API server, if a command asks for it
+        self.capabilities = CAPABILITIES - (frozenset() if self._has_api else {Capability.PUBLISHING})
+
+    async def __aenter__(self) -> Self:
+        options = self._options
+        self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="scenario-"))
+        kubelet_dir = options.kubelet_dir or self._root / "k"
+        self._places = PluginPlaces.below(
+            self._root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log
+        )
+        await asyncio.to_thread(_forget_node, KubeletPaths(kubelet_dir))
+        api = await self._open.enter_async_context(ApiServer()) if self._has_api else None
+        kubelet_options = {
+            "node_name": options.node_name,
+            "timings": Timings(bound=options.timeout),
+            "strict": options.strict,
+            "compat": options.compat,
+            "seed": options.seed,
+            "host_root": Path("/") if options.strict else None,
+            "cdi_dir": self._places.cdi_dir if options.mentions("cdi_dir") else None,
+            "objects": ApiObjects(None if api is None else api.objects),
+            **self._kubelet_options,
+        }
+        self.kubelet = Kubelet(kubelet_dir, clock=self._clock, **kubelet_options)
+        self._objects = self.kubelet.objects
+        self._plugin = self._make_plugin(self._places)
+        self._configured = False
+        await self.kubelet.start()
+        if api is not None:
+            NodeObjects(self.kubelet, api.objects).register()
+            await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        async with self._open:
+            try:
+                await self._plugin.stop()
+            finally:
+                await self.kubelet.stop()
+                await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    async def configure(self, text: str) -> None:
+        """Replace the plugin's configuration by a rename, as editors do; the first call starts the plugin."""
+        await asyncio.to_thread(write_atomic, self._places.configuration, text.encode())
+        if not self._configured:
+            self._configured = True
+            await asyncio.to_thread(self._places.run_dir.mkdir, exist_ok=True)
+            await self._plugin.start()
+
+    async def act(self, action: Action) -> None:
+        """Do something to the kubelet or the plugin."""
+        match action:
+            case Action.RESTART_KUBELET:
+                await self.kubelet.restart(wait=False)
+            case Action.CRASH_KUBELET:
+                await self.kubelet.crash()
+            case Action.START_KUBELET:
+                await self.kubelet.start(wait=False)
+            case Action.RESTART_PLUGIN:
+                await self._plugin.stop()
+                await self._plugin.start()
+            case Action.STOP_PLUGIN:
+                await self._plugin.stop()
+            case Action.START_PLUGIN:
+                await self._plugin.start()
+            case Action.KILL_PLUGIN:
+                await self._plugin.kill()
+            case Action.REBOOT_PLUGIN_FIRST:
+                await self._power_off()
+                await self._plugin.start()
+                await self._plugin_serves()
+                await self.kubelet.start(readmit=False)
+                await self._plugin_is_listed()
+                await self.kubelet.readmit()
+            case Action.REBOOT_KUBELET_FIRST:
+                await self._power_off()
+                await self.kubelet.start()
+                await self._plugin.start()
+            case Action.ROLL_PLUGIN:
+                old, self._plugin = self._plugin, self._make_plugin(self._places)
+                await self._plugin.start()
+                await old.stop()
+            case _:
+                assert_never(action)
+
+    async def _power_off(self) -> None:
+        """Shut the node down: containers, processes and files in memory are gone."""
+        await self.kubelet.power_off()
+        await self._plugin.stop()
+        await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
+        await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
+
+    async def _plugin_serves(self) -> None:
+        """Wait until the plugin has a socket. Raises ScenarioError."""
+        directory = self.kubelet.device_plugin_dir
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not await asyncio.to_thread(kubelet_directory.sockets, directory):
+                    await self.change()
+                    await self.check()
+        except TimeoutError:
+            raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
+
+    async def _plugin_is_listed(self) -> None:
+        """Wait, with a limit, until the kubelet has lists of all resources that its pods had.
+
+        On a real node, a running plugin has sent its lists long before the kubelet learns of its pods. A busy machine
+        must not change that order.
+        """
+        had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while not had <= self.kubelet.listed().keys():
+                    await self.change()
+                    await self.check()
+
+    async def advance_clock(self, seconds: float) -> None:
+        """Let time pass for the kubelet, and let everything that is due run."""
+        self._clock.advance(seconds)
+        await self.change()
+
+    async def create_pod(self, manifest: Mapping[str, Any]) -> None:
+        """Create a pod on the node."""
+        await self.kubelet.run_pod(manifest)
+
+    async def delete_pod(self, name: str, *, force: bool = False) -> None:
+        """Delete a pod without a grace period; with `force` from the API server, without waiting for the kubelet."""
+        self._must_exist(name)
+        await self.kubelet.delete_pod(name, force=force)
+
+    async def restart_container(self, pod: str) -> None:
+        """Let the pod's first app container die and start again."""
+        self._must_exist(pod)
+        await self.kubelet.restart_container(pod)
+
+    def _must_exist(self, name: str) -> None:
+        if not any(pod.name == name for pod in self.kubelet.pods()):
+            raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` creates it")
+
+    async def create_object(self, document: Mapping[str, Any]) -> None:
+        """Create an object in the API server."""
+        await self._objects.create(document["kind"], document)
+
+    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
+        """Delete an object from the API server."""
+        await self._objects.delete(kind, name, namespace)
+
+    async def device_node(self, path: str, *, make: bool) -> None:
+        """Create or remove a device node of the host, on nodes that can."""
+        raise ScenarioError(f"{path}: cannot {'create' if make else 'remove'} device nodes of this host")
+
+    async def hook(self, name: str) -> None:
+        """Run the command of a hook to its end. Raises ScenarioError if it fails."""
+        argv, seconds = split_command(self._options.hooks[name], _words(self._places)), self._options.timeout
+        try:
+            async with asyncio.timeout(seconds):
+                code, printed = await run_program(argv, environ=self._environ())
+        except TimeoutError:
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
+        except OSError as error:
+            raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+        if code:
+            output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
+
+    # --- what is seen -------------------------------------------------------------------------------------------------
+
+    async def names(self, placeholder: str) -> Sequence[str]:
+        """The names for `{resource}` or `{driver}`: those of --resource, or all that have registered so far."""
+        if placeholder == RESOURCE and self._options.resources:
+            return self._options.resources
+        event, field = ("registered", "resource") if placeholder == RESOURCE else ("driverRegistered", "driver")
+        return sorted({each.fields[field] for each in self.kubelet.journal.of(event)})
+
+    async def node(self) -> Capacity:
+        """The device plugins' part of the node status."""
+        return self.kubelet.node()
+
+    async def pod(self, name: str) -> PodStatus | None:
+        """The current status of a pod, None if it does not exist."""
+        return next((pod for pod in self.kubelet.pods() if pod.name == name), None)
+
+    async def events(self, pod: str) -> Sequence[str]:
+        """The Warning events on a pod, as `reason: message`."""
+        return [f"{each.reason}: {each.message}" for each in self.kubelet.events if each.pod == f"default/{pod}"]
+
+    async def slices(self, driver: str) -> Sequence[str] | None:
+        """The devices in a driver's newest slices for the node; None if it has no slice."""
+        found = [
+            each["spec"]
+            for each in await self._objects.list("ResourceSlice")
+            if (each["spec"]["driver"], each["spec"].get("nodeName")) == (driver, self.kubelet.node_name)
+        ]
+        if not found:
+            return None
+        newest = max(spec["pool"].get("generation", 0) for spec in found)
+        current = [spec for spec in found if spec["pool"].get("generation", 0) == newest]
+        return [device["name"] for spec in current for device in spec.get("devices") or []]
+
+    async def claim(self, name: str) -> Sequence[str] | None:
+        """The devices allocated to a claim in namespace `default`; None if there is no such claim."""
+        claim = await self._objects.get("ResourceClaim", name, "default")
+        if claim is None:
+            return None
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
+
+    async def drivers(self, driver: str) -> int:
+        """How many instances of a driver the kubelet is connected to."""
+        return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
+
+    async def registrations(self, resource: str) -> int:
+        """The kubelet's counter, plus registrations through plugins_registry, which the kubelet does not count."""
+        return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
+
+    async def reasons(self) -> Mapping[tuple[str, str], str]:
+        """Why the plugin reports devices as Unhealthy, by resource and device id, on nodes that know it."""
+        return {}
+
+    async def causes(self) -> list[str]:
+        """Known reasons why an expectation may not have come true yet."""
+        return _missing_registrations(self.kubelet.journal.entries)
+
+    # --- mistakes of the plugin ---------------------------------------------------------------------------------------
+
+    async def change(self) -> None:
+        """Return at the kubelet's next change, but soon."""
+        await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
+
+    async def check(self) -> None:
+        """Raise ScenarioError if the plugin ended by itself, or if there is a finding that counts."""
+        await self._plugin.check()
+        if found := await self.errors():
+            raise ScenarioError("; ".join(found))
+
+    async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
+        """The findings that fail a scenario: errors, and warnings with one of these codes."""
+        return [str(each) for each in self.kubelet.findings if self.counts(each, also)]
+
+    def counts(self, finding: Finding, also: Collection[str] = ()) -> bool:
+        """Whether a finding fails a scenario."""
+        matters = finding.severity is Severity.ERROR or self._options.strict or finding.code in also
+        return matters and finding.code not in self._options.allow
+
+    async def explained(self, failure: str) -> str:
+        """The failure with the last lines of the plugin's output, and with its exit code if it has ended.
+
+        A broken connection is noticed before the end of the plugin's process, so this looks several times.
+        """
+        for _ in range(_LOOKS):
+            if LAST_LINES in failure:
+                return failure
+            await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
+            try:
+                await self._plugin.check()
+            except ScenarioError as ended:
+                return f"{failure}\n{ended}"
+        return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._places.log)}"
+
+    # --- the command --------------------------------------------------------------------------------------------------
+
+    def _command(self, places: PluginPlaces) -> CommandPlugin:
+        return CommandPlugin(
+            split_command(self._options.command, _words(places)),
+            log=places.log,
+            environ=self._environ(),
+            again=self._options.again,
+            strict=self._options.strict,
+            grace=min(self._options.timeout, GRACE_SECONDS),
+        )
+
+    def _environ(self) -> dict[str, str]:
+        return {"NODE_NAME": self._options.node_name, **os.environ}
+
+
+def split_command(command: str, words: Mapping[str, str]) -> list[str]:
+    """The arguments of a command, split as in a shell, without placeholders. Raises UsageError."""
+    try:
+        parts = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r}: not a command: {str(error).lower()}") from error
+    if not parts:
+        raise UsageError("the command is empty; give a program, with its arguments")
+    for name in (name for part in parts for name in _PLACEHOLDER.findall(part)):
+        if name not in words:
+            allowed = ", ".join(f"{{{each}}}" for each in words)
+            raise UsageError(f"{command!r}: unknown placeholder {{{name}}}; there are {allowed}")
+    return [_PLACEHOLDER.sub(lambda found: words[found[1]], part) for part in parts]
+
+
+def _words(places: PluginPlaces) -> dict[str, str]:
+    plugins = KubeletPaths(places.kubelet_dir).device_plugins
+    paths = (
+        *(places.kubelet_dir, plugins, places.cdi_dir, places.run_dir, places.configuration),
+        _kubeconfig(places),
+    )
+    return dict(zip(PLACEHOLDERS, map(str, paths), strict=True))
+
+
+def _kubeconfig(places: PluginPlaces) -> Path:
+    return places.configuration.with_name("kubeconfig")
+
+
+def _forget_node(paths: KubeletPaths) -> None:
+    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if another kubelet uses it."""
+    kubelet_directory.refuse_live(paths.registration_socket)
+    device_checkpoint.read(paths.device_plugins)  # raises if it is a real kubelet's
+    (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
+
+
+def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
+    """Why resources are not registered with the current kubelet process."""
+    known: dict[str, str] = {}  # by resource, the endpoint of its last registration
+    missing: dict[str, str] = {}  # by resource, why it is not registered
+    for entry in entries:
+        resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
+        match entry.event:
+            case "kubelet" if entry.fields["what"] == "started":
+                text = "has not registered since the kubelet started again: watch kubelet.sock"
+                missing = {resource: text for resource, endpoint in known.items() if "/" not in endpoint}
+            case "registered":
+                known[resource] = endpoint
+                missing.pop(resource, None)
+            case "registrationFailed":
+                missing[resource] = f"called Register, and was refused: {entry.fields['error']}"
+            case "registrationWaits":
+                missing[resource] = f"called Register, but nothing answers at {endpoint}: " + (
+                    "a kubelet that starts removes all sockets of the directory; serve again before you register"
+                    if resource in known
+                    else "serve before you register"
+                )
+    return [f"{resource} {text}" for resource, text in missing.items()]
