@@ -162,10 +162,11 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 
 def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
     """By driver, in whole devices: those for claims, those without a failure, and those that claims have."""
+    claimed = member.claimed
     for driver, pool in (member.plan.pools if member.plan else {}).items():
         present = {each.group for each in pool.devices}
         broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
-        taken = {each.group for each in pool.devices if each.name in member.claimed.get(driver, ())}
+        taken = {pool.by_name[name].group for name in claimed.get(driver, ()) if name in pool.by_name}
         yield driver, {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
 
 
