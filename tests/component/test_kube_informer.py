@@ -162,7 +162,7 @@ async def test_a_connection_that_died_without_a_word(api_server, start_api, foll
     clock.advance(3600)
     await api_server.until(lambda: "back" in seen.told)
     assert ["a:1", "lost", "back"] == seen.told
-    assert "nothing came" in str(seen.errors[0])
+    assert "no complete answer" in str(seen.errors[0])
 
 
 async def test_an_account_that_is_renewed_during_a_watch(api_server, api, account, follow):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import copy
 import gzip
-import itertools
 import json
 import random
 
@@ -69,8 +68,8 @@ def says(body, status=200, head=b""):
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
-        (b"<html>", 200, "the answer is not JSON"),
-        (DEEP, 200, "the answer is not JSON"),
+        (b"<html>", 200, "the answer is not a JSON object"),
+        (DEEP, 200, "the answer is not a JSON object"),
         (b"[]", 200, "the answer is not a JSON object"),
         (b'{"metadata": {"name": 5}}', 200, "the answer is not a Node"),
         (b'{"metadata": {"name": ["worker-1"]}}', 200, "the answer is not a Node"),
@@ -120,7 +119,7 @@ async def test_an_answer_that_is_compressed(odd_server):
         await says(gzip.compress(b'{"a": "' + b"x" * 2**24 + b'"}'), head=b"Content-Encoding: gzip\r\n")(writer, head)
 
     api = await odd_server(say, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="not JSON"):
+    with pytest.raises(kube.Unreachable, match="not a JSON object"):
         await api.get(NODES, "worker-1")
     assert b"accept-encoding: identity" in heads[0]
 
@@ -139,21 +138,6 @@ async def test_a_list_in_several_answers(odd_server):
     found = await api.list(NODES, keep=kube.whole)
     assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
     assert b"continue=two" in heads[1]
-
-
-async def test_a_list_of_small_objects_without_end(odd_server):
-    """A short object takes many times its text in memory."""
-    numbers = itertools.count()
-
-    async def say(writer, _head):
-        items = [{"metadata": {"name": f"n{next(numbers)}"}} for _ in range(50)]
-        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
-        await says(json.dumps(page).encode())(writer, _head)
-
-    api = await odd_server(say, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
-        await api.list(NODES, keep=kube.whole)
-    assert next(numbers) < 1200
 
 
 async def test_a_watch_without_a_line(odd_server):

@@ -104,14 +104,14 @@ class ResourceSlices(ApiApplier):
                 self._is_taken(driver, _manager(foreign))
             else:
                 self._taken.pop(driver, None)
-                await self._publish(driver)
+                await self._publish(driver, [each for each in of_driver if _is_ours(each)])
 
-    async def _publish(self, driver: str) -> None:
-        """Bring the slices of one driver to its pool, or to what a fault makes of it."""
+    async def _publish(self, driver: str, present: Sequence[Document]) -> None:
+        """Bring the slices of one driver, of which `present` exist, to its pool, or to what a fault makes of it."""
         if driver in self._wiped:
-            await self._carry_out(driver, Changes(delete=tuple(await self._ours(driver))))
+            await self._carry_out(driver, Changes(delete=tuple(present)))
             self._wiped.discard(driver)
-        present = await self._ours(driver)
+            present = await self._ours(driver)
         if len(present) < self.published.get(driver, 0):
             await self._clock.sleep(self._intervals.republish)  # lets a kubelet that starts delete all of them
             present = await self._ours(driver)

@@ -2,10 +2,9 @@
 
 import functools
 import json
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import structlog
 
@@ -26,24 +25,23 @@ _METADATA = ("name", "uid", "resourceVersion", "labels", "annotations", "deletio
 _STATUS = ("capacity", "allocatable")
 
 
-class PackedSlice:
-    """A ResourceSlice of a node, compressed: as a document, it would take thirty times the memory."""
+@dataclass(frozen=True, slots=True)
+class SliceText:
+    """A ResourceSlice of a node as text: as a document, it would take ten times the memory."""
 
-    __slots__ = ("_bytes", "key", "nodes")
-
-    def __init__(self, document: Document) -> None:
-        self.key = key_of(document)
-        self.nodes = frozenset({str(document["spec"]["nodeName"])})
-        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
+    name: str
+    node: str
+    text: str
 
     @property
     def document(self) -> Document:
-        found: Document = json.loads(zlib.decompress(self._bytes))
+        found: Document = json.loads(self.text)
         return found
 
 
-def _packed(document: Document) -> PackedSlice | None:
-    return PackedSlice(document) if (document.get("spec") or {}).get("nodeName") else None
+def _slice_text(document: Document) -> SliceText | None:
+    node = (document.get("spec") or {}).get("nodeName")
+    return SliceText(key_of(document), str(node), json.dumps(document)) if node else None
 
 
 def trimmed(document: Document) -> Document:
@@ -75,19 +73,11 @@ def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return {each: value for each, value in values.items() if each != key}
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUses:
-    """The devices that a claim has, once for each pod that has reserved the claim, or once without a pod."""
-
-    key: str
-    uses: tuple[Use, ...]
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        return frozenset(use.pool for use in self.uses)
+Uses = tuple[Use, ...]
+"""The devices that a claim has, once for each pod that has reserved the claim, or once without a pod."""
 
 
-def _uses(document: Document) -> ClaimUses | None:
+def _uses(document: Document) -> Uses | None:
     metadata, status = metadata_of(document), document.get("status") or {}
     namespace, claim = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
@@ -97,50 +87,7 @@ def _uses(document: Document) -> ClaimUses | None:
         for each in results
         for pod in pods or [""]
     )
-    return ClaimUses(key_of(document), uses) if uses else None
-
-
-class Placed(Protocol):
-    """What is kept of an object that belongs to nodes."""
-
-    @property
-    def key(self) -> str:
-        """The object's key in the informer."""
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """The names of the nodes."""
-
-
-P = TypeVar("P", bound=Placed)
-
-
-class ByNode(Generic[P]):
-    """The objects of a kind by node; `on_node` is called with the name of each node that a change concerns."""
-
-    def __init__(self, on_node: Callable[[str], None]) -> None:
-        self._on_node = on_node
-        self._found: dict[str, dict[str, P]] = {}
-
-    def of(self, node: str) -> Sequence[P]:
-        return tuple(self._found.get(node, {}).values())
-
-    def see(self, old: P | None, new: P | None) -> None:
-        if old == new:
-            return
-        nodes: set[str] = set()
-        if old is not None:
-            for node in old.nodes:
-                del self._found[node][old.key]
-                if not self._found[node]:
-                    del self._found[node]
-            nodes |= old.nodes
-        if new is not None:
-            for node in new.nodes:
-                self._found.setdefault(node, {})[new.key] = new
-            nodes |= new.nodes
-        for node in nodes:
-            self._on_node(node)
+    return uses or None
 
 
 _FAKE_VERSIONS = ("fake", "kwok")
@@ -207,16 +154,15 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node, which its applier sees as a `SlicesView`."""
 
-    def __init__(self, informer: Informer[PackedSlice], slices: ByNode[PackedSlice], node: str) -> None:
+    def __init__(self, informer: Informer[SliceText], node: str) -> None:
         self._informer = informer
-        self._slices = slices
         self._node = node
 
     async def seen(self) -> Mapping[str, Document]:
         """Return all of them, by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
         if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
             raise trouble
-        return {each.key: each.document for each in self._slices.of(self._node)}
+        return {each.name: each.document for each in self._informer.indexed(self._node)}
 
     def wrote(self, document: Document) -> None:
         self._informer.wrote(document)
@@ -237,17 +183,15 @@ class Cluster:
         self._on_node = on_node
         self._logged: dict[kube.ObjectKind, str] = {}  # the trouble that is in the log
 
-        self._slices_of: ByNode[PackedSlice] = ByNode(on_slices)
-        self._pods_of: ByNode[Pod] = ByNode(on_node)
-        self._claims_of: ByNode[ClaimUses] = ByNode(on_node)
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
         )
-        self._slices: Informer[PackedSlice] = Informer(
+        self._slices: Informer[SliceText] = Informer(
             api,
             kube.RESOURCE_SLICES,
-            keep=_packed,
-            on_change=self._slices_of.see,
+            keep=_slice_text,
+            index=lambda found: {found.node},
+            on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
             on_look=lambda: self._log(self._slices),
         )
         self._pods: Informer[Pod] = Informer(
@@ -255,14 +199,16 @@ class Cluster:
             kube.PODS,
             fields="spec.nodeName!=",
             keep=lambda document: read_pod(document, annotated_load(document)),
+            index=lambda pod: {pod.node},
             on_change=self._see_pod,
             on_look=lambda: self._log(self._pods),
         )
-        self._claims: Informer[ClaimUses] = Informer(
+        self._claims: Informer[Uses] = Informer(
             api,
             kube.RESOURCE_CLAIMS,
             keep=_uses,
-            on_change=self._claims_of.see,
+            index=lambda uses: {use.pool for use in uses},
+            on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
             on_look=lambda: self._log(self._claims),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
@@ -281,14 +227,14 @@ class Cluster:
         return found
 
     def slices_of(self, node: str) -> SeenSlices:
-        return SeenSlices(self._slices, self._slices_of, node)
+        return SeenSlices(self._slices, node)
 
     def pods_of(self, node: str) -> SeenPods:
-        return SeenPods(self._pods, lambda: self._pods_of.of(node))
+        return SeenPods(self._pods, node)
 
     def claim_uses(self, node: str) -> tuple[Use, ...]:
         """The devices of the node that claims have, with each pod that reserved them."""
-        return tuple(use for each in self._claims_of.of(node) for use in each.uses if use.pool == node)
+        return tuple(use for uses in self._claims.indexed(node) for use in uses if use.pool == node)
 
     def removed(self, name: str) -> None:
         """Note that this process deleted a Node."""
@@ -304,7 +250,8 @@ class Cluster:
     def _see_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
             log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
-        self._pods_of.see(old, new)
+        if old != new:
+            _tell(self._on_node, {each.node for each in (old, new) if each})
 
     def _log(self, informer: Informer[Any]) -> None:
         """Log when a kind cannot be followed any more, and when it can again."""
@@ -315,3 +262,8 @@ class Cluster:
             log.warning("objects cannot be followed", kind=str(kind), reason=reason)
         elif before and not reason:
             log.info("objects can be followed again", kind=str(kind))
+
+
+def _tell(on_node: Callable[[str], None], nodes: Collection[str]) -> None:
+    for node in nodes:
+        on_node(node)

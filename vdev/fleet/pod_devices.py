@@ -73,10 +73,6 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def nodes(self) -> frozenset[str]:
-        return frozenset({self.node})
-
-    @property
     def place(self) -> tuple[str, str, str]:
         """The sorting key for the order of creation."""
         return self.created, self.namespace, self.name

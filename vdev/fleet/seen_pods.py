@@ -4,7 +4,7 @@ The annotation `vdev.dev/devices` names the devices of a pod, also for the next 
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -27,19 +27,19 @@ _STATUSES = "allocatedResourcesStatus"
 class SeenPods:
     """The pods of one node."""
 
-    def __init__(self, informer: Informer[Pod], pods: Callable[[], Sequence[Pod]]) -> None:
+    def __init__(self, informer: Informer[Pod], node: str) -> None:
         self._informer = informer
-        self._pods = pods
+        self._node = node
 
     @property
     def by_uid(self) -> Mapping[str, Pod]:
         """The pods that ask for extended resources."""
-        return {each.uid: each for each in self._pods() if each.containers}
+        return {each.uid: each for each in self._informer.indexed(self._node) if each.containers}
 
     @property
     def pod_loads(self) -> Mapping[str, Range]:
         """The loads that pods ask for, by `namespace/name`."""
-        return {each.key: each.load for each in self._pods() if isinstance(each.load, Range)}
+        return {each.key: each.load for each in self._informer.indexed(self._node) if isinstance(each.load, Range)}
 
     def wrote(self, document: Document) -> None:
         self._informer.wrote(document)

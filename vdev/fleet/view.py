@@ -1,7 +1,7 @@
 """What others see of a fleet: the answers of `observe.http.Watched`, which name at most a hundred nodes."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from .pod_devices import held
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
 
 _SHOWN = 100  # nodes or devices that are named; more are only counted
 _SPAN = 10.0  # seconds over which writes per second are counted
@@ -31,24 +30,6 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "fleet_config_refused": ((), "Whether the last reading of the files was refused (1) or is in force (0)"),
 }
 """The labels of each metric, whose name begins with `vdev_`, and what it means."""
-
-
-class _Families:
-    """A collector for prometheus_client, which computes the metrics when they are scraped, in a thread."""
-
-    def __init__(self, samples: Callable[[], Mapping[str, Mapping[tuple[str, ...], float]]]) -> None:
-        self._samples = samples
-
-    def collect(self) -> "Iterator[Metric]":
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        samples = self._samples()
-        for name, (labels, text) in METRICS.items():
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = kind(f"vdev_{name}", text, labels=labels)
-            for values, value in samples[name].items():
-                family.add_metric(values, value)
-            yield family
 
 
 class FleetView:
@@ -72,7 +53,7 @@ class FleetView:
             "behind": behind,
             "resources": _resources(members),
             "broken": {"total": sum(1 for _ in _broken(members)), "devices": broken},
-            "refusedPods": sum(len(each.assigned.rejected) for each in members),
+            "refusedPods": _refused(members),
             "writes": {"total": fleet.writes, "perSecond": round(self._rate(), 1)},
         }
 
@@ -82,27 +63,32 @@ class FleetView:
 
     def registry(self) -> "CollectorRegistry":
         """A registry with the metrics of the fleet and of the process."""
-        from prometheus_client import CollectorRegistry, ProcessCollector
+        from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
         registry = CollectorRegistry()
-        registry.register(_Families(self.samples))
         ProcessCollector(registry=registry)  # process_*
+        samples = self.samples()
+        for name, (labels, text) in METRICS.items():
+            kind = Counter if name.endswith("_total") else Gauge
+            metric = kind(f"vdev_{name}", text, labels, registry=registry)
+            for values, value in samples[name].items():
+                (metric.labels(*values) if labels else metric).inc(value)
         return registry
 
     def samples(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
         """The values by metric and the values of its labels."""
-        now = self.status()
+        fleet, members = self._fleet, tuple(self._fleet.members.values())
         return {
             "build_info": {(__version__,): 1},
-            "fleet_nodes": {(state,): count for state, count in now["nodes"].items() if state != "total"},
+            "fleet_nodes": {(state,): count for state, count in self._states().items()},
             "fleet_devices": {
-                (amount, name): value for name, of in now["resources"].items() for amount, value in of.items()
+                (amount, name): value for name, of in _resources(members).items() for amount, value in of.items()
             },
-            "fleet_broken_devices": {(): now["broken"]["total"]},
-            "fleet_refused_pods": {(): now["refusedPods"]},
-            "fleet_writes_total": {(): now["writes"]["total"]},
-            "fleet_converged": {(): now["converged"]},
-            "fleet_config_refused": {(): bool(self._fleet.refused)},
+            "fleet_broken_devices": {(): sum(1 for _ in _broken(members))},
+            "fleet_refused_pods": {(): _refused(members)},
+            "fleet_writes_total": {(): fleet.writes},
+            "fleet_converged": {(): fleet.is_settled},
+            "fleet_config_refused": {(): bool(fleet.refused)},
         }
 
     def stalled(self) -> str:
@@ -154,6 +140,10 @@ class FleetView:
         return (total - before) / max(now - at, 1.0)
 
 
+def _refused(members: Sequence[Member]) -> int:
+    return sum(len(each.assigned.rejected) for each in members)
+
+
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
     found: dict[str, Counter[str]] = {}
     for member in members:
@@ -172,10 +162,11 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 
 def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
     """By driver, in whole devices: those for claims, those without a failure, and those that claims have."""
+    claimed = member.claimed
     for driver, pool in (member.plan.pools if member.plan else {}).items():
         present = {each.group for each in pool.devices}
         broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
-        taken = {each.group for each in pool.devices if each.name in member.claimed.get(driver, ())}
+        taken = {pool.by_name[name].group for name in claimed.get(driver, ()) if name in pool.by_name}
         yield driver, {"capacity": len(present), "allocatable": len(present - broken), "held": len(taken)}
 
 

@@ -11,22 +11,22 @@ ApiServerError
 └── Invalid        anything else that is wrong with the request
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from ..errors import ApiServerError
-from ..json_text import parse_json
 from .objects import ObjectKind
 
 _LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
 _SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ApiCall:
-    """A request, for messages and fault rules; `who` asks the server at `where`."""
+    """A request, for messages and fault rules; `who` asks the server at `where`, which is known when it is sent."""
 
     verb: str
     kind: ObjectKind
@@ -111,6 +111,9 @@ class Conflict(ApiServerError):
 class Expired(ApiServerError):
     """The server has forgotten the version that a list or watch started from. The objects must be listed again."""
 
+    def __init__(self, call: ApiCall, message: str) -> None:
+        super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
+
 
 class Invalid(ApiServerError):
     """The server refuses the request."""
@@ -122,8 +125,7 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
     `after` is the number of seconds that the server asks to wait.
     """
     message = str(status.get("message") or "no reason given")
-    details = found if isinstance(found := status.get("details"), Mapping) else {}
-    forgotten = f"the API server has forgotten the version of {call.object}: {message}"
+    details = found if isinstance(found := status.get("details"), dict) else {}
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
             return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)
@@ -136,23 +138,26 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
             return Throttled(call, message, after=after)
         case HTTPStatus.GONE:
-            return Expired(forgotten)
+            return Expired(call, message)
         case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            return Expired(forgotten)  # the server's store was restored or replaced since
+            return Expired(call, message)  # the server's store was restored or replaced since
         case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
             return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
 
 
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """The JSON object in an answer; None if it is something else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def status_in(body: bytes) -> Mapping[str, Any]:
     """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
-    try:
-        document = parse_json(body)
-    except ValueError:
-        document = None
-    if isinstance(document, dict):
-        return document
-    return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
+    return json_object(body) or {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
 
 
 def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:

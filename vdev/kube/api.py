@@ -15,8 +15,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
-from ..json_text import parse_json
-from .answers import ApiCall, Denied, Throttled, Unreachable, error_of
+from .answers import ApiCall, Denied, Throttled, Unreachable, error_of, json_object
 from .calls import JSON, LIMIT, Session
 from .objects import Object, ObjectKind
 
@@ -26,9 +25,8 @@ _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 
-_OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
-_SILENCE = 2.0  # times the longest watch, after which the connection must be dead
+_DEAD = 2.0  # times the length of a watch, after which its connection must be dead
 _ATTEMPTS = 4  # if the server asks to wait
 
 T = TypeVar("T")
@@ -54,9 +52,8 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request. `limit` is the number of bytes that are
-    read of an answer, of all pages of a list, and of a line of a watch; a longer one is an error.
-    All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
+    `fault` is asked before each request. `limit` is the number of bytes that are read of an answer, and of a line of a
+    watch; a longer one is an error. All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
 
     def __init__(
@@ -129,15 +126,13 @@ class Api:
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
         start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
-        more, left = "", self._session.limit
+        more = ""
         while True:
             page = {"continue": more} if more else start
-            params = _selectors(labels, fields) | {"limit": _PAGE} | page
-            found, size = await self._ask(call, params, limit=left)
+            found = await self._ask(call, _selectors(labels, fields) | {"limit": _PAGE} | page)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
-            left -= size + len(items) * _OBJECT
             objects += [keep(_checked(call, each)) for each in items]
             more = str(metadata.get("continue") or "")
             if not more:
@@ -166,7 +161,7 @@ class Api:
             "timeoutSeconds": str(max(1, round(seconds))),
         }
         self._raise_fault(call)
-        async with self._session.watch(call, params, seconds * _SILENCE) as lines:
+        async with self._session.watch(call, params, seconds * _DEAD) as lines:
             yield (_event(call, line) async for line in lines)
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -239,31 +234,23 @@ class Api:
     async def _ask_object(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        document, _ = await self._ask(call, params, body, content_type)
-        return _checked(call, document)
+        return _checked(call, await self._ask(call, params, body, content_type))
 
     async def _ask(
-        self,
-        call: ApiCall,
-        params: Mapping[str, str],
-        body: object = None,
-        content_type: str = JSON,
-        *,
-        limit: int | None = None,
-    ) -> tuple[dict[str, Any], int]:
-        """Return the document that the server answers, and its size in bytes.
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+    ) -> dict[str, Any]:
+        """Return the document that the server answers.
 
         A request is repeated if the server asks to wait a short time, and once if it does not know the account, because
         credentials may have been renewed. All other errors are left to the callers, which try again with growing
         pauses.
         """
-        most = self._session.limit if limit is None else limit
         intervals, clock = self.timing
         async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
             for attempt in range(_ATTEMPTS):
                 try:
                     self._raise_fault(call)
-                    return await self._session.ask(call, params, body, content_type, most)
+                    return await self._session.ask(call, params, body, content_type)
                 except Throttled as busy:
                     if attempt == _ATTEMPTS - 1 or busy.after is None or busy.after > intervals.api_patience:
                         raise
@@ -297,11 +284,10 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
 
 def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:
     """The type of an event, its object and the version."""
-    try:
-        event = parse_json(line)
-        kind, found = event["type"], dict(event["object"])
-    except (ValueError, LookupError, TypeError) as wrong:
-        raise Unreachable(call, "a line of the watch is not an event") from wrong
+    event = json_object(line) or {}
+    kind, found = event.get("type"), event.get("object")
+    if not isinstance(kind, str) or not isinstance(found, dict):
+        raise Unreachable(call, "a line of the watch is not an event")
     if kind == "ERROR":
         code = found.get("code")
         raise error_of(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, found)

@@ -1,8 +1,7 @@
 """One HTTP request to the API server, and its answer within bounds.
 
-The client connects with the first request. Each request has a deadline. An answer is read up to a limit, and no
-compressed answer is accepted: a server in trouble, or a wrong one at its address, must not take the memory of the
-node's device plugin.
+The client connects with the first request. Each request has a deadline, and an answer is read up to a limit: a server
+in trouble, or a wrong one at its address, must not take the memory of the node's device plugin.
 """
 
 import asyncio
@@ -10,21 +9,19 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from ..aio.clock import Timing
 from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
-from ..json_text import parse_json
-from .answers import ApiCall, Denied, Unreachable, error_of, status_in
+from .answers import ApiCall, Denied, Unconfigured, Unreachable, error_of, json_object, status_in
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
 JSON = "application/json"
-LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch
-_LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
+LIMIT = 64 * 2**20  # bytes of an answer, and of a line of a watch
 _ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}
 _METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
@@ -33,8 +30,8 @@ class Session:
     """The connection to one server. `writes` counts the requests that were to change something."""
 
     def __init__(self, server: ApiServerAddress, timing: Timing, limit: int) -> None:
-        self.limit = limit
         self.writes = 0
+        self._limit = limit
         self._server = server
         self._intervals, self._clock = timing
         self._connecting = asyncio.Lock()
@@ -43,32 +40,28 @@ class Session:
         self._watches: list[Interruption] = []
 
     async def ask(
-        self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str, limit: int
-    ) -> tuple[dict[str, Any], int]:
-        """Return the document that the server answers, and its size in bytes. Raises ApiServerError."""
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+    ) -> dict[str, Any]:
+        """Return the document that the server answers. Raises ApiServerError."""
         self.writes += call.verb in _METHODS
-        async with self._answer(call, params, body, content_type) as (call, response):
-            text = await self._body(call, response, limit)
-        try:
-            document = await asyncio.to_thread(parse_json, text) if len(text) > _LARGE else parse_json(text)
-        except ValueError as wrong:
-            raise Unreachable(call, f"the answer is not JSON: {wrong}") from wrong
-        if not isinstance(document, dict):
+        async with self._answer(call, params, body, content_type, within=self._intervals.api_answer) as response:
+            document = json_object(await self._body(call, response))
+        if document is None:
             raise Unreachable(call, "the answer is not a JSON object")
-        return document, len(text)
+        return document
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, call: ApiCall, params: Mapping[str, str], silence: float
+        self, call: ApiCall, params: Mapping[str, str], within: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch. Raises Unreachable after so many seconds of silence, and after `break_watches`."""
+        """The lines of a watch. Raises Unreachable if it does not end in time, and after `break_watches`."""
         interruption = Interruption()
         self._watches.append(interruption)
         try:
             async with (
                 interruption,
-                self._answer(call, params) as (call, response),
-                contextlib.aclosing(self._lines(call, response, silence)) as lines,
+                self._answer(call, params, within=within) as response,
+                contextlib.aclosing(self._lines(call, response)) as lines,
             ):
                 yield lines
         except Interrupted:
@@ -76,19 +69,14 @@ class Session:
         finally:
             self._watches.remove(interruption)
 
-    async def _lines(self, call: ApiCall, response: "httpx.Response", silence: float) -> AsyncGenerator[bytes, None]:
+    async def _lines(self, call: ApiCall, response: "httpx.Response") -> AsyncGenerator[bytes, None]:
         # Not `aiter_lines`: it also splits at U+2028 and others, which JSON allows within a string.
         rest = b""
-        chunks = response.aiter_raw()
-        while True:
-            async with self._deadline(call, silence):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                break
+        async for chunk in response.aiter_raw():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line
-            if len(rest) > self.limit:
+            if len(rest) > self._limit:
                 raise self._too_long(call)
         if rest:
             raise Unreachable(call, "the answer ends in the middle of a line")
@@ -99,36 +87,45 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def _answer(
-        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
-    ) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
-        """Send the request. Yields the call with the names of user and server, and the answer if it is a good one."""
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON, *, within: float
+    ) -> AsyncIterator["httpx.Response"]:
+        """Send the request, and yield the answer if it is a good one; both take at most so many seconds."""
         http = await self.connect()
-        from .connection import ConnectError  # was imported in a thread by now: that takes a quarter of a second
+        from . import connection  # was imported in a thread by now: that takes a quarter of a second
 
-        call = replace(call, who=self._server.who, where=str(http.base_url).rstrip("/"))
+        call.who, call.where = self._server.who, str(http.base_url).rstrip("/")
+        path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
         request = http.build_request(
             _METHODS.get(call.verb, "GET"),
-            call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource),
-            params=params,
+            f"{path}?{urlencode(params)}",
             headers=_ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
         self._users[http] += 1
         try:
-            async with self._deadline(call, self._intervals.api_answer):
-                response = await http.send(request, stream=True)
-            async with contextlib.aclosing(response):
-                if not response.is_success:
-                    after = response.headers.get("retry-after", "").strip()  # the API server sends no dates
-                    seconds = float(after) if after.isascii() and after.isdecimal() else None
-                    status = status_in(await self._body(call, response, self.limit))
-                    raise error_of(call, response.status_code, status, seconds)
-                yield call, response
-        except (Denied, Unreachable) as failed:
-            # Credentials, address or certificate authority may have changed: the next request reads the files again.
-            is_unknown = isinstance(failed, Denied) and not failed.known
-            if self._http is http and (is_unknown or isinstance(failed.__cause__, ConnectError)):
-                self._http = None
+            async with self._clock.timeout(within):
+                try:
+                    response = await http.send(request, stream=True)
+                except connection.NO_ANSWER:
+                    raise
+                except Exception as failed:  # such as a program that prints credentials
+                    raise Unconfigured(f"{call.who} cannot be used: {connection.reason(failed)}") from failed
+                async with contextlib.aclosing(response):
+                    if not response.is_success:
+                        after = response.headers.get("retry-after", "").strip()  # the API server sends no dates
+                        seconds = float(after) if after.isascii() and after.isdecimal() else None
+                        status = status_in(await self._body(call, response))
+                        raise error_of(call, response.status_code, status, seconds)
+                    yield response
+        except TimeoutError as late:
+            raise Unreachable(call, f"no complete answer within {within:g} s") from late
+        except connection.NO_ANSWER as failed:
+            if isinstance(failed, connection.ConnectError):
+                self._forget(http)
+            raise Unreachable(call, connection.reason(failed)) from failed
+        except Denied as denied:
+            if not denied.known:
+                self._forget(http)
             raise
         finally:
             self._users[http] -= 1
@@ -136,29 +133,21 @@ class Session:
                 del self._users[http]
                 await http.aclose()  # by its last user: a client that is closed earlier loses what is being connected
 
-    async def _body(self, call: ApiCall, response: "httpx.Response", limit: int) -> bytes:
+    def _forget(self, http: "httpx.AsyncClient") -> None:
+        """Let the next request read the files again: credentials, address or authority may have changed."""
+        if self._http is http:
+            self._http = None
+
+    async def _body(self, call: ApiCall, response: "httpx.Response") -> bytes:
         body = bytearray()
-        async with self._deadline(call, self._intervals.api_answer):
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > limit:
-                    raise self._too_long(call)
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._limit:
+                raise self._too_long(call)
         return bytes(body)
 
     def _too_long(self, call: ApiCall) -> Unreachable:
-        return Unreachable(call, f"the answer is longer than {self.limit / 2**20:g} MiB")
-
-    @contextlib.asynccontextmanager
-    async def _deadline(self, call: ApiCall, seconds: float) -> AsyncIterator[None]:
-        """Errors of the client library inside, and silence, become Unreachable or Unconfigured."""
-        from .connection import speaking
-
-        try:
-            async with self._clock.timeout(seconds):
-                with speaking(call):
-                    yield
-        except TimeoutError as late:
-            raise Unreachable(call, f"nothing came within {seconds:g} s") from late
+        return Unreachable(call, f"the answer is longer than {self._limit / 2**20:g} MiB")
 
     async def connect(self) -> "httpx.AsyncClient":
         """Return the connection. Raises Unconfigured."""

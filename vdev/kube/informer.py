@@ -11,7 +11,7 @@ object after that; they are ignored.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -41,7 +41,8 @@ class _Known(Generic[T]):
 class Informer(Generic[T]):
     """The objects of a kind that the selectors choose. `api` None: there is no API server.
 
-    `keep` returns what is kept of an object, or None if it is of no interest.
+    `keep` returns what is kept of an object, or None if it is of no interest. `index` returns the words under which
+    `indexed` finds it.
     `on_change` is called for each new version, with what was kept before and what is kept now (None: nothing).
     `on_look` is called after each list, and when `trouble` changes.
     `on_denied` is awaited if a permission is missing, in place of the pause before the next attempt.
@@ -53,6 +54,7 @@ class Informer(Generic[T]):
         kind: ObjectKind,
         *,
         keep: Callable[[Object], T | None],
+        index: Callable[[T], Collection[str]] = lambda value: (),
         on_change: Callable[[T | None, T | None], None],
         on_look: Callable[[], None] = lambda: None,
         on_denied: Callable[[Denied], Awaitable[None]] | None = None,
@@ -65,11 +67,13 @@ class Informer(Generic[T]):
         self.is_listed = False
         self._api = api
         self._keep = keep
+        self._index = index
         self._on_change = on_change
         self._on_look = on_look
         self._on_denied = on_denied
         self._selectors = {"fields": fields, "labels": labels, "namespace": namespace}
         self._known: dict[str, _Known[T]] = {}
+        self._indexed: dict[str, dict[str, T]] = {}  # by word and key
         self._written: set[str] = set()  # keys of objects that were written from here since the last list began
         self._version = ""  # to watch from; empty: list first
         self._looked = asyncio.Event()
@@ -85,6 +89,10 @@ class Informer(Generic[T]):
     def get(self, key: str) -> T | None:
         known = self._known.get(key)
         return None if known is None else known.value
+
+    def indexed(self, word: str) -> tuple[T, ...]:
+        """What is kept of the objects with this word."""
+        return tuple(self._indexed.get(word, {}).values())
 
     async def looked(self) -> None:
         """Wait for the first list, or for the first failure of one."""
@@ -219,8 +227,15 @@ class Informer(Generic[T]):
 
     def _replace(self, key: str, new: _Known[T] | None) -> None:
         old = self._known.pop(key, None)
+        for word in self._index(old.value) if old else ():
+            of_word = self._indexed[word]
+            del of_word[key]
+            if not of_word:
+                del self._indexed[word]
         if new is not None:
             self._known[key] = new
+            for word in self._index(new.value):
+                self._indexed.setdefault(word, {})[key] = new.value
         if old is not None or new is not None:
             self._on_change(old.value if old else None, new.value if new else None)
 

@@ -10,18 +10,17 @@ from typing import Any
 
 from .api import MANAGER
 
-_APPLY = "Apply"
-
 
 def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
     """The keys below a path that the manager's applies own; for a list, the keys of its items."""
-    mine = manager, _APPLY, subresource
-    return frozenset(key for who, key, _ in _owners(document, path) if who == mine)
+    mine = (entry for entry in _entries(document) if _is_apply_of(entry, manager, subresource))
+    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
 
 
 def written(document: Mapping[str, Any], *path: str, manager: str, subresource: str = "") -> frozenset[str]:
     """The keys below a path that the manager owns, by an apply or by another write."""
-    return frozenset(key for who, key, _ in _owners(document, path) if (who[0], who[2]) == (manager, subresource))
+    mine = (entry for entry in _entries(document) if _is_of(entry, manager, subresource))
+    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
 
 
 def owned_by_others(
@@ -31,25 +30,35 @@ def owned_by_others(
 
     A manager that owns only fields of an item in a list, as a kubelet does in its conditions, does not own the item.
     """
-    mine = manager, _APPLY, subresource
-    return {key: who[0] for who, key, is_whole in _owners(document, path) if is_whole and who != mine}
+    others = (entry for entry in _entries(document) if not _is_apply_of(entry, manager, subresource))
+    return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
 
 
-def _owners(document: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, str, str], str, bool]]:
-    """Each owner of something below the path: manager, operation and subresource; the key; whether all of it."""
-    for entry in (document.get("metadata") or {}).get("managedFields") or ():
-        who = str(entry.get("manager")), str(entry.get("operation")), str(entry.get("subresource") or "")
-        fields = entry.get("fieldsV1") or {}
-        for step in path:
-            found = fields.get(f"f:{step}")
-            fields = found if isinstance(found, Mapping) else {}
-        for field, below in fields.items():
-            kind, _, key = field.partition(":")
-            if kind == "f":
-                yield who, key, True
-            elif kind == "k":
-                for value in _key_values(key):
-                    yield who, value, isinstance(below, Mapping) and "." in below
+def _entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return (document.get("metadata") or {}).get("managedFields") or []
+
+
+def _is_of(entry: Mapping[str, Any], manager: str, subresource: str) -> bool:
+    return entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
+
+
+def _is_apply_of(entry: Mapping[str, Any], manager: str, subresource: str) -> bool:
+    return entry.get("operation") == "Apply" and _is_of(entry, manager, subresource)
+
+
+def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """The keys below the path that an entry owns, and whether it owns all of each."""
+    fields = entry.get("fieldsV1") or {}
+    for step in path:
+        found = fields.get(f"f:{step}")
+        fields = found if isinstance(found, Mapping) else {}
+    for field, below in fields.items():
+        kind, _, key = field.partition(":")
+        if kind == "f":
+            yield key, True
+        elif kind == "k":
+            for value in _key_values(key):
+                yield value, isinstance(below, Mapping) and "." in below
 
 
 def _key_values(key: str) -> list[str]:
