@@ -238,7 +238,7 @@ def recorded(seen: Recording, mask: Mask) -> Draft:
         _entry(draft, alike, mask, names.taken)
     bad = sorted({each for device in devices for each in device.bad})
     if bad:
-        draft.faults = {"rules": [{"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}]}
+        draft.sections["faults"] = {"rules": [{"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}]}
     if not draft.devices:
         draft.note("", "the kubelet knows of no device of any plugin")
     return draft
