@@ -1,5 +1,6 @@
 """Pydantic's errors as messages for users: the place, what is wrong, what is allowed, what was probably meant."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,13 +12,14 @@ from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Problem, Severity, listed, show
-from ..model.section import NO_VALUE, PROBLEM, Section, described
+from ..model.section import NO_VALUE, PROBLEM, Section, described, unlisted
 from .loader import Document
 from .parser import problem_at
 
 Form = TypeVar("Form", bound=Section)
 
 MAX_PROBLEMS = 1000
+_WORD = re.compile(r"'([^']*)'")
 _ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 is equal
 
 
@@ -43,6 +45,8 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
+        case "enum":
+            message, hint = unlisted(detail["input"], _WORD.findall(detail["ctx"]["expected"]))
         case "list_type" | "tuple_type":
             message = f"expected a list, {got}"
             hint = "write '- ' before each item" if isinstance(detail["input"], dict) else ""
