@@ -25,7 +25,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..aio.clock import Timing
-from ..config import Text, Texts
+from ..config import FileText, FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
@@ -153,13 +153,13 @@ class KeptConfig(_Section):
 
     given: tuple[str, ...]  # the paths of --config-file; with other paths it is not used
     at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it came in force, in seconds since the epoch
-    files: Annotated[tuple[Text, ...], Field(min_length=1)]
-    presets: dict[str, Text]
-    layouts: dict[str, Text]
+    files: Annotated[tuple[FileText, ...], Field(min_length=1)]
+    presets: dict[str, FileText]
+    layouts: dict[str, FileText]
 
     @property
-    def texts(self) -> Texts:
-        return Texts(self.files, self.presets, self.layouts)
+    def texts(self) -> FileTexts:
+        return FileTexts(self.files, self.presets, self.layouts)
 
 
 class State(_Section):
@@ -225,7 +225,7 @@ class StateFile(Applier):
         owner: Owner,
         given: Sequence[Path],
         *,
-        good: Callable[[], Texts | None],
+        good: Callable[[], FileTexts | None],
         timing: Timing,
     ) -> None:
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
@@ -238,7 +238,7 @@ class StateFile(Applier):
         self._state = State(version=VERSION, node=owner.node, plugin_dir=owner.plugin_dir, boot=owner.boot)
         self._written = b""  # the text that was written or read last
         self._listed_from: object = None  # the lists and layouts in the state
-        self._kept: Texts | None = None  # the texts of the configuration in the state
+        self._kept: FileTexts | None = None  # the texts of the configuration in the state
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
 

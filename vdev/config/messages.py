@@ -185,7 +185,7 @@ class ProblemReport:
     def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
         """Add errors of a file that the value at `path` names, at their places in that file."""
         self.elsewhere += (problem for problem in bad.problems if problem not in self.elsewhere)
-        self._broken_elsewhere.add(unit_of(path))
+        self._broken_elsewhere.add(scope_of(path))
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
         """Return the only key of `values` that is given, neither None nor False.
@@ -213,7 +213,7 @@ class ProblemReport:
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(unit_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
+        return frozenset(scope_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
 
     def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
         known = self.document.known(path)
@@ -233,7 +233,7 @@ def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]
     raise ConfigError(tuple(report.problems))
 
 
-def unit_of(path: KeyPath) -> KeyPath:
+def scope_of(path: KeyPath) -> KeyPath:
     """Return the path of the part that an error at `path` makes unusable: an item of a list, or a whole section."""
     for items in ITEM_LISTS:
         if path[: len(items)] == items and len(path) > len(items):
@@ -241,6 +241,6 @@ def unit_of(path: KeyPath) -> KeyPath:
     return path[:1]
 
 
-def stands_alone(unit: KeyPath) -> bool:
+def stands_alone(scope: KeyPath) -> bool:
     """Whether the rest means the same without that item. Fault rules are applied together or not at all."""
-    return unit[:-1] in ITEM_LISTS and unit[0] != "faults"
+    return scope[:-1] in ITEM_LISTS and scope[0] != "faults"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 
 from .. import config
-from ..config.messages import unit_of
+from ..config.messages import scope_of
 from ..model.problem import KeyPath, show
 
 SECTIONS = ("flags", "devices", "sharing", "faults")  # in the order of the file
@@ -82,7 +82,7 @@ class Draft:
 
     def remove(self, path: KeyPath, why: str) -> bool:
         """Take out the item or key that vdev refuses with an error at `path`, and name it. False: there is none."""
-        part = unit_of(path)
+        part = scope_of(path)
         if len(part) == 1:  # a key of a section; items of other lists go with their key
             part = path[: max((place for place, step in enumerate(path, 1) if type(step) is str), default=1)]
         *way, last = part

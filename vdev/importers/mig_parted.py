@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from .. import config
-from ..config.layouts import GpuConfig, Subject
+from ..config.layouts import GpuConfig, LayoutTarget
 from ..errors import ConfigError
 from ..model.problem import show
 from ..model.section import keys_of
@@ -114,11 +114,11 @@ def _pci_id(preset: str) -> str:
 
 
 @cache
-def _models() -> dict[str, Subject]:
+def _models() -> dict[str, LayoutTarget]:
     """The built-in models that can be partitioned, the usual ones first."""
     known = {name: config.preset(name) for name in (*_USUAL, *config.preset_names())}
     return {
-        name: Subject(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
+        name: LayoutTarget(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
         for name, each in known.items()
         if each.partitioning and not each.count
     }
@@ -126,8 +126,8 @@ def _models() -> dict[str, Subject]:
 
 def _model(configs: Collection[GpuConfig]) -> str:
     """The first model that they select, and that can have their partitions; empty without partitions."""
-    for name, subject in _models().items():
-        wanted = [each.parts for each in configs if each.is_for(subject.pci_id)]
-        if any(wanted) and not subject.refusal(wanted):
+    for name, target in _models().items():
+        wanted = [each.parts for each in configs if each.is_for(target.pci_id)]
+        if any(wanted) and not target.refusal(wanted):
             return name
     return ""

@@ -373,9 +373,13 @@ Usbs = Annotated[tuple[Usb, ...], WrapValidator(_usbs), ItemInJson()]
 """One USB device, or a list of those that form a device together."""
 
 
-Part = TypeVar("Part", GlobItem, Usb)
+Component = TypeVar("Component", GlobItem, Usb)
 
 
-def needed(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts of a device, which cannot lack its only one."""
-    return tuple(each.model_copy(update={"optional": False}) for each in parts) if len(parts) == 1 else tuple(parts)
+def needed(components: Sequence[Component]) -> tuple[Component, ...]:
+    """The components of a device, which cannot lack its only one."""
+    return (
+        tuple(each.model_copy(update={"optional": False}) for each in components)
+        if len(components) == 1
+        else tuple(components)
+    )
