@@ -5,10 +5,11 @@ shared device; they become one device that is shared again.
 """
 
 import hashlib
+import itertools
 import posixpath
 import re
 import uuid
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -19,10 +20,11 @@ from .discovery.sysfs_source import SysTree
 from .errors import HostError
 from .hostfs import HostRoot
 from .importers.draft import Draft
+from .model.device import REPLICA_MARK, base_id, grouped, replica_id
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z0-9]+")
+_NUMBERED = re.compile(r"(?<![A-Za-z0-9])[0-9][A-Za-z0-9]*")
 
 
 class Mask:
@@ -43,21 +45,17 @@ class Mask:
             return f"{text[: hit.start()]}{uuid.UUID(bytes=digest, version=5)}{text[hit.end() :]}"
         if hit := _ADDRESS.search(text):
             place = f"{0x1000 + digest[0] * 16:04x}:{digest[1]:02x}:{digest[2] % 32:02x}.{digest[3] % 8}"
-            return f"{self._kept(text[: hit.start()])}{place}{self._kept(text[hit.end() :])}"
-        rest = text.removeprefix(keep) if keep else text
+            # Words around the address that begin with a letter name a kind of device; others may be numbers of it.
+            before, after = (_NUMBERED.sub("x", part) for part in (text[: hit.start()], text[hit.end() :]))
+            return f"{before}{place}{after}"
+        rest = text.removeprefix(keep)
         return f"{keep if rest != text else ''}{digest.hex()[:12]}"
-
-    @staticmethod
-    def _kept(text: str) -> str:
-        """The text around an address: punctuation, and words that begin with a letter, which name a kind."""
-        return _WORD.sub(lambda hit: hit[0] if hit[0].isalpha() else "x", text)
 
 
 _PCI, _USB = "/sys/bus/pci/devices", "/sys/bus/usb/devices"
 _NVIDIA_VENDOR = "/proc/driver/nvidia/gpus"
 _ACCELERATORS = ("0x03", "0x12", "0x0b40")  # display, processing accelerators, co-processors
 _HUB = "09"
-ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +144,8 @@ def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID = 54  # leaves room for a replica's number
-_MARK = "::"
 _SHORTEST = 4  # characters of a serial number that is looked for in ids
 _NVIDIA = "10de"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What was seen of a node. `hardware` that no plugin offers becomes entries, under `domain`, if `with_hardware`."""
-
-    node: str
-    devices: Sequence[KubeletDevice]
-    hardware: Sequence[HardwarePiece] = ()
-    with_hardware: bool = False
-    domain: str = "example.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,58 +173,55 @@ class _Device:
         return self.resource, known, self.numa is not None, self.replicas
 
 
-@dataclass(slots=True)
-class _Names:
-    """Ids that are taken, and what had to change."""
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The ids of a file. Those that had to change are noted in the draft."""
 
+    draft: Draft
     mask: Mask
-    taken: dict[str, str] = field(default_factory=dict)
-    changed: list[str] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
 
     def of(self, resource: str, original: str) -> str:
         """An id for the file: the device's own, unless vdev or the node could not have it so."""
         part = resource.rpartition("/")[2]
         masked = self.mask.identity(original, keep=f"{part}-")
-        fits = _ID.fullmatch(masked) and _MARK not in masked and len(masked) <= _MAX_ID
+        fits = _ID.fullmatch(masked) and REPLICA_MARK not in masked and len(masked) <= _MAX_ID
         wish = masked if fits else _UNFIT.sub("-", masked).strip("-._")[:_MAX_ID].strip("-._") or "device"
         if wish in self.taken:
             wish = self._free(f"{part}-{wish}"[-_MAX_ID:].strip("-._:"))
         if wish != masked:
-            self.changed.append(f"{resource}: {masked} is {wish} here: ids are short, plain and used once on a node")
-        self.taken[wish] = original
+            short = "ids are short, plain and used once on a node"
+            self.draft.note("", f"{resource}: {masked} is {wish} here: {short}")
+        self.taken.add(wish)
         return wish
 
     def _free(self, wish: str) -> str:
-        number, name = 1, wish
-        while name in self.taken:
-            number += 1
-            name = f"{wish[: _MAX_ID - 6]}-{number}"
-        return name
+        numbered = (f"{wish[: _MAX_ID - 6]}-{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([wish], numbered) if name not in self.taken)
 
 
-def recorded(seen: Recording, mask: Mask) -> Draft:
-    node = mask.identity(seen.node, keep="")
-    draft = Draft(f"Recorded by vdev record on {node}: its devices, played by virtual ones.")
+def recorded(
+    node: str, seen: Sequence[KubeletDevice], hardware: Sequence[HardwarePiece], mask: Mask, *, domain: str = ""
+) -> Draft:
+    """What was seen of a node. With a domain, hardware that no plugin offers becomes entries under it."""
+    name = mask.identity(node)
+    draft = Draft(f"Recorded by vdev record on {name}: its devices, played by virtual ones.")
     if mask.salt:
         draft.remarks.append("Serial numbers, UUIDs, PCI addresses, ids and the node's name are not the real ones.")
-    names = _Names(mask)
-    devices = _devices(seen, names)
-    for text in names.changed:
-        draft.note("", text)
+    ids = _Ids(draft, mask)
+    devices = _devices(seen, hardware, ids)
     linked = {device.piece for device in devices if device.piece}
-    rest = [piece for piece in seen.hardware if piece not in linked and (piece.is_accelerator or piece.kind == "usb")]
-    if seen.with_hardware:
-        devices += [_bare(piece, seen.domain, names) for piece in rest]
+    rest = [piece for piece in hardware if piece not in linked and (piece.is_accelerator or piece.kind == "usb")]
+    if domain:
+        devices += [_bare(piece, domain, ids) for piece in rest]
     else:
         draft.remarks += [f"No plugin offers: {_described(piece, mask)}" for piece in rest]
-    kinds: dict[tuple[object, ...], list[_Device]] = {}
-    for device in devices:
-        kinds.setdefault(device.kind, []).append(device)
-    for alike in kinds.values():
-        _entry(draft, alike, mask, names.taken)
+    for alike in grouped((device.kind, device) for device in devices).values():
+        _entry(draft, alike, ids)
     bad = sorted({each for device in devices for each in device.bad})
     if bad:
-        draft.faults = {"rules": [{"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}]}
+        rule = {"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}
+        draft.sections["faults"] = {"rules": [rule]}
     if not draft.devices:
         draft.note("", "the kubelet knows of no device of any plugin")
     return draft
@@ -247,37 +230,33 @@ def recorded(seen: Recording, mask: Mask) -> Draft:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def _devices(seen: Recording, names: _Names) -> list[_Device]:
-    by_base: dict[tuple[str, str], list[KubeletDevice]] = {}
-    for each in seen.devices:
-        by_base.setdefault((each.resource, each.id.partition(_MARK)[0]), []).append(each)
+def _devices(seen: Sequence[KubeletDevice], hardware: Sequence[HardwarePiece], ids: _Ids) -> list[_Device]:
+    by_base = grouped(((each.resource, base_id(each.id)), each) for each in seen)
     numbers = {key: {_number(slot): slot.healthy for slot in slots} for key, slots in by_base.items()}
     most: dict[str, int] = {}
-    for (resource, _), own_numbers in numbers.items():
-        most[resource] = max([most.get(resource, 0), *(number + 1 for number in own_numbers)])
+    for (resource, _), healthy in numbers.items():
+        most[resource] = max(most.get(resource, 0), max(healthy) + 1)
     found = []
     for (resource, base), slots in by_base.items():
         healthy = numbers[resource, base]
         is_shared = any(number >= 0 for number in healthy)
         # The kubelet does not report unhealthy replicas that no pod holds; other devices show how many there are.
-        is_whole = all(slot.healthy for slot in slots)
-        replicas = (max(healthy) + 1 if is_whole else most[resource]) if is_shared else 1
-        own = names.of(resource, base)
-        if not any(slot.healthy for slot in slots):
-            bad: tuple[str, ...] = (own,)
-        else:
-            bad = tuple(f"{own}{_MARK}{number}" for number in range(replicas) if is_shared and not healthy.get(number))
-        piece = _piece_of(base, seen.hardware) or _only_model(resource, base, seen.hardware)
+        replicas = (max(healthy) + 1 if all(healthy.values()) else most[resource]) if is_shared else 1
+        own = ids.of(resource, base)
+        bad = [replica_id(own, number) for number in range(replicas) if is_shared and not healthy.get(number)]
+        if not any(healthy.values()):
+            bad = [own]
+        piece = _piece_of(base, hardware) or _only_model(resource, base, hardware)
         numa = next((slot.numa for slot in slots if slot.numa), ())
         if len(numa) > 1:
-            names.changed.append(f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
-        found.append(_Device(own, resource, numa[0] if numa else None, replicas, bad, piece))
+            ids.draft.note("", f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
+        found.append(_Device(own, resource, numa[0] if numa else None, replicas, tuple(bad), piece))
     return found
 
 
 def _number(slot: KubeletDevice) -> int:
     """The number of a replica, or -1 if it is not one."""
-    text = slot.id.partition(_MARK)[2]
+    text = slot.id.partition(REPLICA_MARK)[2]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else -1
 
 
@@ -285,7 +264,7 @@ def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece |
     """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
     for piece in hardware:
         for name in filter(None, (piece.serial, piece.place)):
-            may_be_part = ADDRESS.fullmatch(name) or name == piece.serial
+            may_be_part = _ADDRESS.fullmatch(name) or name == piece.serial
             if device == name or (may_be_part and len(name) >= _SHORTEST and name in device):
                 return piece
     return None
@@ -302,10 +281,10 @@ def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -
     return HardwarePiece("pci", "", vendor, product)
 
 
-def _bare(piece: HardwarePiece, domain: str, names: _Names) -> _Device:
+def _bare(piece: HardwarePiece, domain: str, ids: _Ids) -> _Device:
     preset = _preset(piece, "")
     resource = config.preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
-    own = names.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.serial or piece.place}")
+    own = ids.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.serial or piece.place}")
     return _Device(own, resource, piece.numa, 1, (), piece)
 
 
@@ -330,7 +309,7 @@ def _preset(piece: HardwarePiece | None, resource: str) -> str:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[str]) -> None:
+def _entry(draft: Draft, alike: Sequence[_Device], ids: _Ids) -> None:
     first = alike[0]
     virtual: dict[str, Any] = {"preset": first.preset} if first.preset else {}
     virtual["ids"] = [device.id for device in alike]
@@ -342,10 +321,10 @@ def _entry(draft: Draft, alike: Sequence[_Device], mask: Mask, ids: Container[st
         known = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
         virtual["attributes"] = {key: text for key, text in known.items() if text}
     name = draft.entry_name(first.resource.rpartition("/")[2])
-    if name in ids:  # a fault rule would take it for the entry
+    if name in ids.taken:  # a fault rule would take it for the entry
         name = draft.entry_name(f"{name}-devices")
     placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
-    places = [f"{own}: {_described(piece, mask)}" for own, piece in placed]
+    places = [f"{own}: {_described(piece, ids.mask)}" for own, piece in placed]
     body = {"name": name, "resource": first.resource, "virtual": virtual}
     variable = _variables().get(first.resource.partition("/")[0])
     if variable and not first.preset:

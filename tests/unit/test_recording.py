@@ -8,7 +8,7 @@ from tests.kit.fakehost import FakeHost
 from vdev import config
 from vdev.deviceplugin.podresources import KubeletDevice
 from vdev.planning.inventory import inventory
-from vdev.recording import HardwarePiece, Mask, Recording, pieces, recorded
+from vdev.recording import HardwarePiece, Mask, pieces, recorded
 
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(3))
 A100 = [
@@ -22,10 +22,10 @@ Lists = dict[str, dict[str, tuple[int, ...]]]
 
 
 def played(
-    devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = "", **more: object
+    devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = ""
 ) -> tuple[str, Lists]:
     """The text of the recording, and its ids and NUMA nodes by resource."""
-    text = recorded(Recording("gpu-7", devices, hardware or [], **more), Mask(salt)).text()
+    text = recorded("gpu-7", devices, hardware or [], Mask(salt)).text()
     spec = config.load_text(text).spec
     found = inventory(spec, "elsewhere")
     assert not [problem for problem in found.problems if problem.is_error]
@@ -93,12 +93,8 @@ def test_what_sysfs_knows_of_a_device() -> None:
 
 def test_ids_that_a_node_cannot_have_twice() -> None:
     """Ids that vdev would refuse are replaced, with a warning."""
-    draft = recorded(
-        Recording(
-            "n", [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
-        ),
-        Mask(),
-    )
+    seen = [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
+    draft = recorded("n", seen, [], Mask())
 
     assert ["0", "y-0", "strange-id"] == [each for entry in draft.devices for each in entry["virtual"]["ids"]]
     assert 2 == len(draft.warnings)

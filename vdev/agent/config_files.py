@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from ..aio.clock import Clock, Timing
-from ..config import Loaded, Texts, file_choice
+from ..config import Loaded, FileTexts, file_choice
 from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory
@@ -204,7 +204,7 @@ class ConfigSource:
         self,
         chooser: FileChooser,
         load: Callable[..., Loaded],
-        load_again: Callable[[Texts], Loaded],
+        load_again: Callable[[FileTexts], Loaded],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -212,7 +212,7 @@ class ConfigSource:
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
         self.files: set[Path] = set()  # that the last reading read, with presets and layouts
-        self.good: Texts | None = None  # the texts of the last reading without any error, if there was one
+        self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self.left_out: tuple[Problem, ...] = ()  # the errors of a first reading of which only the good part is in force
         self._load = load
         self._load_again = load_again
@@ -241,7 +241,7 @@ class ConfigSource:
         self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
         return loaded
 
-    async def read_again(self, texts: Texts) -> Loaded:
+    async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
             return await asyncio.to_thread(self._load_again, texts)
@@ -262,7 +262,7 @@ class ConfigSource:
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
 
-    def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
+    def fell_back(self, texts: FileTexts, kept_at: float, bad: ConfigError) -> None:
         """Record that the first reading is bad, and the configuration kept at `kept_at` is in force."""
         self.in_force = Chosen(tuple(Path(each.file) for each in texts.files))
         self.status.applied_at = self.status.kept_at = kept_at

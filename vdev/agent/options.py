@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import config
 from ..aio.clock import SYSTEM, Clock, Timing
 from ..api_server import ApiServerAddress
-from ..config import Loaded, Texts
+from ..config import FileTexts, Loaded
 from ..hostfs import HostRoot
 from ..intervals import PRODUCTION, Intervals
 from ..model import telemetry, virtual_node
@@ -41,7 +41,7 @@ class Options:
     boot_id: str = ""  # of this boot of the machine, empty if it is unknown
     api_server: ApiServerAddress | None = None
     features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
-    load_again: Callable[[Texts], Loaded] = config.load_again  # reads the texts of an earlier process
+    load_again: Callable[[FileTexts], Loaded] = config.load_again  # reads the texts of an earlier process
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
     exit: Callable[[int], object] = os._exit  # ends the process as a fault rule says

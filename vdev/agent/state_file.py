@@ -23,7 +23,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..aio.clock import Clock
-from ..config import Text, Texts
+from ..config import FileText, FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
@@ -129,13 +129,13 @@ class KeptConfig(_Section):
 
     given: tuple[str, ...]  # the paths of --config-file; with other paths it is not used
     at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it came in force, in seconds since the epoch
-    files: Annotated[tuple[Text, ...], Field(min_length=1)]
-    presets: dict[str, Text]
-    layouts: dict[str, Text]
+    files: Annotated[tuple[FileText, ...], Field(min_length=1)]
+    presets: dict[str, FileText]
+    layouts: dict[str, FileText]
 
     @property
-    def texts(self) -> Texts:
-        return Texts(self.files, self.presets, self.layouts)
+    def texts(self) -> FileTexts:
+        return FileTexts(self.files, self.presets, self.layouts)
 
 
 class State(_Section):
@@ -207,7 +207,7 @@ class StateFile(Applier):
         owner: State,
         given: Sequence[Path],
         *,
-        good: Callable[[], Texts | None],
+        good: Callable[[], FileTexts | None],
         clock: Clock,
     ) -> None:
         # One file per kubelet: agents of two kubelets on one machine may share the directory.

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.salt and not args.anonymize:
         raise UsageError("--salt is for --anonymize")
     from ..deviceplugin import podresources  # not needed for --help
-    from ..recording import Mask, Recording, pieces, recorded
+    from ..recording import Mask, pieces, recorded
 
     chosen = options.read(args)
     socket = chosen.pod_resources_socket
@@ -60,14 +60,9 @@ def run(args: argparse.Namespace) -> int:
             f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or record what "
             "sysfs shows alone with --hardware"
         )
-    seen = Recording(
-        node=chosen.node_name,
-        devices=devices or (),
-        hardware=pieces(HostRoot(chosen.host_root)),
-        with_hardware=args.hardware,
-        domain=args.domain,
-    )
-    draft = recorded(seen, Mask((args.salt or secrets.token_hex(16)) if args.anonymize else ""))
+    hardware = pieces(HostRoot(chosen.host_root))
+    mask = Mask((args.salt or secrets.token_hex(16)) if args.anonymize else "")
+    draft = recorded(chosen.node_name, devices or (), hardware, mask, domain=args.domain if args.hardware else "")
     text = draft.text()
     config.load_text(text, "the recording")  # a recording that vdev would refuse is an error now, not when it is used
     if args.output == "json":

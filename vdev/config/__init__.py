@@ -22,17 +22,17 @@ from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
 from . import presets
-from .loader import Text, Texts, UserFiles, read_text, text_of, trees
+from .loader import FileText, FileTexts, UserFiles, read_text, text_of, trees
 from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets import preset_of
 
 __all__ = [
+    "FileText",
+    "FileTexts",
     "Loaded",
     "Plain",
     "Preset",
-    "Text",
-    "Texts",
     "json_schema",
     "json_schema_text",
     "load",
@@ -66,7 +66,7 @@ def load(
     return built([Path(each) for each in paths], overrides, UserFiles(preset_dirs), partial=partial)
 
 
-def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
+def load_again(texts: FileTexts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
     """Like `load`, from the texts of an earlier reading and without files. Raises ConfigError."""
     return built(texts.files, overrides, UserFiles(known=texts))
 
@@ -80,7 +80,7 @@ def load_text(
     partial: bool = False,
 ) -> Loaded:
     """Like `load`, for the text of one file. Raises ConfigError."""
-    return built([Text(name, text)], overrides, UserFiles(preset_dirs), partial=partial)
+    return built([FileText(name, text)], overrides, UserFiles(preset_dirs), partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:

@@ -10,16 +10,15 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import STRING, Flag, Index, Whole, not_empty, one_or_many
-from ..model.scalars import Text as String
+from ..model.scalars import STRING, Flag, Index, Text, Whole, not_empty, one_or_many
 from ..model.section import Section, described, refuse, refuse_items
 from ..planning.partitions import place
-from .loader import Text, read_text
+from .loader import FileText, read_text
 from .messages import checked
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class LayoutTarget:
     """`count` devices of one model. `pci_id` is its PCI device id as presets write it, or empty."""
 
     geometry: Geometry
@@ -43,9 +42,9 @@ KEY = "gpu-config-profiles"
 class Mode(Section):
     """A mode, and how many GPUs have it."""
 
-    compute_partition: String = ""
+    compute_partition: Text = ""
     """Compute partitioning: SPX, DPX, QPX or CPX."""
-    memory_partition: String = ""
+    memory_partition: Text = ""
     """Memory partitioning: NPS1, NPS2 or NPS4, the same for the whole profile."""
     num_gpus_assigned: Annotated[Index, Field(alias="numGPUsAssigned")] = 0
     """How many GPUs get it."""
@@ -71,32 +70,32 @@ class Profile(Section):
     profiles: list[Mode] = []
     """Modes, and how many of the other GPUs get each, in order."""
 
-    def layout(self, subject: Subject) -> NamedLayout:
+    def layout(self, target: LayoutTarget) -> NamedLayout:
         """Apply the profile to these devices, with the tool's checks in the tool's order."""
         skipped = set(self.skipped_gpus.ids)
-        if beyond := [each for each in sorted(skipped) if each >= subject.count]:
-            return _refused(f"it skips GPU {beyond[0]}, and there are {subject.count}")
+        if beyond := [each for each in sorted(skipped) if each >= target.count]:
+            return _refused(f"it skips GPU {beyond[0]}, and there are {target.count}")
         assigned = sum(each.num_gpus_assigned for each in self.profiles)
-        if assigned + len(self.skipped_gpus.ids) != subject.count:
+        if assigned + len(self.skipped_gpus.ids) != target.count:
             skips = f" and skips {len(skipped)}" if skipped else ""
-            return _refused(f"it assigns {assigned} GPUs{skips}, and there are {subject.count}")
+            return _refused(f"it assigns {assigned} GPUs{skips}, and there are {target.count}")
         if len({each.memory_partition for each in self.profiles}) > 1:
             return _refused("it mixes memory modes, and all GPUs of a node have the same")
         try:
-            modes = [layout(subject.geometry, each.name) for each in self.profiles]
+            modes = [layout(target.geometry, each.name) for each in self.profiles]
         except LayoutError as unknown:
             return _refused(str(unknown))
-        free = (index for index in range(subject.count) if index not in skipped)
+        free = (index for index in range(target.count) if index not in skipped)
         parts: dict[int, Parts] = {}
         for each, mode in zip(self.profiles, modes, strict=True):
             parts |= dict.fromkeys(islice(free, each.num_gpus_assigned), mode)
-        return NamedLayout(parts, subject.refusal(parts.values()))
+        return NamedLayout(parts, target.refusal(parts.values()))
 
 
 class Services(Section):
     """Services of the host."""
 
-    names: list[String] = []
+    names: list[Text] = []
     """Their names."""
 
 
@@ -108,9 +107,9 @@ class DeviceConfigFile(Section):
     gpu_client_systemd_services: Services = Services()
     """Services that the tool stops; virtual devices need none."""
 
-    def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
+    def layouts(self, target: LayoutTarget) -> dict[str, NamedLayout]:
         """Apply each profile to these devices."""
-        return {name: profile.layout(subject) for name, profile in self.profiles.items()}
+        return {name: profile.layout(target) for name, profile in self.profiles.items()}
 
 
 def _refused(why: str) -> NamedLayout:
@@ -161,7 +160,7 @@ class GpuConfig(Section):
     """Whether MIG is on."""
     mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
     """Profiles, and how many of each."""
-    device_filter: Annotated[list[String], one_or_many(STRING)] = []
+    device_filter: Annotated[list[Text], one_or_many(STRING)] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""
 
     @model_validator(mode="after")
@@ -182,11 +181,11 @@ class GpuConfig(Section):
         filters = [each for each in self.device_filter if each]
         return not filters or (pci_id != "" and any(_matches(each, pci_id) for each in filters))
 
-    def indices(self, subject: Subject) -> Iterable[int]:
+    def indices(self, target: LayoutTarget) -> Iterable[int]:
         """Return the indices of the devices that it is for."""
-        if not self.is_for(subject.pci_id):
+        if not self.is_for(target.pci_id):
             return ()
-        return [index for index in range(subject.count) if self.devices is None or index in self.devices]
+        return [index for index in range(target.count) if self.devices is None or index in self.devices]
 
 
 class MigPartedFile(Section):
@@ -202,19 +201,19 @@ class MigPartedFile(Section):
     ]
     """Configurations by name."""
 
-    def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
+    def layouts(self, target: LayoutTarget) -> dict[str, NamedLayout]:
         """Apply each configuration to these devices."""
-        return {name: _layout(configs, subject) for name, configs in self.mig_configs.items()}
+        return {name: _layout(configs, target) for name, configs in self.mig_configs.items()}
 
 
-def _layout(configs: Iterable[GpuConfig], subject: Subject) -> NamedLayout:
+def _layout(configs: Iterable[GpuConfig], target: LayoutTarget) -> NamedLayout:
     parts: dict[int, Parts] = {}
     for config in configs:
-        for index in config.indices(subject):
+        for index in config.indices(target):
             if index in parts and (parts[index] is None) is not (config.parts is None):
                 return NamedLayout({}, f"device {index} would be both with MIG and without")
             parts[index] = config.parts
-    return NamedLayout(parts, subject.refusal(parts.values()))
+    return NamedLayout(parts, target.refusal(parts.values()))
 
 
 def _matches(wanted: str, pci_id: str) -> bool:
@@ -238,13 +237,13 @@ def _number(text: str) -> int | None:
 Form = MigPartedFile | DeviceConfigFile
 
 
-def layouts_in(text: Text, subject: Subject) -> dict[str, NamedLayout]:
+def layouts_in(text: FileText, target: LayoutTarget) -> dict[str, NamedLayout]:
     """Apply the file's layouts to these devices. Raises ConfigError with all of its problems."""
-    return _form(text).layouts(subject)
+    return _form(text).layouts(target)
 
 
 @functools.lru_cache(maxsize=8)  # several entries have the same file
-def _form(text: Text) -> Form:
+def _form(text: FileText) -> Form:
     """Validate a file. Raises ConfigError with every problem of the file."""
     document = read_text(text.text, text.file)
     model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile

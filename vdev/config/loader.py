@@ -38,7 +38,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FileText:
     """The content of a file, and the file's name in problems."""
 
     file: str
@@ -46,12 +46,12 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class FileTexts:
     """The configuration files in order, and the user's own files that they use: presets by name, layouts by path."""
 
-    files: tuple[Text, ...] = ()
-    presets: Mapping[str, Text] = field(default_factory=dict)
-    layouts: Mapping[str, Text] = field(default_factory=dict)
+    files: tuple[FileText, ...] = ()
+    presets: Mapping[str, FileText] = field(default_factory=dict)
+    layouts: Mapping[str, FileText] = field(default_factory=dict)
 
     @property
     def taken(self) -> frozenset[str]:
@@ -66,17 +66,17 @@ class UserFiles:
     no longer exists: `known` are the texts of an earlier reading, which are used instead of files.
     """
 
-    def __init__(self, preset_dirs: Sequence[Path] = (), known: Texts | None = None) -> None:
+    def __init__(self, preset_dirs: Sequence[Path] = (), known: FileTexts | None = None) -> None:
         self.is_known = known is not None
         self.preset_dirs = tuple(preset_dirs)
         self.presets = dict(known.presets) if known else {}  # by name
         self.layouts = dict(known.layouts) if known else {}  # by path
 
-    def layout(self, path: Path) -> Text:
+    def layout(self, path: Path) -> FileText:
         """Return the text of a file of layouts. Raises ConfigError and HostError."""
         name = str(path)
         if name not in self.layouts:
-            self.layouts[name] = Text(name, text_of(path))
+            self.layouts[name] = FileText(name, text_of(path))
         return self.layouts[name]
 
 
@@ -91,7 +91,7 @@ class Document:
     keys: Mapping[KeyPath, Place] = field(default_factory=dict)
     values: Mapping[KeyPath, Place] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    texts: tuple[Text, ...] = ()  # of the files
+    texts: tuple[FileText, ...] = ()  # of the files
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
@@ -121,14 +121,14 @@ class Document:
         return self.keys.get(path) or self.value_place(path)
 
 
-def read(sources: Sequence[Text | Path]) -> Document:
+def read(sources: Sequence[FileText | Path]) -> Document:
     """Read files or texts and join them to one document. Of several, some may be empty. Raises ConfigError."""
     several = len(sources) > 1
     documents: list[Document] = []
     problems: list[object] = []
     for each in sources:
         try:
-            text = each if isinstance(each, Text) else Text(str(each), text_of(each, may_be_null=several))
+            text = each if isinstance(each, FileText) else FileText(str(each), text_of(each, may_be_null=several))
             documents.append(read_text(text.text, text.file, may_be_empty=several))
         except ConfigError as bad:
             problems += bad.problems
@@ -197,7 +197,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
         raise refusal(second, "a second document starts here", "a configuration file holds one document")
     if node is None or node.content is None:
         if may_be_empty:
-            return Document(values={(): Place(name, 1, 1)}, texts=(Text(name, ""),))
+            return Document(values={(): Place(name, 1, 1)}, texts=(FileText(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, list) else f"the string {str(node.content)[:40]!r}"
@@ -219,7 +219,7 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
         del sharing["mps"]  # as if it were not there
     values = {at[:end]: node.place for end in range(len(at))} | expand.values
-    texts, problems = (Text(name, text),), tuple(expand.problems)
+    texts, problems = (FileText(name, text),), tuple(expand.problems)
     return Document(root, expand.keys, values, problems, texts, frozenset([name] if for_nvidia else []))
 
 

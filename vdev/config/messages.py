@@ -1,5 +1,6 @@
 """Pydantic's errors as messages for users: the place, what is wrong, what is allowed, what was probably meant."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,13 +12,14 @@ from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Problem, Severity, listed, show
-from ..model.section import NO_VALUE, PROBLEM, Section, described
+from ..model.section import NO_VALUE, PROBLEM, Section, described, unlisted
 from .loader import Document
 from .parser import problem_at
 
 Form = TypeVar("Form", bound=Section)
 
 MAX_PROBLEMS = 1000
+_WORD = re.compile(r"'([^']*)'")
 _ALIKE = 0.8  # how similar a key of another section must be to be suggested; 1 is equal
 
 
@@ -43,6 +45,8 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
+        case "enum":
+            message, hint = unlisted(detail["input"], _WORD.findall(detail["ctx"]["expected"]))
         case "list_type" | "tuple_type":
             message = f"expected a list, {got}"
             hint = "write '- ' before each item" if isinstance(detail["input"], dict) else ""
@@ -181,7 +185,7 @@ class ProblemReport:
     def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
         """Add errors of a file that the value at `path` names, at their places in that file."""
         self.elsewhere += (problem for problem in bad.problems if problem not in self.elsewhere)
-        self._broken_elsewhere.add(unit_of(path))
+        self._broken_elsewhere.add(scope_of(path))
 
     def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
         """Return the only key of `values` that is given, neither None nor False.
@@ -209,7 +213,7 @@ class ProblemReport:
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(unit_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
+        return frozenset(scope_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
 
     def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
         known = self.document.known(path)
@@ -229,7 +233,7 @@ def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]
     raise ConfigError(tuple(report.problems))
 
 
-def unit_of(path: KeyPath) -> KeyPath:
+def scope_of(path: KeyPath) -> KeyPath:
     """Return the path of the part that an error at `path` makes unusable: an item of a list, or a whole section."""
     for items in ITEM_LISTS:
         if path[: len(items)] == items and len(path) > len(items):
@@ -237,6 +241,6 @@ def unit_of(path: KeyPath) -> KeyPath:
     return path[:1]
 
 
-def stands_alone(unit: KeyPath) -> bool:
+def stands_alone(scope: KeyPath) -> bool:
     """Whether the rest means the same without that item. Fault rules are applied together or not at all."""
-    return unit[:-1] in ITEM_LISTS and unit[0] != "faults"
+    return scope[:-1] in ITEM_LISTS and scope[0] != "faults"

@@ -25,7 +25,7 @@ from ..model.problem import KeyPath, listed
 from ..model.scalars import index_range
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
-from .layouts import Subject, layouts_in
+from .layouts import LayoutTarget, layouts_in
 from .loader import UserFiles
 from .messages import ProblemReport
 
@@ -166,13 +166,13 @@ def chosen_layouts(
     if source is None or source.partitioning is None:
         _cannot_be_cut(path, report)
         return choice
-    subject = Subject(source.partitioning, source.count, source.attributes.get("pciDeviceId", ""))
-    layouts = generated(subject.geometry, subject.count)
+    target = LayoutTarget(source.partitioning, source.count, source.attributes.get("pciDeviceId", ""))
+    layouts = generated(target.geometry, target.count)
     if choice.file is not None:
         at = (*path, "file")
         file = Path(report.document.value_place(at).file).parent / choice.file
         try:
-            layouts = layouts_in(files.layout(file), subject)
+            layouts = layouts_in(files.layout(file), target)
         except ConfigError as bad:
             report.errors_elsewhere(at, bad)
             return choice

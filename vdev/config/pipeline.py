@@ -16,7 +16,7 @@ from ..model.telemetry import Telemetry
 from .entry_checks import check_entry
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
-from .loader import Document, Text, Texts, UserFiles, overlaid, read
+from .loader import Document, FileText, FileTexts, UserFiles, overlaid, read
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
@@ -31,7 +31,7 @@ class Loaded:
     spec: Spec
     problems: tuple[Problem, ...] = ()  # warnings and, when loaded in part, the errors of the parts that were left out
     fingerprint: str = ""  # equal for files of equal content with equal overrides
-    texts: Texts = field(default_factory=Texts)  # the files that it was read from
+    texts: FileTexts = field(default_factory=FileTexts)  # the files that it was read from
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
     notices: tuple[Problem, ...] = ()  # facts that are worth knowing about the file, although nothing is wrong
 
@@ -52,7 +52,7 @@ class Loaded:
 
 
 def built(
-    sources: Sequence[Text | Path], overrides: Mapping[str, Override], files: UserFiles, *, partial: bool = False
+    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: UserFiles, *, partial: bool = False
 ) -> Loaded:
     """Build the configuration of these files or texts. Raises ConfigError with every problem found."""
     document = read(sources)
@@ -78,14 +78,14 @@ def built(
         more = error(names[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
         problems = (*problems[:MAX_PROBLEMS], more)
     broken = report.broken()
-    if broken and not (partial and all(stands_alone(unit) for unit in broken)):
+    if broken and not (partial and all(stands_alone(scope) for scope in broken)):
         raise ConfigError(problems)
     served = spec.only(lambda item: item.where.path not in broken) if broken else spec
     return Loaded(
         served.model_copy(update={"faults": spec.faults.model_copy(update={"rules": rules})}),
         problems,
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
-        Texts(document.texts, files.presets, files.layouts),
+        FileTexts(document.texts, files.presets, files.layouts),
         find_origins=functools.partial(origins, written, document, over),
         notices=notices(spec, document),
     )

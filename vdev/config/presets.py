@@ -9,7 +9,7 @@ from ..errors import ConfigError
 from ..model.problem import Place, did_you_mean, listed
 from ..model.virtual import Preset
 from .links import check_links, check_numa
-from .loader import Text, UserFiles, read_text, text_of
+from .loader import FileText, UserFiles, read_text, text_of
 from .messages import ProblemReport, checked
 from .parser import refusal
 from .partitions import check_partitioning
@@ -24,16 +24,16 @@ def preset_names(files: UserFiles | None = None) -> tuple[str, ...]:
     return tuple(sorted({*(files.presets if files else ()), *(name for each in directories for name in _files(each))}))
 
 
-def _found(name: str, files: UserFiles) -> Text | None:
+def _found(name: str, files: UserFiles) -> FileText | None:
     """Return the text of the preset, or None if no preset has that name. Raises ConfigError."""
     if name in files.presets:
         return files.presets[name]
     for directory in files.preset_dirs:
         if file := _files(directory).get(name):
-            files.presets[name] = Text(str(file), text_of(file))
+            files.presets[name] = FileText(str(file), text_of(file))
             return files.presets[name]
     file = _files(_PACKAGED).get(name)
-    return Text(str(file), text_of(file)) if file else None
+    return FileText(str(file), text_of(file)) if file else None
 
 
 def _files(directory: Path) -> dict[str, Path]:

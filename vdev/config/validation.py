@@ -8,7 +8,7 @@ from ..model.problem import KeyPath
 from ..model.section import NO_VALUE, FileMapping
 from ..model.spec import Spec
 from .loader import Document
-from .messages import ITEM_LISTS, ProblemReport, explained, unit_of
+from .messages import ITEM_LISTS, ProblemReport, explained, scope_of
 
 _STRICT = frozenset({"devices", "faults", "node"})
 """Sections in which each key needs a value. NVIDIA's sections are read as NVIDIA's plugin reads them."""
@@ -29,7 +29,7 @@ def validate(document: Document, report: ProblemReport) -> Spec:
         if gone:
             found = [each for each in found if not each.is_error]
         else:
-            gone = {unit_of(each.path) for each in found}
+            gone = {scope_of(each.path) for each in found}
         report.problems += (each for each in found if each.path not in shortened)
         shortened |= {path[:-1] for path in gone} & {*ITEM_LISTS}  # if nothing is left of a list, that is no error
         for path in sorted(gone, key=_last_index, reverse=True):

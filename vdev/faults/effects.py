@@ -23,7 +23,6 @@ from ..model.scalars import (
     Whole,
     Word,
     between,
-    choice,
     longer_than_nothing,
     one_of,
     one_or_many,
@@ -138,7 +137,7 @@ class TaintFault(Section):
     """Key of the taint, such as acme.dev/maintenance."""
     value: Annotated[Text, without_problem(names.value_problem)] = ""
     """Its value."""
-    effect: Annotated[TaintEffect, choice(TaintEffect)] = TaintEffect.NO_SCHEDULE
+    effect: TaintEffect = TaintEffect.NO_SCHEDULE
     """NoSchedule: no new claim gets the devices; NoExecute: pods that have them are also evicted; None: no effect."""
 
 
@@ -190,7 +189,7 @@ def fixed_delay(value: object) -> DelayTimes:
 class ErrorAnswer(Section):
     """A gRPC error."""
 
-    code: Annotated[Code, choice(Code)] = Code.UNAVAILABLE
+    code: Code = Code.UNAVAILABLE
     """The status code's name, such as UNAVAILABLE."""
     message: Word = "injected by vdev"
     """The text, which the kubelet shows in the pod's event."""
@@ -324,7 +323,7 @@ class EventFault(Section):
     """The reason, one word such as GpuLost."""
     message: Message
     """The message, a sentence."""
-    type: Annotated[EventType, choice(EventType)] = EventType.WARNING
+    type: EventType = EventType.WARNING
     """Normal or Warning."""
 
     @property
@@ -402,13 +401,13 @@ class ApiFaults(Section):
     """The API server does not answer."""
     status: Annotated[Whole, Constraint(_known_refusal, (("enum", _REFUSALS),))] | None = None
     """HTTP status of the answer: 403, 409, 429, 500 or 503."""
-    watch: Annotated[WatchWord, choice(WatchWord)] | None = None
+    watch: WatchWord | None = None
     """broken: watches end and cannot start again."""
     retry_after: Annotated[Duration, Constraint(_whole_seconds)] | None = None
     """For status 429 and 503: how long the answer asks to wait."""
-    verbs: Annotated[tuple[Annotated[ApiVerb, choice(ApiVerb)], ...], one_or_many(STRING)] = ()
+    verbs: Annotated[tuple[ApiVerb, ...], one_or_many(STRING)] = ()
     """Only requests of these verbs. Default: all."""
-    resources: Annotated[tuple[Annotated[ApiResource, choice(ApiResource)], ...], one_or_many(STRING)] = ()
+    resources: Annotated[tuple[ApiResource, ...], one_or_many(STRING)] = ()
     """Only requests about these resources. Default: all."""
 
     @property

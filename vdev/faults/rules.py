@@ -26,7 +26,6 @@ from ..model.scalars import (
     Whole,
     Word,
     between,
-    choice,
     index_range,
     matching,
     one_or_many,
@@ -268,7 +267,7 @@ class FaultRule(Placed):
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
     """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
-    since: Annotated[Since, choice(Since)] | None = None
+    since: Since | None = None
     """When the rule's times start: load (when the rule is read) or start (when the plugin starts). Default: load."""
     on_allocate: Flag = False
     """The rule's times start at each allocation of one of the devices to a pod, and only these devices fail."""
@@ -294,7 +293,7 @@ class FaultRule(Placed):
     probability: Part = 1.0
     """Only this fraction of calls, requests, allocations or repetitions, chosen at random by the seed."""
 
-    health: Annotated[HealthWord, choice(HealthWord)] | None = None
+    health: HealthWord | None = None
     """The health that is reported, whatever the probes find."""
     xid: Annotated[Whole, between(1, MOST_XID)] | None = None
     """The error that NVIDIA's driver reports for the devices. They are Unhealthy, unless health says otherwise or

@@ -23,8 +23,8 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
-from .draft import Draft
-from .sources import Arguments, ImportOptions, ImportSource, listed, mapping, sources
+from .draft import SECTIONS, Draft, listed, mapping
+from .sources import Arguments, ImportOptions, ImportSource, sources
 
 __all__ = ["FORMS", "ImportOptions", "Imported", "imported", "recognized"]
 
@@ -60,7 +60,7 @@ def recognized(text: str, name: str = "<text>") -> str:
         return ""
     form = _form_of(found)
     if form is nvidia_device_plugin:
-        wrapped = any(each.key or each.where or nvidia_device_plugin.is_wrapped(each.content) for each in found)
+        wrapped = any(each.key or nvidia_device_plugin.is_wrapped(each.content) for each in found)
         form = form if wrapped else None
     return str(form.TITLE) if form else ""
 
@@ -82,7 +82,7 @@ def imported(text: str, name: str, options: ImportOptions) -> list[Imported]:
         raise UsageError(f"{name}: this is not a configuration of {form.TITLE}")
     drafts: Sequence[Draft] = form.drafts(own, options)
     results = [_checked(draft) for draft in drafts]
-    if not any(draft.devices or draft.shared or draft.flags for draft in drafts):
+    if not any(draft.sections.get(each) for draft in drafts for each in SECTIONS):
         why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)
         nothing = "nothing in it can be converted:" + why if why else "it declares nothing"
         raise UsageError(f"{name}: this is a configuration of {form.TITLE}, but {nothing}")
@@ -95,6 +95,8 @@ def _form_of(found: Sequence[ImportSource]) -> ModuleType | None:
 
 def _checked(draft: Draft) -> Imported:
     """The file, in which parts that vdev would refuse are comments."""
+    for item in draft.items:
+        item.name_unread()
     for _ in range(_TRIES):
         text = draft.text()
         try:

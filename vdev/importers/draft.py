@@ -1,28 +1,27 @@
-"""A vdev file in the making: its sections, comments, and warnings for everything that is omitted."""
+"""A vdev file in the making: its sections, its comments, and what of the source is not in it."""
 
 import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from .. import config
+from ..config.messages import scope_of
 from ..model.problem import KeyPath, show
 
+SECTIONS = ("flags", "devices", "sharing", "faults")  # in the order of the file
 _WIDTH = 110  # columns of a comment, and of a short list or mapping on one line
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # no strings in YAML without quotes
 _NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
+_MAX_DIGITS = 7
+_EMPTY: tuple[object, ...] = (None, "", [], {})  # values that say nothing
 
-Keys = Mapping[str, Any]
-"""The keys that an import reads, each with None, or with the keys of its mapping or of each item of its list."""
-
-
-def keys(*names: str, **nested: Keys | None) -> Keys:
-    return {**dict.fromkeys(names), **nested}
+Value = TypeVar("Value")
 
 
 class DraftEntry(dict[str, Any]):
@@ -40,13 +39,15 @@ class Draft:
     heading: str
     name: str = ""
     remarks: list[str] = field(default_factory=list)  # comments at the top
-    flags: dict[str, Any] = field(default_factory=dict)
-    devices: list[DraftEntry] = field(default_factory=list)
-    kind: str = "timeSlicing"
-    sharing: dict[str, Any] = field(default_factory=dict)  # the block of that kind without its items
-    shared: list[dict[str, Any]] = field(default_factory=list)  # the items of sharing
-    faults: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    sections: dict[str, Any] = field(default_factory=dict)
+    items: list["Item"] = field(default_factory=list)  # of the source, as far as an import has looked at it
+
+    @property
+    def devices(self) -> list[DraftEntry]:
+        """The items of `devices`."""
+        entries: list[DraftEntry] = self.sections.setdefault("devices", [])
+        return entries
 
     def entry(self, body: Mapping[str, Any], comments: Sequence[str] = ()) -> DraftEntry:
         """Add an item of `devices`."""
@@ -56,7 +57,8 @@ class Draft:
     def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
         """Share the devices of a resource, or those of some of its entries."""
         body: dict[str, Any] = {"name": resource, "replicas": replicas}
-        self.shared.append(body | ({"devices": list(entries)} if entries else {}))
+        block = self.sections.setdefault("sharing", {"timeSlicing": {"resources": []}})
+        block["timeSlicing"]["resources"].append(body | ({"devices": list(entries)} if entries else {}))
 
     def omit(self, where: str, what: str, entry: DraftEntry | None = None) -> None:
         """Report something that cannot be converted, as a warning and a comment."""
@@ -67,21 +69,6 @@ class Draft:
         """Report something that the reader should know, as a warning and a comment."""
         self.warnings.append(f"{where}: {what}" if where else what)
         (self.remarks if entry is None else entry.comments).append(comment or what)
-
-    def name_unread(self, given: Any, known: Keys, where: str = "") -> None:
-        """Report all keys that the import does not read and that are not empty."""
-        if isinstance(given, list):
-            for place, item in enumerate(given):
-                self.name_unread(item, known, f"{where}[{place}]")
-        if not isinstance(given, dict):
-            return
-        paths = {key: f"{where}.{key}" if where else str(key) for key in given}
-        unread = [path for key, path in paths.items() if key not in known and given[key] not in (None, "", [], {})]
-        if unread:
-            self.omit("", f"{', '.join(unread)} {'have' if len(unread) > 1 else 'has'} no counterpart here")
-        for key, inner in known.items():
-            if inner is not None and key in given:
-                self.name_unread(given[key], inner, paths[key])
 
     def entry_name(self, wanted: str) -> str:
         """A valid name for an entry that is similar to `wanted` and not used yet."""
@@ -94,30 +81,33 @@ class Draft:
         return name
 
     def remove(self, path: KeyPath, why: str) -> bool:
-        """Turn the part at this path, which vdev would refuse, into a comment. Returns whether there is such a part."""
-        match path:
-            case ("devices", int(place), *_):
-                entry = self.devices.pop(place)
-                name = entry.get("name")
-                self.omit(f"devices {name!r}", why)
-                self.remarks += _yaml([entry])
-                for shared in [each for each in self.shared if each.get("devices")]:
-                    shared["devices"] = [each for each in shared["devices"] if each != name]
-                    if not shared["devices"]:
-                        self.shared.remove(shared)
-                return True
-            case ("sharing", str(), "resources", int(place), *_):
-                self.omit(f"sharing of {self.shared.pop(place).get('name')}", why)
-                return True
-            case ("flags", *steps) | ("sharing", str(), *steps):
-                values: Any = self.flags if path[0] == "flags" else self.sharing
-                *way, last = [step for step in steps if isinstance(step, str)] or [""]
-                for step in way:
-                    values = values.get(step) if isinstance(values, dict) else None
-                if isinstance(values, dict) and values.pop(last, None) is not None:
-                    self.omit(show(path), why)
-                    return True
-        return False
+        """Take out the item or key that vdev refuses with an error at `path`, and name it. False: there is none."""
+        part = scope_of(path)
+        if len(part) == 1:  # a key of a section; items of other lists go with their key
+            part = path[: max((place for place, step in enumerate(path, 1) if type(step) is str), default=1)]
+        *way, last = part
+        holder: Any = self.sections
+        for step in way:
+            holder = holder[step]
+        if not way and last not in holder:
+            return False
+        removed = holder.pop(last)
+        if not isinstance(last, int):
+            self.omit(show(part), why)
+            return True
+        name = removed["name"]
+        self.omit(f"{way[-1]} {name!r}", why)
+        shared = [block.get("resources", []) for block in self.sections.get("sharing", {}).values()]
+        if way == ["devices"]:
+            self.remarks += _yaml([removed])
+            for items in shared:
+                for item in items:
+                    if name in item.get("devices", ()):
+                        item["devices"].remove(name)
+                items[:] = [each for each in items if each.get("devices") != []]
+        if not any(shared):
+            self.sections.pop("sharing", None)
+        return True
 
     def text(self) -> str:
         return "\n".join(self._lines()) + "\n"
@@ -126,18 +116,101 @@ class Draft:
         for remark in (self.heading, *self.remarks):
             yield from _comment(remark)
         yield "version: v1"
-        if self.flags:
-            yield from _yaml({"flags": self.flags})
-        if self.devices:
-            yield "devices:"
-            for entry in self.devices:
-                for comment in entry.comments:
-                    yield from _comment(comment, "  ")
-                yield from _yaml([entry], "  ")
-        if self.shared:
-            yield from _yaml({"sharing": {self.kind: {**self.sharing, "resources": self.shared}}})
-        if self.faults:
-            yield from _yaml({"faults": self.faults})
+        for section in SECTIONS:
+            content = self.sections.get(section)
+            if section == "devices" and content:
+                yield "devices:"
+                for entry in content:
+                    for comment in entry.comments:
+                        yield from _comment(comment, "  ")
+                    yield from _yaml([entry], "  ")
+            elif content:
+                yield from _yaml({section: content})
+
+
+# --- the source -----------------------------------------------------------------------------------------------------
+
+
+class Item:
+    """A mapping of the source. It knows which of its keys an import has read, and names the others."""
+
+    def __init__(self, draft: Draft, given: Any, where: str = "") -> None:
+        self.draft = draft
+        self.given = mapping(given)
+        self.where = where
+        self._read: set[str] = set()
+        draft.items.append(self)
+
+    def at(self, key: str) -> str:
+        """The path of a key in the source."""
+        return f"{self.where}.{key}" if self.where else key
+
+    def value(self, key: str) -> Any:
+        self._read.add(key)
+        return self.given.get(key)
+
+    def ignore(self, *keys: str) -> None:
+        """Leave out keys that mean nothing here."""
+        self._read |= set(keys)
+
+    def text(self, key: str) -> str:
+        return (self._typed(key, str, "a text") or "").strip()
+
+    def texts(self, key: str) -> list[str]:
+        """The texts of a list, without other items."""
+        return [str(each) for each in self._typed(key, list, "a list") or () if isinstance(each, str)]
+
+    def flag(self, key: str) -> bool:
+        """Whether the value is true, with or without quotes."""
+        return str(self.value(key)).lower() == "true"
+
+    def number(self, key: str) -> int:
+        """A whole number, with or without quotes; 0 without one."""
+        text = self._typed(key, str, "a number") or "0"
+        if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS:
+            return int(text)
+        self.draft.omit(self.at(key), f"{text!r} is not a number")
+        return 0
+
+    def item(self, key: str) -> "Item":
+        return Item(self.draft, self._typed(key, dict, "a mapping"), self.at(key))
+
+    def items(self, key: str) -> list["Item"]:
+        values = self._typed(key, list, "a list") or ()
+        return [Item(self.draft, each, f"{self.at(key)}[{place}]") for place, each in enumerate(values)]
+
+    def _typed(self, key: str, kind: type[Value], what: str) -> Value | None:
+        """The value if it has that type. Another one counts as absent and is named."""
+        value = self.value(key)
+        if isinstance(value, kind):
+            return value
+        if value not in _EMPTY:
+            self.draft.omit(self.at(key), f"{value!r} is not {what}")
+        return None
+
+    def omit(self, what: str, entry: DraftEntry | None = None, *, key: str = "") -> None:
+        """Report that the item cannot be converted, perhaps because of one key."""
+        self.draft.omit(self.at(key) if key else self.where, what, entry)
+        self.given = {}
+
+    def name_unread(self) -> None:
+        """Report all keys that no import has read and that are not empty."""
+        unread = [
+            self.at(str(key)) for key in self.given.keys() - self._read if self.given[key] not in (None, "", [], {})
+        ]
+        if unread:
+            unread.sort(key=[self.at(str(key)) for key in self.given].index)
+            self.draft.omit("", f"{', '.join(unread)} {'have' if len(unread) > 1 else 'has'} no counterpart here")
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is a mapping; else an empty mapping."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """The value if it is a list; else an empty list."""
+    return value if isinstance(value, list) else []
 
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
@@ -175,9 +248,6 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
     """Lines of a comment. The text may contain anything from a source, and must not end the comment."""
     for line in text.split("\n"):
         safe = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
-        rest = safe.encode("utf-8", "backslashreplace").decode()
-        while len(rest) > _WIDTH and " " in rest[:_WIDTH].strip():
-            end = rest.rindex(" ", 0, _WIDTH)
-            yield f"{indent}# {rest[:end]}".rstrip()
-            rest = "  " + rest[end:].strip()
-        yield f"{indent}# {rest}".rstrip()
+        safe = safe.encode("utf-8", "backslashreplace").decode()
+        for part in textwrap.wrap(safe, _WIDTH, subsequent_indent="  ", break_long_words=False) or [""]:
+            yield f"{indent}# {part}".rstrip()

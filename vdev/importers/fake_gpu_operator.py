@@ -4,12 +4,12 @@ Source: 3a3f644 of 2026-07-01, `internal/common/topology`. Each pool becomes a f
 the pool.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import config
-from .draft import Draft, keys
-from .sources import ImportOptions, ImportSource, listed, mapping, number
+from .draft import Draft, Item, mapping
+from .sources import ImportOptions, ImportSource
 
 TITLE = "fake-gpu-operator"
 _GPU = "nvidia.com/gpu"
@@ -25,118 +25,106 @@ _PROFILES = {
 }
 _PROFILE_COUNT = 8  # devices of a built-in profile
 _ANY_GPU = "nvidia-gpu"  # the preset of a product without its own
-_OVERRIDES = keys("device_count", device_defaults=keys("name", memory=keys("total_bytes")), devices=keys("index"))
-_POOL = keys(
-    *("resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices"),
-    gpu=keys("backend", "profile", overrides=_OVERRIDES),
-)
-_TOPOLOGY = keys("nodePools", "nodePoolLabelKey", "migStrategy")
 
 
 def recognizes(content: Any) -> bool:
     """Whether it has node pools."""
-    return bool(_topology(content))
+    return _place(content) is not None
 
 
-def _topology(content: Any) -> dict[str, Any]:
+def _place(content: Any) -> str | None:
+    """The key of Helm values under which the topology is; "" if it is the content, None if there is none."""
     given = mapping(content)
-    for each in (mapping(given.get("cluster")), mapping(given.get("topology")), given):
-        if isinstance(each.get("nodePools"), dict):
-            return each
-    return {}
+    inner = (key for key in ("cluster", "topology", "") if isinstance(_at(given, key).get("nodePools"), dict))
+    return next(inner, None)
+
+
+def _at(given: dict[str, Any], key: str) -> dict[str, Any]:
+    return mapping(given.get(key)) if key else given
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each pool."""
     made = []
     for source in found:
-        topology = _topology(source.content)
-        for name, pool in mapping(topology.get("nodePools")).items():
-            draft = _pool(str(name), mapping(pool), topology, options)
-            draft.name_unread(topology, _TOPOLOGY)
-            if topology is not source.content:  # it is part of Helm values
-                draft.name_unread(source.content, keys("topology", "cluster"))
+        key = _place(source.content) or ""
+        for name, pool in _at(source.content, key)["nodePools"].items():
+            draft = Draft(f"Made by vdev import of the node pool {name} of fake-gpu-operator.", str(name))
+            values = Item(draft, source.content)
+            topology = values.item(key) if key else values
+            topology.ignore("nodePools")
+            _pool(draft, Item(draft, pool), topology, options)
             made.append(draft)
     return made
 
 
-def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], options: ImportOptions) -> Draft:
-    label = topology.get("nodePoolLabelKey") or _POOL_LABEL
-    draft = Draft(f"Made by vdev import of the node pool {name} of fake-gpu-operator.", name)
-    draft.remarks.append(
-        f"Its nodes have the label {label}={name}; give them vdev.dev/config={name} as well, or this file alone."
-    )
-    draft.remarks.append(
+def _pool(draft: Draft, pool: Item, topology: Item, options: ImportOptions) -> None:
+    label, strategy = topology.text("nodePoolLabelKey") or _POOL_LABEL, topology.text("migStrategy")
+    draft.remarks += [
+        f"Its nodes have the label {label}={draft.name}; give them vdev.dev/config={draft.name} as well, or this file "
+        "alone.",
         "With node: {labels: true} vdev writes nvidia.com/gpu.product, gpu.memory, gpu.count and the rest; with "
-        'telemetry: {address: ":9400"} there are DCGM\'s metrics, and nvidia-smi in containers.'
-    )
-    new = "gpu" in pool
-    gpu = mapping(pool.get("gpu"))
-    overrides = mapping(gpu.get("overrides"))
-    defaults = mapping(overrides.get("device_defaults"))
-    if new:
-        product, profile = defaults.get("name"), str(gpu.get("profile") or "")
-        memory = _mebibytes(mapping(defaults.get("memory")).get("total_bytes"))
-        count = number(overrides.get("device_count")) or len(listed(overrides.get("devices")))
-        count = count or (_PROFILE_COUNT if profile else 0)
+        'telemetry: {address: ":9400"} there are DCGM\'s metrics, and nvidia-smi in containers.',
+    ]
+    if strategy in ("single", "mixed"):
+        draft.sections["flags"] = {"migStrategy": strategy}
+    if "gpu" in pool.given:
+        _gpus_by_profile(draft, pool.item("gpu"), options)
     else:
-        product, profile = pool.get("gpuProduct"), ""
-        memory, count = number(pool.get("gpuMemory")) or 0, number(pool.get("gpuCount")) or 0
-    if topology.get("migStrategy") in ("single", "mixed"):
-        draft.flags["migStrategy"] = str(topology["migStrategy"])
-    _gpus(draft, options, product=product, memory=memory, count=count, profile=profile)
-    draft.name_unread(pool, _POOL)
-    if gpu.get("backend") == "mock":
-        draft.note("gpu.backend", "mock runs NVIDIA's plugin on a mocked driver; here, vdev advertises the devices")
-    _others(draft, pool)
-    return draft
-
-
-def _gpus(draft: Draft, options: ImportOptions, *, product: Any, memory: int, count: int, profile: str) -> None:
-    if profile and profile not in _PROFILES:
-        draft.omit("gpu.profile", f"{profile!r} is not a built-in profile; write the model and the memory by hand")
-    if not count:
-        draft.note("", "the pool has no GPUs")
-        return
-    model = str(product) if isinstance(product, str) else ""
-    own = options.preset or config.preset_of(model)
-    preset = own or _PROFILES.get(profile, _ANY_GPU)
-    virtual: dict[str, Any] = {"preset": preset, "count": count}
-    if memory and not _same_memory(preset, memory):
-        virtual["memory"] = f"{memory}Mi"
-    if model and not own:
-        virtual["attributes"] = {"product": model, "model": model}
-    block = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
-    if preset == _ANY_GPU and model:
-        block.comments.append(f"There is no preset for {model}, so it cannot be partitioned.")
-    elif preset == _ANY_GPU:
-        draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes", block)
-
-
-def _same_memory(preset: str, mebibytes: int) -> bool:
-    """Whether it is the memory of the preset, except for what a driver reserves."""
-    return abs(config.preset(preset).memory / 2**20 - mebibytes) <= 0.03 * mebibytes
-
-
-def _mebibytes(value: Any) -> int:
-    text = str(value)
-    return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-
-
-def _others(draft: Draft, pool: dict[str, Any]) -> None:
-    for where, name, count in _named(pool):
+        memory, count = pool.number("gpuMemory"), pool.number("gpuCount")
+        _gpus(draft, options, product=pool.text("gpuProduct"), memory=memory, count=count)
+    for where, name, count in _other_devices(pool):
         if not count:
             draft.omit(where, f"{name} has no number of devices")
         elif name != _GPU:
-            draft.entry(
-                {"name": draft.entry_name(name.rpartition("/")[2]), "resource": name, "virtual": {"count": count}}
-            )
+            name_here = draft.entry_name(name.rpartition("/")[2])
+            draft.entry({"name": name_here, "resource": name, "virtual": {"count": count}})
 
 
-def _named(pool: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
-    for place, each in enumerate(listed(pool.get("otherDevices"))):
-        given = mapping(each)
-        yield f"otherDevices[{place}]", str(given.get("name") or ""), number(given.get("count")) or 0
-    for place, each in enumerate(listed(pool.get("resources"))):
-        for name, count in mapping(each).items():
-            yield f"resources[{place}]", name, number(count) or 0
+def _gpus_by_profile(draft: Draft, gpu: Item, options: ImportOptions) -> None:
+    """Add the GPUs of a pool of the new form."""
+    profile, overrides = gpu.text("profile"), gpu.item("overrides")
+    if profile and profile not in _PROFILES:
+        draft.omit(gpu.at("profile"), f"{profile!r} is not a built-in profile; write the model and the memory by hand")
+    if gpu.text("backend") == "mock":
+        mocks = "mock runs NVIDIA's plugin on a mocked driver; here, vdev advertises the devices"
+        draft.note(gpu.at("backend"), mocks)
+    defaults, devices = overrides.item("device_defaults"), overrides.items("devices")
+    for device in devices:
+        device.ignore("index")
+    size = str(defaults.item("memory").value("total_bytes"))
+    memory = int(size) // 2**20 if size.isascii() and size.isdecimal() and len(size) < 20 else 0
+    count = overrides.number("device_count") or len(devices) or (_PROFILE_COUNT if profile else 0)
+    preset = _PROFILES.get(profile, _ANY_GPU)
+    _gpus(draft, options, product=defaults.text("name"), memory=memory, count=count, preset=preset)
+
+
+def _gpus(
+    draft: Draft, options: ImportOptions, *, product: str, memory: int, count: int, preset: str = _ANY_GPU
+) -> None:
+    """Add GPUs with `memory` in MiB. `preset` is for products without their own preset."""
+    if not count:
+        draft.note("", "the pool has no GPUs")
+        return
+    own = options.preset or config.preset_of(product)
+    preset = own or preset
+    virtual: dict[str, Any] = {"preset": preset, "count": count}
+    # A driver reserves some of a preset's memory.
+    if memory and abs(config.preset(preset).memory / 2**20 - memory) > 0.03 * memory:
+        virtual["memory"] = f"{memory}Mi"
+    if product and not own:
+        virtual["attributes"] = {"product": product, "model": product}
+    entry = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
+    if preset == _ANY_GPU and product:
+        entry.comments.append(f"There is no preset for {product}, so it cannot be partitioned.")
+    elif preset == _ANY_GPU:
+        draft.note("", "the model of the GPUs is unknown; write it into virtual.attributes", entry)
+
+
+def _other_devices(pool: Item) -> Iterator[tuple[str, str, int]]:
+    """The place, resource and number of other devices than GPUs, in the old form and the new."""
+    for device in pool.items("otherDevices"):
+        yield device.where, device.text("name"), device.number("count")
+    for resource in pool.items("resources"):
+        for name in resource.given:
+            yield resource.where, name, resource.number(name)

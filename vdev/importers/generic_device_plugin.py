@@ -6,26 +6,18 @@ devices of a group are one device, and one node may be in two devices; the entri
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft, DraftEntry, keys
-from .go_patterns import NotAPatternError, glob, literal, may_overlap
-from .sources import Arguments, ImportOptions, ImportSource, is_true, listed, mapping, number
+from .draft import Draft, DraftEntry, Item, listed, mapping
+from .go_patterns import NotAPatternError, fixed_part, glob, literal
+from .sources import Arguments, ImportOptions, ImportSource
 
 TITLE = "generic-device-plugin"
 _DOMAIN = "squat.ai"
-_MICROSHIFT = "device.microshift.io"
-_USB = keys("vendor", "product", "serial")
-_PATHS = keys("path", "type", "mountPath", "readOnly", "permissions", "limit", "optional")
-_DEVICE = keys("name", groups=keys("count", paths=_PATHS, usb=_USB, usbs=_USB))
-_FILE = keys("domain", "listen", "log-level", "plugin-directory", device=_DEVICE, devices=_DEVICE)
-_MICROSHIFT_BLOCK = keys("status", "domain", devices=_DEVICE)
+_MICROSHIFT, _MICROSHIFT_DOMAIN = "genericDevicePlugin", "device.microshift.io"
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
-_NUMBER = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]")  # YAML 1.1 reads these as numbers, not as text
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
@@ -35,54 +27,37 @@ def recognizes(content: Any) -> bool:
         return any(word.partition("=")[0] in ("--device", "-device") for word in content)
     given = mapping(content)
     devices = [given, *listed(given.get("device")), *listed(given.get("devices"))]
-    return isinstance(given.get("genericDevicePlugin"), dict) or any("groups" in mapping(each) for each in devices)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The devices of one source."""
-
-    domain: str
-    devices: Sequence[tuple[str, Any]]  # with their paths in the source
-    is_file: bool = False  # in a file, the plugin reads unquoted ids as numbers
+    return isinstance(given.get(_MICROSHIFT), dict) or any("groups" in mapping(each) for each in devices)
 
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for all sources."""
     draft = Draft("Made by vdev import of a configuration of generic-device-plugin.")
     for source in found:
-        given = _given(source, draft)
-        domain = options.domain or given.domain
-        for where, device in given.devices:
-            _device(draft, device, f"{source.where}: {where}" if source.where else where, domain, is_file=given.is_file)
+        domain, devices = _devices(source.content, draft)
+        for device in devices:
+            _device(draft, device, options.domain or domain)
     return [draft]
 
 
-def _given(source: ImportSource, draft: Draft) -> _Given:
-    content = source.content
+def _devices(content: Any, draft: Draft) -> tuple[str, list[Item]]:
+    """The domain of a source, and its devices."""
     if isinstance(content, Arguments):
         return _arguments(content, draft)
-    if isinstance(content.get("genericDevicePlugin"), dict):
-        block = content["genericDevicePlugin"]
-        draft.name_unread(block, _MICROSHIFT_BLOCK, "genericDevicePlugin")
-        if _text(block.get("status")) == "Disabled":
-            draft.note("genericDevicePlugin.status", "it is Disabled in MicroShift, which offers none of these devices")
-        return _Given(_text(block.get("domain")) or _MICROSHIFT, _numbered("devices", block))
+    if isinstance(content.get(_MICROSHIFT), dict):
+        block = Item(draft, content[_MICROSHIFT], _MICROSHIFT)
+        if block.text("status") == "Disabled":
+            draft.note(block.at("status"), "it is Disabled in MicroShift, which offers none of these devices")
+        return block.text("domain") or _MICROSHIFT_DOMAIN, block.items("devices")
+    file = Item(draft, content)
     if "groups" in content and "devices" not in content:
-        draft.name_unread(content, _DEVICE)
-        return _Given(_DOMAIN, [("", content)])
-    draft.name_unread(content, _FILE)
-    key = "device" if isinstance(content.get("device"), list) else "devices"
-    return _Given(_text(content.get("domain")) or _DOMAIN, _numbered(key, content), is_file=True)
+        return _DOMAIN, [file]
+    file.ignore("listen", "log-level", "plugin-directory")
+    return file.text("domain") or _DOMAIN, file.items("device") or file.items("devices")
 
 
-def _numbered(key: str, content: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(f"{key}[{place}]", each) for place, each in enumerate(listed(content.get(key)))]
-
-
-def _arguments(given: Arguments, draft: Draft) -> _Given:
-    domain = _DOMAIN
-    devices: list[tuple[str, Any]] = []
+def _arguments(given: Arguments, draft: Draft) -> tuple[str, list[Item]]:
+    domain, devices = _DOMAIN, list[Item]()
     words = list(given)
     while words:
         name, equals, value = words.pop(0).partition("=")
@@ -96,163 +71,127 @@ def _arguments(given: Arguments, draft: Draft) -> _Given:
             draft.omit("--config", f"the file {value} is not in these arguments; import it as well")
         else:
             try:
-                for device in config.trees(value, "--device"):
-                    devices.append((f"--device {len(devices) + 1}", device))
-                    draft.name_unread(device, _DEVICE, f"--device {len(devices)}")
+                for device in config.trees(value, name):
+                    devices.append(Item(draft, device, f"--device {len(devices) + 1}"))
             except ConfigError as bad:
                 draft.omit("--device", f"is not YAML: {bad}")
-    return _Given(domain, devices)
+    return domain, devices
 
 
-def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool) -> None:
-    name = _text(mapping(device).get("name")).strip()
-    groups = listed(mapping(device).get("groups"))
+def _device(draft: Draft, device: Item, domain: str) -> None:
+    name = device.text("name")
     if not name:
-        draft.omit(where, "the device has no name")
+        device.omit("the device has no name")
         return
-    resource = f"{domain}/{name}"
-    made: list[tuple[str, int]] = []  # entries, and how many pods share their devices
-    for place, group in enumerate(groups):
-        at = f"{where}.groups[{place}]".lstrip(".")
-        wanted = draft.entry_name(name if len(groups) == 1 else f"{name}-{place + 1}")
+    groups, resource = device.items("groups"), f"{domain}/{name}"
+    replicas: dict[str, int] = {}  # by entry
+    for number, group in enumerate(groups, 1):
+        wanted = draft.entry_name(name if len(groups) == 1 else f"{name}-{number}")
         entry = DraftEntry({"name": wanted, "resource": resource})
-        if not _group(draft, entry, mapping(group), at, is_file=is_file):
-            continue
-        count = number(mapping(group).get("count"))
-        if count is None:
-            draft.omit(f"{at}.count", f"{mapping(group)['count']!r} is not a number")
-        _allow_overlap(draft, entry)
-        draft.devices.append(entry)
-        made.append((wanted, count or 1))
-    counts = {count for _, count in made}
-    if len(counts) == 1 and counts != {1}:
-        draft.share(resource, counts.pop())
-    for wanted, count in made if len(counts) > 1 else ():
+        if _group(draft, entry, group):
+            _allow_overlap(draft, entry)
+            draft.devices.append(entry)
+            replicas[wanted] = group.number("count") or 1
+    if len(set(replicas.values())) == 1 and 1 not in replicas.values():
+        draft.share(resource, next(iter(replicas.values())))
+        return
+    for entry_name, count in replicas.items():
         if count > 1:
-            draft.share(resource, count, [wanted])
+            draft.share(resource, count, [entry_name])
 
 
-def _group(draft: Draft, block: DraftEntry, group: dict[str, Any], where: str, *, is_file: bool) -> bool:
+def _group(draft: Draft, entry: DraftEntry, group: Item) -> bool:
     """Add the devices of a group to the entry. Returns whether it has any."""
+    paths = group.items("paths")
     # In MicroShift's configurations, an item without values means nothing.
-    usb_devices = [
-        *listed(group.get("usb")),
-        *(each for each in listed(group.get("usbs")) if any(mapping(each).values())),
-    ]
-    paths = listed(group.get("paths"))
-    if paths and usb_devices:
-        draft.omit(where, "has both paths and usb, which generic-device-plugin refuses")
+    usb_devices = [*group.items("usb"), *(each for each in group.items("usbs") if any(each.given.values()))]
+    if bool(paths) is bool(usb_devices):
+        both = "has both paths and usb, which generic-device-plugin refuses"
+        group.omit(both if paths else "the group has no paths and no usb")
+        return False
+    items = [item for path in paths if (item := _path(entry, path))]
+    items += (item for each in usb_devices if (item := _usb_device(entry, each)))
+    if not items:
+        draft.remarks += entry.comments
         return False
     if paths:
-        items = [
-            each for n, path in enumerate(paths) if (each := _path(draft, block, mapping(path), f"{where}.paths[{n}]"))
-        ]
-        _warn_of_pairs(draft, block, items, where)
-        block["glob"] = items
+        _warn_of_pairs(draft, entry, items, group.where)
+        entry["glob"] = items
         if any(item["path"] in _DANGEROUS for item in items):
-            block["allowDangerous"] = True
+            entry["allowDangerous"] = True
     else:
-        items = [
-            each
-            for n, one in enumerate(usb_devices)
-            if (each := _usb_item(draft, block, mapping(one), f"{where}.usb[{n}]", is_file=is_file))
-        ]
-        if items:
-            block["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
-            block["groupBy"] = "all"
-            block.comments.append("All matches are one device. Without groupBy, each match is a device.")
-    if not items:
-        draft.remarks += block.comments
-        if not (paths or usb_devices):
-            draft.omit(where, "the group has no paths and no usb")
-    return bool(items)
+        entry["usb"] = items[0] if len(items) == 1 else [{**each, "optional": True} for each in items]
+        entry["groupBy"] = "all"
+        entry.comments.append("All matches are one device. Without groupBy, each match is a device.")
+    return True
 
 
-def _path(draft: Draft, block: DraftEntry, path: dict[str, Any], where: str) -> dict[str, Any] | None:
-    written = _text(path.get("path")).strip()
+def _path(entry: DraftEntry, path: Item) -> dict[str, Any] | None:
+    """An item of `glob`, or None if the path cannot be one."""
+    written, kind = path.text("path"), path.text("type") or "Device"
     try:
-        pattern = glob(written)
+        item: dict[str, Any] = {"path": glob(written)}
     except NotAPatternError as wrong:
-        draft.omit(where, f"the pattern {written!r} cannot be read: {wrong}", block)
+        path.omit(f"the pattern {written!r} cannot be read: {wrong}", entry)
         return None
-    kind = path.get("type") or "Device"
     if kind not in ("Device", "Mount"):
-        draft.omit(where, f"type {kind!r} is neither Device nor Mount, so the plugin ignores it", block)
+        path.omit(f"type {kind!r} is neither Device nor Mount, so the plugin ignores it", entry)
         return None
-    item: dict[str, Any] = {"path": pattern}
-    inside = _text(path.get("mountPath")).strip()
-    if inside:
+    if inside := path.text("mountPath"):
         item["containerPath"] = inside.replace("{", "{{").replace("}", "}}")
     if kind == "Mount":
-        item["type"] = "mount"
-        if is_true(path.get("readOnly")):
-            item["readOnly"] = True
+        item |= {"type": "mount"} | ({"readOnly": True} if path.flag("readOnly") else {})
     else:
-        item["permissions"] = _text(path.get("permissions")) or "mrw"
-        if pattern == literal(written):
+        item["permissions"] = path.text("permissions") or "mrw"
+        if item["path"] == literal(written):
             item["kinds"] = ["char", "block", "directory"]
-    limit = number(path.get("limit"))
-    if limit is None:
-        draft.omit(f"{where}.limit", f"{path['limit']!r} is not a number", block)
-    elif limit > 1:
+    if (limit := path.number("limit")) > 1:
         item["limit"] = limit
-    if is_true(path.get("optional")):
+    if path.flag("optional"):
         item["optional"] = True
     return item
 
 
-def _warn_of_pairs(draft: Draft, block: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
+def _warn_of_pairs(draft: Draft, entry: DraftEntry, items: Sequence[dict[str, Any]], where: str) -> None:
     """Report the cases in which the plugin combines the matches of several paths in another way."""
     several = [item for item in items if item["path"] != literal(item["path"])]
     if len(several) > 1:
-        draft.note(
-            where,
-            "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2",
-            block,
-        )
+        order = "vdev pairs matches in the order ttyUSB2, ttyUSB10, and the plugin in the order ttyUSB10, ttyUSB2"
+        draft.note(where, order, entry)
     if len(items) > 1 and any(item.get("optional") for item in items) and several:
-        draft.note(
-            where, "in the plugin, an optional path with fewer matches than others limits the number of devices", block
-        )
+        limits = "in the plugin, an optional path with fewer matches than others limits the number of devices"
+        draft.note(where, limits, entry)
 
 
-def _usb_item(
-    draft: Draft, block: DraftEntry, usb_device: dict[str, Any], where: str, *, is_file: bool
-) -> dict[str, Any] | None:
+def _usb_device(entry: DraftEntry, usb_device: Item) -> dict[str, Any] | None:
+    """An item of `usb`, or None if the plugin finds nothing by it."""
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
-        value = usb_device.get(key)
-        hit = _HEX.fullmatch(str(value)) if isinstance(value, str) else None
+        hit = _HEX.fullmatch(usb_device.text(key))
         if hit is None:
-            draft.omit(f"{where}.{key}", "is missing or not a hexadecimal id, so nothing matches", block)
+            usb_device.omit("is missing or not a hexadecimal id, so nothing matches", entry, key=key)
             return None
         item[key] = hit[1].lower().zfill(4)
-        if is_file and isinstance(value, config.Plain) and _NUMBER.fullmatch(str(value)):
-            draft.note(
-                f"{where}.{key}",
-                f"{value} without quotes is a number for the plugin, so it looked for another id",
-                block,
-            )
-    if serial := usb_device.get("serial"):
-        item["serial"] = literal(str(serial))
+    if serial := usb_device.text("serial"):
+        item["serial"] = literal(serial)
     return item
 
 
 def _allow_overlap(draft: Draft, entry: DraftEntry) -> None:
-    """Set `shared` if another entry may have the same nodes. In the plugin, a node may be in several devices."""
+    """Set `shared` if another entry may have the same nodes. In the plugin, a node may be in several devices.
+
+    Of paths, only the parts before the first wildcards are compared. A wrong True costs little: the devices may be
+    shared, and a comment says so.
+    """
     for other in draft.devices:
-        paths = product(entry.get("glob", ()), other.get("glob", ()))
-        if _ids(entry) & _ids(other) or any(may_overlap(one["path"], another["path"]) for one, another in paths):
+        if any(one.startswith(each) or each.startswith(one) for one in _places(entry) for each in _places(other)):
             entry["shared"] = True
             entry.comments.append(f"It may have the same devices as {other['name']}, so two pods could get one device.")
             return
 
 
-def _ids(body: dict[str, Any]) -> set[tuple[str, str]]:
-    """Vendor and product of the USB devices of an entry."""
-    usb = body.get("usb", [])
-    return {(each["vendor"], each["product"]) for each in (usb if isinstance(usb, list) else [usb])}
-
-
-def _text(value: Any) -> str:
-    return str(value) if isinstance(value, str) else ""
+def _places(entry: DraftEntry) -> list[str]:
+    """The paths of an entry up to the first wildcard, and vendor and product of its USB devices."""
+    usb = entry.get("usb", [])
+    ids = [f"{each['vendor']}:{each['product']}" for each in (usb if isinstance(usb, list) else [usb])]
+    return ids + [fixed_part(item["path"]) for item in entry.get("glob", [])]

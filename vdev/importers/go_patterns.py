@@ -48,17 +48,7 @@ def literal(text: str) -> str:
     return "".join(f"[{each}]" if each in "*?[{" else each for each in text)
 
 
-def may_overlap(one: str, other: str) -> bool:
-    """Whether two patterns may match the same path, or a directory and a path in it.
-
-    Only the parts before the first wildcards are compared. A wrong True costs little: the devices may be shared, and a
-    comment says so.
-    """
-    left, right = _fixed(one), _fixed(other)
-    return left.startswith(right) or right.startswith(left)
-
-
-def _fixed(pattern: str) -> str:
+def fixed_part(pattern: str) -> str:
     """The part before the first wildcard. A path without a wildcard gets a slash at its end."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return fixed if fixed != pattern else f"{pattern.rstrip('/')}/"

@@ -4,27 +4,28 @@ The file does not have the model and number of the GPUs. They come from options,
 can also read the file itself and follow the label that chooses: `partitions: {fromLabel, file}`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from pydantic import ValidationError
 
 from .. import config
-from ..config.layouts import GpuConfig, Subject
+from ..config.layouts import GpuConfig, LayoutTarget
 from ..errors import ConfigError
 from ..model.problem import show
-from .draft import Draft, keys
-from .sources import ImportOptions, ImportSource, as_yaml_1_1, listed, mapping
+from ..model.section import keys_of
+from .draft import Draft, Item, listed, mapping
+from .sources import ImportOptions, ImportSource, as_yaml_1_1
 
 TITLE = "NVIDIA's mig-parted"
 _KEY = "mig-configs"
-_ITEM = keys("devices", "device-filter", "mig-enabled", "mig-devices")
 _COUNT = 8  # GPUs of a node if the number is unknown
 _MAX_COUNT = 256
 _USUAL = ("a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200", "b200", "gb200", "a30", "h100-nvl")
 
-Items = Mapping[str, GpuConfig]
+Configs = Mapping[str, GpuConfig]
 """The items of a configuration by their places in the file."""
 
 Partitions = Mapping[str, int] | None
@@ -38,72 +39,68 @@ def recognizes(content: Any) -> bool:
 
 def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]:
     """One file for each configuration."""
-    made: list[tuple[Draft, Items]] = []
+    made: list[tuple[Draft, Configs]] = []
     for source in found:
         for name, items in source.content[_KEY].items():
             draft = Draft(f"Made by vdev import of the configuration {name} of mig-parted.", str(name))
-            made.append((draft, dict(_items(draft, listed(items)))))
-    models = [_model(items) for _, items in made]
+            made.append((draft, dict(_configs(draft, listed(items)))))
+    models = [_model(configs.values()) for _, configs in made]
     usual = next(filter(None, models), _USUAL[0])
-    for (draft, items), model in zip(made, models, strict=True):
-        _complete(draft, items, options.preset or model or usual, options)
+    for (draft, configs), model in zip(made, models, strict=True):
+        _complete(draft, configs, options.preset or model or usual, options)
     return [draft for draft, _ in made]
 
 
-def _items(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
-    for position, item in enumerate(items):
-        where = f"{_KEY}.{draft.name}[{position}]"
-        draft.name_unread(item, _ITEM, where)
-        known = {key: value for key, value in mapping(item).items() if key in _ITEM}
+def _configs(draft: Draft, items: list[Any]) -> Iterator[tuple[str, GpuConfig]]:
+    for position, given in enumerate(items):
+        item = Item(draft, given, f"{_KEY}.{draft.name}[{position}]")
+        known = {key: item.value(key) for key in keys_of(GpuConfig) if key in item.given}
         try:
-            yield where, GpuConfig.model_validate(as_yaml_1_1(known))
+            yield item.where, GpuConfig.model_validate(as_yaml_1_1(known))
         except ValidationError as invalid:
             for each in invalid.errors():
                 message = "is missing" if each["type"] == "missing" else each["msg"]
-                draft.omit(f"{where}.{show(each['loc'])}".rstrip("."), message)
+                draft.omit(f"{item.where}.{show(each['loc'])}".rstrip("."), message)
 
 
-def _complete(draft: Draft, items: Items, preset: str, options: ImportOptions) -> None:
+def _complete(draft: Draft, configs: Configs, preset: str, options: ImportOptions) -> None:
     """Add the devices, with the partitions that the items give to GPUs of this preset."""
     draft.remarks[:0] = [
         f"Its nodes have the label nvidia.com/mig.config={draft.name}; give them vdev.dev/config={draft.name} as well.",
         "To follow that label instead: partitions: {fromLabel: nvidia.com/mig.config, file: FILE}.",
     ]
-    most = max((index + 1 for item in items.values() for index in item.devices or ()), default=_COUNT)
+    most = max((index + 1 for each in configs.values() for index in each.devices or ()), default=_COUNT)
     count = options.count or min(most, _MAX_COUNT)
     if not (options.preset and options.count):
-        draft.note(
-            "", f"mig-parted does not name the GPUs; {count} {preset} are assumed; --preset and --count set them"
-        )
+        guess = f"mig-parted does not name the GPUs; {count} {preset} are assumed; --preset and --count set them"
+        draft.note("", guess)
     layouts: list[Partitions] = [None] * count
-    for where, item in items.items():
-        if not item.is_for(_pci_id(preset)):
+    for where, each in configs.items():
+        if not each.is_for(_pci_id(preset)):
             draft.note(f"{where}.device-filter", f"does not select {preset}, so this item changes nothing")
             continue
-        parts = {name: number for name, number in (item.mig_devices or {}).items() if number}
-        for index in range(count) if item.devices is None else item.devices:
+        parts = {name: number for name, number in (each.mig_devices or {}).items() if number}
+        for index in range(count) if each.devices is None else each.devices:
             if index < count:
-                layouts[index] = parts if item.mig_enabled else None
+                layouts[index] = parts if each.mig_enabled else None
             else:
                 draft.omit(f"{where}.devices", f"there is no GPU {index}")
     body: dict[str, Any] = {"name": "gpu", "resource": "nvidia.com/gpu", "virtual": {"preset": preset, "count": count}}
     if any(layout is not None for layout in layouts):
-        draft.flags["migStrategy"] = "mixed"
+        draft.sections["flags"] = {"migStrategy": "mixed"}
         body["partitions"] = dict(_ranges(layouts))
     draft.entry(body)
 
 
 def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]]]:
-    if all(layout == layouts[0] for layout in layouts):
-        yield "all", dict(layouts[0] or {})
-        return
+    """The partitions by device index, or by range of indices if neighbors have the same."""
     start = 0
-    for end in range(1, len(layouts) + 1):
-        if end == len(layouts) or layouts[end] != layouts[start]:
-            layout = layouts[start]
-            if layout is not None:
-                yield (str(start) if end == start + 1 else f"{start}-{end - 1}"), dict(layout)
-            start = end
+    for layout, same in groupby(layouts):
+        end = start + len(list(same))
+        if layout is not None:
+            indices = f"{start}-{end - 1}" if end > start + 1 else f"{start}"
+            yield "all" if end - start == len(layouts) else indices, {**layout}
+        start = end
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -117,20 +114,20 @@ def _pci_id(preset: str) -> str:
 
 
 @cache
-def _models() -> dict[str, Subject]:
+def _models() -> dict[str, LayoutTarget]:
     """The built-in models that can be partitioned, the usual ones first."""
     known = {name: config.preset(name) for name in (*_USUAL, *config.preset_names())}
     return {
-        name: Subject(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
+        name: LayoutTarget(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
         for name, each in known.items()
         if each.partitioning and not each.count
     }
 
 
-def _model(items: Items) -> str:
-    """The first model that the items select, and that can have their partitions; empty without partitions."""
-    for name, subject in _models().items():
-        wanted = [item.parts for item in items.values() if item.is_for(subject.pci_id)]
-        if any(wanted) and not subject.refusal(wanted):
+def _model(configs: Collection[GpuConfig]) -> str:
+    """The first model that they select, and that can have their partitions; empty without partitions."""
+    for name, target in _models().items():
+        wanted = [each.parts for each in configs if each.is_for(target.pci_id)]
+        if any(wanted) and not target.refusal(wanted):
             return name
     return ""

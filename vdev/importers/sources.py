@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
+from .draft import listed, mapping
 
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job")
 _MAX_SOURCES = 1000
-_MAX_DIGITS = 7
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -37,7 +37,6 @@ class ImportSource:
 
     content: Any
     key: str = ""  # in a ConfigMap, without the suffix
-    where: str = ""  # the path in a ConfigMap
 
 
 def sources(text: str, name: str) -> list[ImportSource]:
@@ -57,15 +56,15 @@ def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:
         for key, text in mapping(tree.get("data")).items():
             stem = key.rpartition(".")[0] if key.endswith(_SUFFIXES) else key
             for inner in trees(text, f"{name}: {key}"):
-                yield ImportSource(inner, stem, f"data.{key}")
+                yield ImportSource(inner, stem)
     elif kind in _WORKLOADS or kind == "Pod":
         pod = mapping(mapping(tree.get("spec")).get("template")) if kind in _WORKLOADS else tree
         spec = mapping(pod.get("spec"))
         for container in (*listed(spec.get("initContainers")), *listed(spec.get("containers"))):
             given = mapping(container)
-            words = texts([*listed(given.get("command")), *listed(given.get("args"))])
+            words = [*listed(given.get("command")), *listed(given.get("args"))]
             if words:
-                yield ImportSource(Arguments(words))
+                yield ImportSource(Arguments(str(each) for each in words))
     else:
         yield ImportSource(tree)
 
@@ -76,37 +75,6 @@ def trees(text: Any, name: str) -> Sequence[Any]:
         return config.trees(text, name) if isinstance(text, str) else ()
     except ConfigError:
         return ()
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is a mapping; else an empty mapping."""
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: Any) -> list[Any]:
-    """The value if it is a list; else an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def texts(value: Any) -> list[str]:
-    """The texts of a list, without other items."""
-    return [str(each) for each in listed(value) if isinstance(each, str)]
-
-
-def is_true(value: Any) -> bool:
-    """Whether the value is true, with or without quotes."""
-    return str(value).lower() == "true"
-
-
-def number(value: Any) -> int | None:
-    """The value of a non-negative integer, with or without quotes; 0 for None, and None for anything else."""
-    if value is None:
-        return 0
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 _BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}

@@ -8,21 +8,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .draft import Draft, keys
-from .sources import ImportOptions, ImportSource, is_true, mapping, texts, trees
+from .draft import Draft, Item, listed, mapping
+from .sources import ImportOptions, ImportSource, trees
 
 TITLE = "the SR-IOV network device plugin"
 _PREFIX = "intel.com"
-_VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 _LINKS = {"ether": "0x0200*", "infiniband": "0x0207*"}
+_NODES_OF = {"vfio-pci": ["vfio"], "uio_pci_generic": ["uio"], "igb_uio": ["uio"]}
+"""The subsystems with the device nodes of a function, by its driver; with other drivers it has none."""
 _NOT_IN_SYSFS = ("ddpProfiles", "pKeys", "vdpaType", "auxTypes")
-_SELECTOR = keys(
-    *("vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes"),
-    *("isRdma", "needVhostNet"),
-    *_NOT_IN_SYSFS,
-)
-_POOL = keys("resourceName", "resourcePrefix", "deviceType", "excludeTopology", "selectors", "additionalInfo")
+_ATTRIBUTES = {  # of sysfs, by the key of a selector that lists their values; with the pattern for a value
+    "vendors": ("vendor", "0x{}"),
+    "devices": ("device", "0x{}"),
+    "pciAddresses": ("uevent", "*PCI_SLOT_NAME={}*"),
+    "acpiIndexes": ("acpi_index", "{}"),
+}
 _MAX_FUNCTIONS = 1024
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
@@ -42,145 +43,106 @@ def drafts(found: Sequence[ImportSource], options: ImportOptions) -> list[Draft]
 
 def _draft(source: ImportSource, options: ImportOptions) -> Draft:
     draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
-    draft.name_unread(source.content, keys(resourceList=_POOL))
-    for place, pool in enumerate(source.content["resourceList"]):
-        _pool(draft, mapping(pool), f"resourceList[{place}]", options.domain or _PREFIX)
+    for pool in Item(draft, source.content).items("resourceList"):
+        _pool(draft, pool, options.domain or _PREFIX)
     if draft.devices:
-        draft.note(
-            "", "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
-        )
+        skips = "the plugin leaves out interfaces with the default route, and reports those without a link as Unhealthy"
+        draft.note("", skips)
     return draft
 
 
-def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
-    name, domain = str(pool.get("resourceName")), str(pool.get("resourcePrefix") or prefix)
-    kind = str(pool.get("deviceType") or "netDevice")
+def _pool(draft: Draft, pool: Item, prefix: str) -> None:
+    name, domain = str(pool.value("resourceName")), pool.text("resourcePrefix") or prefix
+    resource, kind = f"{domain}/{name}", pool.text("deviceType") or "netDevice"
     if kind not in _CLASSES:
-        draft.omit(
-            f"{where}.deviceType", f"{kind} devices of {domain}/{name} are not PCI devices; vdev has no source for them"
-        )
+        pool.omit(f"{kind} devices of {resource} are not PCI devices; vdev has no source for them", key="deviceType")
         return
     variable = f"PCIDEVICE_{domain}_{name}".replace(".", "_").replace("-", "_").upper()
-    if pool.get("additionalInfo"):
-        draft.omit(
-            f"{where}.additionalInfo",
-            f"{variable}_INFO is JSON about all devices of a container, which templates cannot make",
-        )
-    for number, selector in enumerate(_selectors(draft, pool.get("selectors"), where)):
-        at = f"{where}.selectors[{number}]"
-        draft.name_unread(selector, _SELECTOR, at)
-        if (key := next((key for key in _NOT_IN_SYSFS if selector.get(key)), None)) is not None:
-            draft.omit(f"{at}.{key}", f"sysfs does not show this property, so {domain}/{name} lacks these devices")
+    if pool.value("additionalInfo"):
+        what = f"{variable}_INFO is JSON about all devices of a container, which templates cannot make"
+        draft.omit(pool.at("additionalInfo"), what)
+    topology = {"excludeTopology": True} if pool.flag("excludeTopology") else {}
+    for selector in _selectors(draft, pool):
+        if key := next((key for key in _NOT_IN_SYSFS if selector.value(key)), ""):
+            selector.omit(f"sysfs does not show this property, so {resource} lacks these devices", key=key)
             continue
-        matches = list(_matches(draft, selector, at, kind))
-        rdma = ["infiniband_verbs", "infiniband_mad"] if is_true(selector.get("isRdma")) else []
-        for match, children in [(each, kids) for each in matches for each, kids in _by_driver(each, selector)]:
-            body = {"name": draft.entry_name(name.replace("_", "-")), "resource": f"{domain}/{name}"}
-            container = {"env": {variable: "{attributes.name}"}, **_nodes(selector)}
-            draft.entry(body | _sysfs(pool, match, [*children, *rdma]) | {"container": container})
+        is_rdma, needs_vhost = selector.flag("isRdma"), selector.flag("needVhostNet")
+        nodes = ["/dev/infiniband/rdma_cm"] * is_rdma + ["/dev/vhost-net", "/dev/net/tun"] * needs_vhost
+        container: dict[str, Any] = {"env": {variable: "{attributes.name}"}}
+        if nodes:
+            container["deviceNodes"] = [{"hostPath": node} for node in nodes]
+        drivers = selector.texts("drivers")
+        for match in _matches(draft, selector, kind, is_rdma=is_rdma):
+            for driver, subsystems in _by_driver(drivers):
+                children = [*subsystems, *(["infiniband_verbs", "infiniband_mad"] * is_rdma)]
+                sysfs = {"bus": "pci", "match": {**match, "driver": driver}}
+                sysfs |= {"children": children} if children else {}
+                body = {"name": draft.entry_name(name.replace("_", "-")), "resource": resource, "sysfs": sysfs}
+                draft.entry({**body, **topology, "container": container})
 
 
-def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
+def _selectors(draft: Draft, pool: Item) -> list[Item]:
+    given = pool.value("selectors")
     if isinstance(given, str):
-        found = trees(given, "selectors")
-        if not found:
-            draft.omit(f"{where}.selectors", "cannot be read")
-        given = next(iter(found), None)
-    return [mapping(each) for each in (given if isinstance(given, list) else [given])]
+        given = next(iter(trees(given, "selectors")), None)
+        if given is None:
+            draft.omit(pool.at("selectors"), "cannot be read")
+    items = listed(given) if isinstance(given, list) else [given]
+    return [Item(draft, each, f"{pool.at('selectors')}[{place}]") for place, each in enumerate(items)]
 
 
-def _sysfs(pool: dict[str, Any], match: Match, children: Sequence[str]) -> dict[str, Any]:
-    sysfs: dict[str, Any] = {"bus": "pci", "match": match}
-    if children:
-        sysfs["children"] = list(children)
-    body: dict[str, Any] = {"sysfs": sysfs}
-    if is_true(pool.get("excludeTopology")):
-        body["excludeTopology"] = True
-    return body
-
-
-def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> Iterator[Match]:
-    """The conditions of a selector: one mapping for each physical function that it names."""
-    base: Match = {"class": _CLASSES[kind], **_ids(selector)}
+def _matches(draft: Draft, selector: Item, kind: str, *, is_rdma: bool) -> Iterator[Match]:
+    """The conditions of a selector without those for drivers: one mapping for each physical function that it names."""
+    base: Match = {"class": _CLASSES[kind]}
+    for key, (attribute, pattern) in _ATTRIBUTES.items():
+        if values := selector.texts(key):
+            base[attribute] = {"in": [pattern.format(each.lower().removeprefix("0x")) for each in values]}
     if kind == "netDevice":
         base["sriov_numvfs"] = {"notIn": ["[1-9]*"]}  # a physical function with virtual functions
-    if links := texts(selector.get("linkTypes")):
+    if links := selector.texts("linkTypes"):
         known = [_LINKS[each] for each in links if each in _LINKS]
         if len(known) < len(links):
-            draft.note(
-                f"{where}.linkTypes",
-                "vdev distinguishes link types by the PCI class, which knows only ether and infiniband",
-            )
+            what = "vdev distinguishes link types by the PCI class, which knows only ether and infiniband"
+            draft.note(selector.at("linkTypes"), what)
         base["class"] = {"in": known} if known else base["class"]
-    if is_true(selector.get("isRdma")):
+    if is_rdma:
         base["infiniband"] = {"exists": True}
-    keys = [key for key in ("pfNames", "rootDevices") if texts(selector.get(key))]
-    if len(keys) > 1:
-        draft.note(where, "pfNames and rootDevices together are taken as alternatives")
-    for parent in [each for key in keys for each in _parents(draft, selector, key, where)] if keys else [{}]:
-        yield {**base, **parent}
+    functions = {key: names for key in ("pfNames", "rootDevices") if (names := selector.texts(key))}
+    if len(functions) > 1:
+        draft.note(selector.where, "pfNames and rootDevices together are taken as alternatives")
+    if not functions:
+        yield base
+    for key, names in functions.items():
+        for match in _of_functions(draft, names, selector.at(key), by_name=key == "pfNames"):
+            yield base | match
 
 
-def _ids(selector: dict[str, Any]) -> Match:
-    found: Match = {}
-    for key, attribute in (("vendors", "vendor"), ("devices", "device")):
-        if ids := texts(selector.get(key)):
-            found[attribute] = {"in": [f"0x{each.lower().removeprefix('0x')}" for each in ids]}
-    if addresses := texts(selector.get("pciAddresses")):
-        found["uevent"] = {"in": [f"*PCI_SLOT_NAME={each}*" for each in addresses]}
-    if indexes := texts(selector.get("acpiIndexes")):
-        found["acpi_index"] = {"in": indexes}
-    return found
-
-
-def _parents(draft: Draft, selector: dict[str, Any], key: str, where: str) -> Iterator[Match]:
+def _of_functions(draft: Draft, names: Sequence[str], where: str, *, by_name: bool) -> Iterator[Match]:
+    """Conditions on the physical function, by its interface's name or its address, such as `eth0#0,2-3`."""
     seen: set[str] = set()
-    for place, text in enumerate(texts(selector.get(key))):
+    for place, text in enumerate(names):
         name, mark, ranges = text.partition("#")
         if name.lower() in seen:
             continue  # the plugin uses the first one
         seen.add(name.lower())
-        match: Match = {f"physfn/net/{name}": {"exists": True}} if key == "pfNames" else {"physfn": name}
+        match: Match = {f"physfn/net/{name}": {"exists": True}} if by_name else {"physfn": name}
         if mark:
-            numbers = _numbers(ranges)
-            if numbers is None:
-                draft.omit(f"{where}.{key}[{place}]", f"the range {ranges!r} cannot be parsed, so nothing is selected")
+            hits = [_RANGE.fullmatch(part) for part in ranges.split(",")]
+            ends = [(int(hit[1]), min(int(hit[2] or hit[1]), _MAX_FUNCTIONS)) for hit in hits if hit]
+            numbers = [str(number) for first, last in ends for number in range(first, last + 1)]
+            if None in hits or not numbers:
+                draft.omit(f"{where}[{place}]", f"the range {ranges!r} cannot be parsed, so nothing is selected")
                 continue
-            match["virtfn"] = {"in": [str(each) for each in numbers]}
+            match["virtfn"] = {"in": numbers}
         yield match
 
 
-def _numbers(text: str) -> list[int] | None:
-    found: list[int] = []
-    for part in text.split(","):
-        hit = _RANGE.fullmatch(part)
-        if hit is None:
-            return None
-        first, last = int(hit[1]), int(hit[2] or hit[1])
-        found += range(first, min(last, _MAX_FUNCTIONS) + 1)
-    return found or None
-
-
-def _by_driver(match: Match, selector: dict[str, Any]) -> Iterator[tuple[Match, list[str]]]:
-    """The conditions for each kind of driver, with the subsystems whose device nodes it needs."""
-    drivers = texts(selector.get("drivers"))
+def _by_driver(drivers: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+    """The conditions on the driver, one for each kind, with the subsystems whose device nodes it needs."""
     if not drivers:
-        yield {**match, "driver": "vfio-pci"}, ["vfio"]
-        yield {**match, "driver": {"in": list(_UIO)}}, ["uio"]
-        yield {**match, "driver": {"notIn": [*_VFIO, *_UIO]}}, []
-        return
-    kinds = ((_VFIO, ["vfio"]), (_UIO, ["uio"]))
-    for known, children in kinds:
-        if own := [each for each in drivers if each in known]:
-            yield {**match, "driver": {"in": own}}, children
-    if others := [each for each in drivers if each not in (*_VFIO, *_UIO)]:
-        yield {**match, "driver": {"in": others}}, []
-
-
-def _nodes(selector: dict[str, Any]) -> dict[str, Any]:
-    nodes = []
-    if is_true(selector.get("isRdma")):
-        nodes.append({"hostPath": "/dev/infiniband/rdma_cm"})
-    if is_true(selector.get("needVhostNet")):
-        nodes += [{"hostPath": "/dev/vhost-net"}, {"hostPath": "/dev/net/tun"}]
-    return {"deviceNodes": nodes} if nodes else {}
+        yield "vfio-pci", ["vfio"]
+        yield {"in": ["uio_pci_generic", "igb_uio"]}, ["uio"]
+        yield {"notIn": [*_NODES_OF]}, []
+    for subsystems in (["vfio"], ["uio"], []):
+        if own := [each for each in drivers if _NODES_OF.get(each, []) == subsystems]:
+            yield {"in": own}, subsystems

@@ -18,7 +18,6 @@ from .scalars import (
     Shorthand,
     Text,
     Word,
-    choice,
     not_empty,
     one_or_many,
     without_problem,
@@ -84,7 +83,7 @@ class DeviceCapacity:
     policy: RequestPolicy | None = None
 
 
-Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(STRING), not_empty()]
+Advertise = Annotated[list[ClaimApi], one_or_many(STRING), not_empty()]
 """One API, or a list of them."""
 
 DriverName = Annotated[Word, without_problem(names.driver_problem)]
@@ -233,10 +232,10 @@ def _range_problem(value: int, default: int, span: ValidRange) -> str:
 class Taints(Section):
     """Taints of a device that fails."""
 
-    unhealthy: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
+    unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
     """The taint of an unhealthy device. none: no taint; NoSchedule: no new claim gets it; NoExecute: pods that have it
     are also evicted."""
-    lost: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
+    lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
     """The taint of a device that disappeared while a pod has it."""
 
 
@@ -246,7 +245,7 @@ class Dra(Section):
     driver: Annotated[DriverName, NO_DEFAULT] = ""
     """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
     the domain of the resource."""
-    partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC
+    partitions: DraPartitions = DraPartitions.STATIC
     """Which partitions are published. static: those under partitions; dynamic: all that a device can have, and the
     whole device; a claim gets what still fits. See migEnabled."""
     mig_enabled: Flag | None = None

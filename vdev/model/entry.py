@@ -31,7 +31,6 @@ from .scalars import (
     TemplateText,
     Text,
     Word,
-    choice,
     longer_than_nothing,
     matching,
     not_empty,
@@ -138,7 +137,7 @@ class Probe(StrEnum):
 class Health(Section):
     """A probe that is repeated over time."""
 
-    probe: Annotated[Probe, choice(Probe)]
+    probe: Probe
     """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
     command: it exits with 0."""
     interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
@@ -254,7 +253,7 @@ class Condition(Section):
 
     type: ConditionType
     """Type of the condition, such as GpuHealthy."""
-    true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
+    true_when: TrueWhen = TrueWhen.HEALTHY
     """When the condition is True: while all devices are healthy, or while one is unhealthy."""
     reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
     """Reason while a device is unhealthy, one word such as GpuLost. Default: made from the device's reason."""
@@ -306,7 +305,7 @@ class Entry(Placed):
     """Real USB devices by identity. With a list, one match of each item together form a device."""
     exclude: Annotated[tuple[PathPattern, ...], one_or_many(PATH)] = ()
     """For glob: patterns for paths to leave out."""
-    group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
+    group_by: GroupBy | None = None
     """For a list under glob or usb: which matches form a device. position: the i-th match of each item; name, for glob:
     those whose wildcards matched the same text; all: everything that is found. Default: position."""
     allow_dangerous: Flag = False
@@ -341,7 +340,7 @@ class Entry(Placed):
     only reported."""
     on_release: tuple[Action, ...] = ()
     """Actions that run once after a pod released a device, before a container of the next pod starts."""
-    if_release_fails: Annotated[OnFailure, choice(OnFailure)] | None = None
+    if_release_fails: OnFailure | None = None
     """What happens if an onRelease action fails. block: the device is Unhealthy until a retry succeeds; continue: the
     failure is only reported. Default: block."""
     pre_start: tuple[Action, ...] = ()

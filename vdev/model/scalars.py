@@ -11,8 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -21,15 +20,13 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
-    TypeAdapter,
     WithJsonSchema,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
-from .problem import SHOWN, did_you_mean, either, listed
-from .section import MAX_SHOWN, Plain, described, refuse
+from .section import MAX_SHOWN, Plain, described, refuse, unlisted
 from .template import Template
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -204,22 +201,23 @@ PathText = Annotated[
 """An absolute path with placeholders, as a text."""
 
 
-def _parsed(text: Any) -> PlainValidator:
-    """Accept a template, or a text of the type `text` that is parsed as one."""
-    adapter: TypeAdapter[str] = TypeAdapter(text)
+def _template(value: object) -> Template:
+    if isinstance(value, Template):
+        return value
+    try:
+        return template.parse(str(_text(value)))
+    except template.TemplateError as error:
+        return refuse(str(error))
 
-    def parsed(value: object) -> Template:
-        return value if isinstance(value, Template) else template.parse(adapter.validate_python(value))
 
-    return PlainValidator(parsed)
-
-
-TemplateText = Annotated[
-    Template, _parsed(Annotated[Text, without_problem(_template_problem)]), WithJsonSchema({"type": "string"})
-]
+TemplateText = Annotated[Template, PlainValidator(_template), WithJsonSchema({"type": "string"})]
 """A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
 
-PathTemplate = Annotated[Template, _parsed(PathText), WithJsonSchema({"type": "string", "pattern": "^/[^*?]*$"})]
+PathTemplate = Annotated[
+    TemplateText,
+    without_problem(lambda path: _path_problem(path.source), pattern="^/"),
+    Constraint(lambda path: _no_wildcard(path.source), (("pattern", "^/[^*?]*$"),)),
+]
 """An absolute path with placeholders."""
 
 AbsolutePath = Annotated[Text, without_problem(_path_problem, pattern="^/")]
@@ -401,25 +399,11 @@ AMOUNT = (("type", ("integer", "string")),)
 
 # --- choices and lists -----------------------------------------------------------------------------------------------
 
-E = TypeVar("E", bound=StrEnum)
-
 
 def one_of(value: object, allowed: Iterable[str]) -> str:
     """Return the value if it is one of the allowed words, else refuse it with the nearest of them."""
     words = [str(word) for word in allowed]
-    if isinstance(value, str) and value in words:
-        return str(value)
-    near = did_you_mean(str(value), words) if isinstance(value, str) else ""
-    if len(words) > SHOWN:
-        hint = listed(words, near, lead="expected one of", command="vdev schema")
-    else:
-        hint = f"{near} expected {either(words)}".lstrip()
-    return refuse(f"{described(value)} is not allowed here", hint)
-
-
-def choice(enum: type[E]) -> BeforeValidator:
-    """Accept a word of the enum."""
-    return BeforeValidator(lambda value: enum(one_of(value, list(enum))))
+    return str(value) if isinstance(value, str) and value in words else refuse(*unlisted(value, words))
 
 
 @dataclass(frozen=True, slots=True)

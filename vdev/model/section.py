@@ -4,7 +4,7 @@ YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that t
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from .problem import KeyPath, Where
+from .problem import SHOWN, KeyPath, Where, did_you_mean, either, listed
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is vdev's."""
@@ -192,3 +192,13 @@ def described(value: object) -> str:
     text = str(value)
     kind = "boolean" if text.lower() in ("true", "false") else "number"
     return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"
+
+
+def unlisted(value: object, words: Sequence[str]) -> tuple[str, str]:
+    """Return what is wrong with a value that is none of the allowed words, and a hint with the nearest of them."""
+    near = did_you_mean(str(value), words) if isinstance(value, str) else ""
+    if len(words) > SHOWN:
+        hint = listed(words, near, lead="expected one of", command="vdev schema")
+    else:
+        hint = f"{near} expected {either(words)}".lstrip()
+    return f"{described(value)} is not allowed here", hint

@@ -34,7 +34,6 @@ from .scalars import (
     Shorthand,
     Text,
     Word,
-    choice,
     matching,
     not_empty,
     one_of,
@@ -80,7 +79,7 @@ class GlobItem(Section):
     Default: as on the host."""
     permissions: Permissions | None = None
     """For type device: one or more of r (read), w (write) and m (mknod). Default: rw."""
-    type: Annotated[PathType, choice(PathType)] = PathType.DEVICE
+    type: PathType = PathType.DEVICE
     """How it reaches the container: as a device node, or as a bind mount."""
     read_only: Flag | None = None
     """For type mount: whether it is mounted read-only. Default: false."""
@@ -88,7 +87,7 @@ class GlobItem(Section):
     """Whether a device may lack this path. If all paths are optional, it needs one of them."""
     limit: Count = 1
     """How many devices of the entry may share one match."""
-    kinds: Annotated[tuple[Annotated[NodeKind, choice(NodeKind)], ...], one_or_many(STRING)] = ()
+    kinds: Annotated[tuple[NodeKind, ...], one_or_many(STRING)] = ()
     """Kinds of paths that match. Default: char and block for devices, anything for mounts."""
 
     @model_validator(mode="after")
@@ -374,9 +373,13 @@ Usbs = Annotated[tuple[Usb, ...], WrapValidator(_usbs), ItemInJson()]
 """One USB device, or a list of those that form a device together."""
 
 
-Part = TypeVar("Part", GlobItem, Usb)
+Component = TypeVar("Component", GlobItem, Usb)
 
 
-def needed(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts of a device, which cannot lack its only one."""
-    return tuple(each.model_copy(update={"optional": False}) for each in parts) if len(parts) == 1 else tuple(parts)
+def needed(components: Sequence[Component]) -> tuple[Component, ...]:
+    """The components of a device, which cannot lack its only one."""
+    return (
+        tuple(each.model_copy(update={"optional": False}) for each in components)
+        if len(components) == 1
+        else tuple(components)
+    )

@@ -21,7 +21,6 @@ from .scalars import (
     Whole,
     Word,
     between,
-    choice,
     matching,
     not_empty,
 )
@@ -42,22 +41,18 @@ class PluginFlags(Section):
     pass_device_specs: Flag = False
     """Whether the kubelet also gets the device nodes, which the static CPU manager needs."""
     device_list_strategy: Annotated[
-        tuple[Annotated[DeviceListStrategy, choice(DeviceListStrategy)], ...],
+        tuple[DeviceListStrategy, ...],
         Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
         Field(json_schema_extra={"minItems": 1}),
     ] = (DeviceListStrategy.ENVVAR,)
     """How the container runtime gets the list of devices: one strategy, or several as a list or separated by commas."""
-    device_id_strategy: Annotated[
-        Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
-    ] = DeviceIdStrategy.UUID
+    device_id_strategy: Annotated[DeviceIdStrategy, Field(alias="deviceIDStrategy")] = DeviceIdStrategy.UUID
     """How a device is named inside the container: by its id (uuid) or by its index."""
     cdi_annotation_prefix: Annotated[Text, Field(json_schema_extra={"pattern": f"^(?:{ANNOTATION_PREFIX})$"})] = (
         "cdi.k8s.io/"
     )
     """Prefix of the annotation's key for the strategy cdi-annotations."""
-    shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
-        AllocationPolicy.DISTRIBUTED
-    )
+    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
     """Whether replicas and partitions are spread over the physical devices, or packed onto few."""
     nvidia_ctk_path: Annotated[Text | None, Field(alias="nvidiaCTKPath")] = None
     """NVIDIA's; accepted and not used."""
@@ -73,7 +68,7 @@ class PluginFlags(Section):
 class Flags(Section):
     """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
 
-    mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = MigStrategy.NONE
+    mig_strategy: MigStrategy = MigStrategy.NONE
     """How partitions are advertised: not at all, as the resource of their device, or by profile."""
     fail_on_init_error: Flag = True
     """Whether an error in the configuration ends the start. If false, only the entry with the error is left out."""

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
-from .scalars import Duration, Flag, HostPort, Number, Text, Whole, between, choice, longer_than_nothing, matching
+from .scalars import Duration, Flag, HostPort, Number, Text, Whole, between, longer_than_nothing, matching
 from .section import Section, described, refuse
 
 
@@ -100,7 +100,7 @@ _MEMORY = {
 class EntryTelemetry(Section):
     """The load of the devices while a pod holds them; without a pod they are idle."""
 
-    pattern: Annotated[LoadPattern, choice(LoadPattern)] = LoadPattern.BUSY
+    pattern: LoadPattern = LoadPattern.BUSY
     """How the load changes. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
     half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays high."""
     period: Annotated[Duration, longer_than_nothing(86400 * 7, "168h")] | None = None

@@ -24,7 +24,6 @@ from .scalars import (
     Whole,
     Word,
     between,
-    choice,
     matching,
     one_or_many,
 )
@@ -88,7 +87,7 @@ class Preset(Section):
     """What it is, in a few words."""
     resource: ResourceName = ""
     """The resource under which its vendor's plugin advertises it."""
-    id_style: Annotated[IdStyle, choice(IdStyle)] = IdStyle.NAME
+    id_style: IdStyle = IdStyle.NAME
     """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
     visible_devices_env: EnvName = ""
     """The variable that tells the vendor's runtime which devices a container gets."""

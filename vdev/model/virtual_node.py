@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 from pydantic import WithJsonSchema, model_validator
 
 from .device import DeviceNode, Mount, RawDevice
-from .scalars import Flag, PathTemplate, Permissions, TemplateText, Text, choice, matching
+from .scalars import Flag, PathTemplate, Permissions, TemplateText, Text, matching
 from .section import NO_VALUE, Section
 from .template import Template, parse
 
@@ -54,9 +54,9 @@ FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, wi
 class VirtualNode(Section):
     """A node or file that represents the device: exactly one of like, pty, file and directory."""
 
-    like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
+    like: Annotated[Like | None, _LIKE_JSON] = None
     """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
-    pty: Annotated[LineEnd | None, choice(LineEnd)] = None
+    pty: LineEnd | None = None
     """A serial line; at its other end is echo, silence, or a script that answers lines."""
     answers: dict[Text, TemplateText] = {}
     """For pty script: the answer to each line; answers may hold placeholders."""

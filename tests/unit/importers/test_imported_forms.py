@@ -162,14 +162,12 @@ def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
     cases = [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
-        ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number for the plugin"),
-        ("{usb: [{vendor: '1', product: 0407}]}", "0407 without quotes is a number for the plugin"),
-        ("{usb: [{vendor: '1', product: 0980}]}", "0980 without quotes is a number for the plugin"),
-        ("{usb: [{vendor: '1', product: 12e3}]}", "12e3 without quotes is a number for the plugin"),
         ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing or not a hexadecimal id"),
         ("{paths: [{path: dev/a}]}", "'dev/a' is not an absolute path"),
         ("{paths: [{path: '/dev/[a'}]}", "a '[' is never closed"),
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
+        ("{paths: [{path: /dev/a, type: {}}], count: [1]}", "count: ['1'] is not a number"),
+        ("{paths: [{path: /dev/a, permissions: [rw]}]}", "permissions: ['rw'] is not a text"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
     ]
@@ -375,6 +373,12 @@ nodeSelector: {{}}
     assert {**flags, "plugin": {**plugin, "deviceIDStrategy": "index"}} == yaml.safe_load(a.text)["flags"]
     assert {**flags, "plugin": plugin, "gdsEnabled": True} == yaml.safe_load(b.text)["flags"]
     assert ("image, mps have no counterpart here", "config.default has no counterpart here") == a.warnings == b.warnings
+
+
+def test_mps_that_vdev_refuses_is_left_out() -> None:
+    sharing = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+    text = f"{{version: v1, flags: {{migStrategy: mixed}}, {sharing}}}"
+    assert "sharing.mps: MPS does not work with migStrategy mixed" in warnings(text, form="nvidia", preset="t4")
 
 
 def test_a_helm_value_that_no_flag_can_have() -> None:
