@@ -1,4 +1,4 @@
-"""What every test starts from: one seed for the whole run, and a process that no earlier test has configured."""
+"""Hooks and fixtures of all tests: one seed for the whole run, parallel workers, and a clean process for each test."""
 
 import functools
 import os
@@ -16,10 +16,9 @@ import structlog
 
 from tests.kit import forkserver
 
-# No deadline and no complaint that generation is slow: both go by the clock of a machine that may be busy, and the
-# first text that a process draws waits for Hypothesis to make its tables of Unicode, a second or two where no earlier
-# run has left them. Fresh examples everywhere, also where Hypothesis would notice a CI system and draw the same ones:
-# a run takes a few, for there are many runs, and `make properties` of each night takes thousands.
+# There is no deadline and no check for slow generation, because the machine may be busy, and because the first text of
+# a process takes a second or two if Hypothesis has to make its tables of Unicode. Examples are new in each run, also in
+# CI: a run takes few of them, and `make properties` takes thousands each night.
 hypothesis.settings.register_profile(
     "vdev",
     max_examples=int(os.environ.get("VDEV_EXAMPLES", "10")),
@@ -32,36 +31,36 @@ hypothesis.settings.load_profile("vdev")
 
 
 def pytest_addoption(parser):
-    """Add what lets tests run that take long and that only a change of the packaging can fail."""
+    """Add an option for slow tests that only a change of the packaging can break."""
     parser.addoption("--install", action="store_true", help="run the tests that install packages, too")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Let the order of tests, `random` and Hypothesis follow from one number, also in the workers of a run."""
+    """Derive the order of tests, `random` and Hypothesis from one number, also in workers."""
     if config.getoption("randomly_seed", None) == "default":
         config.option.randomly_seed = random.SystemRandom().randrange(2**32)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = _seed(config)
     if hasattr(config, "workerinput"):
-        config.option.randomly_reorganize = False  # pytest_collection_modifyitems below mixes all of them
-    if config.getoption("numprocesses", None):  # before the workers begin
+        config.option.randomly_reorganize = False  # pytest_collection_modifyitems below shuffles all tests
+    if config.getoption("numprocesses", None):  # before the workers start
         forkserver.share(config.args)
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers begin, which are told the place
+@pytest.hookimpl(tryfirst=True)  # before the workers start, which get the path
 def pytest_sessionstart(session):
-    """Let pytest's own directories be in memory, too, unless somebody names a place for them."""
+    """Put pytest's own directories into memory too, unless the environment names a place for them."""
     variable = "PYTEST_DEBUG_TEMPROOT"
     if (place := _in_memory()) is not None and variable not in os.environ:
         os.environ[variable] = place
-        session.config._tmp_path_factory.getbasetemp()  # as pytest-xdist asks; where it is named that is taken
-        del os.environ[variable]  # what tests start has not asked for that
+        session.config._tmp_path_factory.getbasetemp()  # remembers the path, also for pytest-xdist
+        del os.environ[variable]  # processes that tests start do not inherit it
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config, specs):
-    """Begin the workers as copies of one process: to import all tests takes longer than to collect them."""
+    """Start the workers as copies of one process, because importing all tests takes longer than collecting them."""
     import execnet
 
     program = shlex.quote(forkserver.python())
@@ -70,21 +69,21 @@ def pytest_xdist_setupnodes(config, specs):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """Three workers per processor: half of a test is waiting for processes, for sockets, for real time."""
+    """Three workers per processor, because tests mostly wait: for processes, sockets and real time."""
     return 3 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def pytest_runtest_setup(item):
-    """Install nothing that nobody asked for."""
+    """Skip tests that install packages, except with --install."""
     if item.get_closest_marker("install") and not item.config.getoption("--install"):
         pytest.skip("it installs packages: `make test-install` runs it")
 
 
 def pytest_collection_modifyitems(config, items):
-    """In a run of several workers mix all modules, and spread the long tests evenly over the first half.
+    """With several workers, shuffle the tests of all modules, and spread the long ones evenly over the first half.
 
-    Tests of one module wait alike, or work alike: where all workers have them at the same time the processors have
-    nothing to do, or too much. At the end nobody waits for a long one.
+    Tests of one module all wait, or all compute. If all workers ran them at the same time, the processors would be idle
+    or overloaded. Long tests come early so that the run does not end with one worker busy.
     """
     if not hasattr(config, "workerinput"):
         return
@@ -100,22 +99,22 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Say the number that repeats this run; the header, which says it too, is not shown with `-q`."""
+    """Show the seed that repeats this run; `-q` hides the header that shows it too."""
     if _seed(config) is not None:
         terminalreporter.write_line(f"repeat this run with --randomly-seed={_seed(config)}")
 
 
 def _seed(config):
-    """The run's number; None without pytest-randomly."""
+    """The seed of the run; None without pytest-randomly."""
     return getattr(config, "workerinput", {}).get("randomly_seed") or config.getoption("randomly_seed", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _grpc_engine():
-    """Keep gRPC's engine as long as the process lives, as an agent does.
+    """Keep gRPC's engine for the life of the process, as an agent does.
 
-    Where the last channel or server that is garbage ends it, that waits for a thread in whatever test runs at that
-    moment, and leaves the engine's sockets unclosed to the next one.
+    Otherwise the garbage collection of the last channel or server ends it: that blocks some later test until a thread
+    ends, and leaves the engine's sockets open for the next test.
     """
     import grpc.aio
 
@@ -124,13 +123,13 @@ def _grpc_engine():
 
 @pytest.fixture
 def prepared_python(monkeypatch):
-    """What vdev starts from this process as `python -m vdev` need not begin with nothing."""
+    """Processes that vdev starts as `python -m vdev` are copies of a process that has imported everything."""
     monkeypatch.setattr(sys, "executable", forkserver.python())
 
 
 @pytest.fixture
 def directory():
-    """A directory whose path is short enough for sockets wherever `tmp_path` is, removed at the end."""
+    """A temporary directory with a path that is short enough for sockets, which that of `tmp_path` may not be."""
     path = Path(tempfile.mkdtemp(prefix="vd-", dir=_in_memory()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -138,9 +137,9 @@ def directory():
 
 @functools.cache
 def _in_memory():
-    """Where directories are in memory, if programs and device nodes work there as on a disk, and there is room.
+    """A directory in memory, or None if programs and device nodes do not work there, or if there is little space.
 
-    To sync and to remove files costs a disk some 30 ms a test, and a busy one more.
+    On a disk, syncing and removing files takes some 30 ms per test, and more if the disk is busy.
     """
     place = "/dev/shm"
     try:
@@ -153,9 +152,9 @@ def _in_memory():
 
 @pytest.fixture(autouse=True)
 def _as_if_new():
-    """Undo what a command run in this process does to it: logging onto a captured stream, signal handlers.
+    """Undo what commands change in this process: the logging to a captured stream, and signal handlers.
 
-    Where nothing was configured, traces are logged as plain text: drawing one in colours takes longer than the test.
+    By default, tracebacks are logged as plain text, because coloring one takes longer than the test.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
     structlog.reset_defaults()

@@ -1,4 +1,4 @@
-"""The plugin and the embedded kubelet in one process, joined by real sockets: what every component test stands on.
+"""Fixtures of the component tests: the plugin and the embedded kubelet in one process, connected by real sockets.
 
 A call that blocks the event loop inside the plugin fails the test.
 """
@@ -36,7 +36,7 @@ INTERVALS = frozenset(each.name for each in fields(Intervals))
 
 @dataclass(slots=True)
 class RunningAgent:
-    """A plugin at work. `task` ends with its exit code."""
+    """A running plugin. The result of `task` is its exit code."""
 
     agent: Agent
     config_file: Path
@@ -45,35 +45,35 @@ class RunningAgent:
 
     @property
     def clock(self) -> LeapClock:
-        """Its clock, which runs, and which a test can put forward."""
+        """Its clock, which runs, and which a test can advance."""
         clock = self.agent.options.clock
         assert isinstance(clock, LeapClock)
         return clock
 
     @property
     def cdi_dir(self) -> Path:
-        """Where its CDI specifications are."""
+        """The directory of its CDI specifications."""
         return self.agent.options.cdi_dir
 
     def edit(self, text: str) -> None:
-        """Replace the configuration as editors do: a new file renamed over the old one."""
+        """Replace the configuration as editors do: write a new file, and rename it over the old one."""
         fresh = self.config_file.with_suffix(".new")
         fresh.write_text(text)
         fresh.rename(self.config_file)
 
     async def serves(self, number: int, kubelet: Kubelet) -> None:
-        """Wait until the configuration that it adopts as its `number`-th is served: the step that took it is over."""
+        """Wait until the configuration that it applies as its `number`-th is served, and its turn is over."""
         await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
         await self.settled(kubelet)
 
     async def settled(self, kubelet: Kubelet) -> None:
-        """Wait for the end of the step that is being taken: the kubelet is told before everything else is settled."""
+        """Wait for the end of the present turn: the kubelet has the lists before the rest is done."""
         before = self.agent.turns
-        self.agent.pending.add()  # a step more, in case that one is over already
-        await kubelet.wait_until(lambda: self.task.done() or self.agent.turns != before, what="the end of a step")
+        self.agent.pending.add()  # one more turn, in case that one is over already
+        await kubelet.wait_until(lambda: self.task.done() or self.agent.turns != before, what="the end of a turn")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
-        """Wait until it lists the device as Unhealthy for this reason, which it may know later than that it is."""
+        """Wait until it lists the device as Unhealthy for this reason, which may come later than the state itself."""
 
         def condition() -> bool:
             listed = self.agent.reconciler.advertised.resources.get(resource)
@@ -91,28 +91,28 @@ class RunningAgent:
         await kubelet.wait_until(lambda: len(holders.holders or ()) >= count, what="the pod's name")
 
     async def stop(self) -> int:
-        """End it gracefully; the exit code."""
+        """End it gracefully. Returns the exit code."""
         self.agent.stop()
         return await self.task
 
 
 @pytest.fixture(scope="session")
 def _inotify():
-    """What the first use in a process reads: inotify_simple runs `ldconfig` to find libc, the metrics look at /proc."""
+    """Do what blocks at the first use in a process: inotify_simple runs `ldconfig`, and the metrics read /proc."""
     inotify_simple.INotify().close()
     importlib.import_module("prometheus_client")
 
 
 @pytest.fixture
 async def kubelet(directory):
-    """A kubelet of 1.36 that runs; its node status follows at once, and its pods come soon after a restart."""
+    """A running kubelet of 1.36. Its node status follows at once, and it knows its pods soon after a restart."""
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET) as running:
         yield running
 
 
 @pytest.fixture
 def config_dir(directory):
-    """Where the configuration is; apart from what is written there, for each change beside it has it read again."""
+    """The directory of the configuration. The agent reads the file again after each change in this directory."""
     place = directory / "config"
     place.mkdir()
     return place
@@ -122,10 +122,9 @@ def config_dir(directory):
 async def start_agent(kubelet, directory, config_dir, _inotify):
     """Start a plugin beside the kubelet, with the text of its configuration.
 
-    With `wait` it returns once every resource is registered and listed, and all appliers have run. A second one of
-    the same test finds what the first left in the directory of CDI specifications. `overrides` are values that stand
-    over the file's; `options` those of `vdev.agent.Options`, and of its intervals; `appliers` run besides the
-    agent's own.
+    With `wait`, it returns when every resource is registered and listed, and all appliers have run. A second plugin of
+    the same test finds the files of the first. `overrides` replace values of the file. `options` are those of
+    `vdev.agent.Options` and of its intervals. `appliers` run in addition to the agent's own.
     """
     started = []
 
@@ -163,9 +162,9 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         structlog.testing.capture_logs() as logs,
         blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]) as blocking,
     ):
-        # The end of the last agent, when no kubelet is left, is that of gRPC's thread, which is waited for.
+        # If no kubelet is left, the end of the last agent waits for gRPC's thread.
         blocking.functions["threading.Lock.acquire"].can_block_in("vdev/agent/agent.py", "_live")
-        for each in blocking.functions.values():  # what gRPC does in a thread of its own is done in the loop there
+        for each in blocking.functions.values():  # the worlds do in the loop what gRPC does in its own thread
             each.can_block_in("tests/worlds/grpc_channel.py", {"_look"})
             each.can_block_in("tests/worlds/grpc_server.py", {"add_insecure_port", "remove_socket"})
             each.can_block_in("vdev/sim/kubelet/kubelet_process.py", {"save"})
@@ -176,7 +175,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
 
 
 def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
-    """Whether the node shows what the agent serves: a stream that is open has not brought its list yet."""
+    """Whether the node shows what the agent serves. An open stream alone does not mean that its list has come."""
     served = agent.reconciler.advertised.resources
     some = served or agent.reconciler.spec.entries == ()
     return bool(some) and not status.not_ready(agent) and served.keys() <= kubelet.node().capacity.keys()
@@ -184,7 +183,7 @@ def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
 
 @pytest.fixture
 async def shows(kubelet):
-    """Wait until the node shows a resource's capacity and, where given, what of it is allocatable."""
+    """Wait until the node shows a resource's capacity and, if given, how much of it is allocatable."""
 
     async def wait(resource, capacity, allocatable=None):
         def condition():
@@ -223,14 +222,14 @@ def events(api_server, node):
 
 @pytest.fixture
 def account(api_server, directory):
-    """Where it is, and a service account that it knows."""
+    """The address of the API server, with a service account that it knows."""
     (directory / "token").write_text("secret\n")
     return kube.ApiServerAddress(address=api_server.address, token=directory / "token")
 
 
 @pytest.fixture
 async def start_api(account):
-    """Make clients of it, with short pauses and a clock that can be put forward."""
+    """Make clients of the API server, with short intervals and a clock that can be advanced."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
 
@@ -244,7 +243,7 @@ async def start_api(account):
 
 @pytest.fixture
 async def api(start_api):
-    """One such client."""
+    """A client of the API server."""
     return await start_api()
 
 

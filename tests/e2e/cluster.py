@@ -12,7 +12,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -110,11 +110,8 @@ class Kubectl:
 class ClusterDriver:
     """One node of a cluster. As an async context manager it deploys the agent, and takes everything away at the end."""
 
-    def __init__(self, target: Target, *, pause: float = _PAUSE) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
-        self.pause = pause  # seconds between looks
-        self.sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep  # lets time pass for the kubelet
-        self.on_node: Callable[[str], Awaitable[None]] = _shell  # runs a command of the target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
         known = {Capability.PLUGIN, Capability.REASONS, Capability.ROLL, Capability.CLOCK}
@@ -292,7 +289,7 @@ class ClusterDriver:
             case Action.ROLL_PLUGIN:
                 await self.roll()
             case Action.CRASH_KUBELET if self.target.kubelet_stop_command:
-                await self.on_node(self.target.kubelet_stop_command.format(node=self.node_name))
+                await _shell(self.target.kubelet_stop_command.format(node=self.node_name))
             case Action.START_KUBELET if self.target.kubelet_stop_command:
                 await self._restart_kubelet(self.target.kubelet_restart_command)
             case _:
@@ -300,7 +297,7 @@ class ClusterDriver:
 
     async def advance_clock(self, seconds: float) -> None:
         """Wait: a real kubelet has its own time."""
-        await self.sleep(seconds)
+        await asyncio.sleep(seconds)
 
     async def device_node(self, path: str, *, make: bool) -> None:
         """Not here: the node's devices are left alone."""
@@ -433,7 +430,7 @@ class ClusterDriver:
         try:
             async with asyncio.timeout(patience):
                 while not await condition():  # a cluster is asked, it does not tell
-                    await asyncio.sleep(self.pause)
+                    await asyncio.sleep(_PAUSE)
         except TimeoutError:
             raise ScenarioError(f"not within {patience:g} s: {what}") from None
 
@@ -556,7 +553,7 @@ class ClusterDriver:
         await self.until(answers, "an agent that answers")
 
     async def _restart_kubelet(self, command: str) -> None:
-        await self.on_node(command.format(node=self.node_name))
+        await _shell(command.format(node=self.node_name))
         self._baseline = {}  # the kubelet's counters begin anew
 
         async def ready() -> bool:

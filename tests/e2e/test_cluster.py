@@ -38,16 +38,6 @@ def shows(cluster, run, resource, capacity, allocatable=None):
     run(cluster.until(condition, f"{resource}: capacity and allocatable {wanted}"))
 
 
-def health(cluster, run, pod, wanted):
-    """Wait until a pod's allocatedResourcesStatus shows this health of its NPUs."""
-
-    async def condition():
-        status = await cluster.pod(pod)
-        return sorted(status.container().health.get(NPU, {}).values()) == wanted
-
-    run(cluster.until(condition, f"pod {pod}: health {wanted}"))
-
-
 @pytest.mark.parametrize("path", [*scenarios(), *dra_scenarios()])
 def test_scenarios(cluster, run, path):
     """What the embedded kubelet shows, a real one shows as well."""
@@ -122,18 +112,6 @@ devices:
     assert re.fullmatch(r"MIG-[0-9a-f-]{36}", run(cluster.inside("one", "echo $NVIDIA_VISIBLE_DEVICES")).strip())
 
 
-def test_an_edit_restarts_nothing(cluster, run):
-    """An edit of the ConfigMap reaches the same agent's pod, and registers nothing again."""
-    if cluster.no_metrics:
-        pytest.skip(cluster.no_metrics)
-    run(cluster.configure(config(2)))
-    shows(cluster, run, NPU, 2)
-    agent, calls = run(cluster.agent_pod()), run(cluster.registrations(NPU))
-    run(cluster.configure(config(3)))
-    shows(cluster, run, NPU, 3)
-    assert (agent, calls) == (run(cluster.agent_pod()), run(cluster.registrations(NPU)))
-
-
 def test_a_bad_edit_keeps_the_last_good(cluster, run):
     """A wrong file changes nothing on the node; the status says what is wrong."""
     run(cluster.configure(config(2)))
@@ -177,20 +155,6 @@ def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
     run(cluster.create_pod(manifest("two", {NPU: 1})))
     assert mine != run(cluster.inside("two", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
     assert 0 == run(cluster.pod("one")).container().restarts
-
-
-def test_an_unhealthy_device_shows_in_the_pod(cluster, run):
-    """A device that fails under a pod turns Unhealthy in its allocatedResourcesStatus, and Healthy when it recovers."""
-    run(cluster.configure(config(2)))
-    shows(cluster, run, NPU, 2)
-    run(cluster.create_pod(manifest("both", {NPU: 2})))
-    if not run(cluster.pod("both")).container().health:
-        pytest.skip("the cluster does not report allocatedResourcesStatus (ResourceHealthStatus, on since 1.36)")
-    run(cluster.configure(config(2, tail='faults: {rules: [{name: dead, devices: ["npu/0"], health: Unhealthy}]}\n')))
-    health(cluster, run, "both", ["Healthy", "Unhealthy"])
-    shows(cluster, run, NPU, 2, 1)
-    run(cluster.configure(config(2)))
-    health(cluster, run, "both", ["Healthy", "Healthy"])
 
 
 def test_removal_while_held(cluster, run):

@@ -1,4 +1,4 @@
-"""A device plugin written by hand, and a kubelet for it: what every test here stands on.
+"""Fixtures of the embedded kubelet's tests: a kubelet, and a device plugin written by hand.
 
 The plugin shares no code with vdev's own. Each RPC is a plain attribute that a test may replace, and is recorded.
 """
@@ -7,6 +7,7 @@ import asyncio
 import functools
 import itertools
 import re
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         return self
 
     async def register(self, *, version="v1beta1", name=None, endpoint=None, options=None, deadline=20):
-        """Register with the kubelet; raises grpc.aio.AioRpcError when refused."""
+        """Register with the kubelet; raises grpc.aio.AioRpcError if it is refused."""
         request = api.RegisterRequest(
             version=version,
             endpoint=self.endpoint if endpoint is None else endpoint,
@@ -170,7 +171,7 @@ def clock():
 
 @pytest.fixture
 async def kubelet(clock, cdi_dir):
-    """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
+    """A kubelet of 1.36 in its own directory. Its node status follows at once, its grace period the test's clock."""
     timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir) as running:
         yield running
@@ -189,7 +190,7 @@ def documented_events():
 
 @pytest.fixture
 async def plugins(kubelet):
-    """A maker of plugins: they serve, and unless told otherwise register and have their list shown on return."""
+    """Make plugins that serve and, without `register=False`, are registered and shown by the node on return."""
     made = []
 
     async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, register=True, on=None, **options):
@@ -240,13 +241,13 @@ def device_fixture():
 
 @pytest.fixture
 def refusal():
-    """Make what an answer raises to fail its RPC: `refusal(code, text)`."""
+    """Make the exception with which an answer fails its RPC: `refusal(code, text)`."""
     return RefusalError
 
 
 @pytest.fixture
 async def plugin_class():
-    """The plugin's class, for tests that bring their own kubelet; all are stopped, also when the test fails."""
+    """The plugin's class for tests with their own kubelet. All are stopped at the end, also after a failure."""
     made = []
 
     class Plugin(StubPlugin):
@@ -261,24 +262,20 @@ async def plugin_class():
 
 @pytest.fixture
 def short_dir():
-    """A directory whose path is short enough for sockets, removed at the end."""
-    import shutil
-    import tempfile
-
-    path = Path(tempfile.mkdtemp(prefix="sim-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    """A temporary directory with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="sim-") as path:
+        yield Path(path)
 
 
 @pytest.fixture
 def cdi_dir(tmp_path):
-    """Where drivers put CDI specs, and the kubelet's runtime looks for them."""
+    """The directory of CDI specifications, for drivers and for the kubelet's runtime."""
     return tmp_path / "cdi"
 
 
 @pytest.fixture
 async def dra_on(cdi_dir, clock):
-    """A maker of DRA drivers on a kubelet: registered, connected and with their slices published on return."""
+    """Make DRA drivers on a kubelet. On return they are registered and connected, and their slices are published."""
     made = []
 
     async def make(kubelet, *slices, driver="acme.dev", register=True, **options):
@@ -314,7 +311,7 @@ async def registered(kubelet, driver):
 
 @pytest.fixture
 def dra(kubelet, dra_on):
-    """The same on the test's kubelet, which is its attribute."""
+    """Make DRA drivers on the test's kubelet, which is the attribute `kubelet`."""
 
     async def make(*slices, **options):
         return await dra_on(kubelet, *slices, **options)
@@ -331,7 +328,7 @@ def driver_slices():
 
 @pytest.fixture
 def kubelet_of(clock, cdi_dir):
-    """A maker of kubelets with other timings."""
+    """Make kubelets with other timings."""
 
     def make(**options):
         timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05, **options)

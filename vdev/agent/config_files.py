@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from ..aio.clock import Clock, Timing
-from ..config import Loaded, FileTexts, file_choice
+from ..config import FileTexts, Loaded, file_choice
 from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory

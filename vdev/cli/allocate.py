@@ -1,9 +1,9 @@
 """`vdev allocate`: the exact response to an allocation."""
 
 import argparse
-import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +83,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
     documents = {str(strategy): _document(resource.name, chosen, each) for strategy, each in answers.items()}
-    if args.output == "json":
-        print(json.dumps({"strategies": documents} if args.all_strategies else documents[""], indent=2))
-        return 0
-    print(f"{args.resource}: {' '.join(chosen)}")
-    for strategy, document in documents.items():
-        if strategy:
-            print(f"{strategy}:")
-        _print(document)
+    lines = (line for strategy, document in documents.items() for line in _lines(strategy, document))
+    common.show(
+        args,
+        {"strategies": documents} if args.all_strategies else documents[""],
+        (f"{args.resource}: {' '.join(chosen)}", *lines),
+    )
     return 0
 
 
@@ -148,16 +146,17 @@ def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict
     }
 
 
-def _print(document: dict[str, Any]) -> None:
+def _lines(strategy: str, document: dict[str, Any]) -> Iterator[str]:
+    if strategy:
+        yield f"{strategy}:"
     for key, value in document["envs"].items():
-        print(f"  env         {key}={value}")
+        yield f"  env         {key}={value}"
     for each in document["devices"]:
-        print(f"  device      {each['hostPath']} -> {each['containerPath']} ({each['permissions']})")
+        yield f"  device      {each['hostPath']} -> {each['containerPath']} ({each['permissions']})"
     for each in document["mounts"]:
-        print(f"  mount       {each['hostPath']} -> {each['containerPath']} ({'ro' if each['readOnly'] else 'rw'})")
+        yield f"  mount       {each['hostPath']} -> {each['containerPath']} ({'ro' if each['readOnly'] else 'rw'})"
     for key, value in document["annotations"].items():
-        print(f"  annotation  {key}={value}")
+        yield f"  annotation  {key}={value}"
     for each in document["cdiDevices"]:
-        print(f"  cdi         {each['name']}")
-    for name, edits in document["cdi"].items():
-        common.print_cdi(name, edits)
+        yield f"  cdi         {each['name']}"
+    yield from common.cdi_lines(document["cdi"])

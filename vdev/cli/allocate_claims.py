@@ -4,7 +4,6 @@ Claims without an allocation are allocated by the embedded scheduler, which take
 """
 
 import argparse
-import json
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,11 +46,8 @@ def run(args: argparse.Namespace) -> int:
         return 1
     except _MALFORMED as wrong:
         raise UsageError(f"{args.claim}: an API server would not take these claims or classes: {wrong!r}") from wrong
-    if args.output == "json":
-        print(json.dumps({"claims": [_document(*each) for each in answers]}, indent=2))
-        return 0
-    for claim, given in answers:
-        _print(claim, given)
+    lines = (line for each in answers for line in _lines(*each))
+    common.show(args, {"claims": [_document(*each) for each in answers]}, lines)
     return 0
 
 
@@ -167,15 +163,14 @@ def _document(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]
     }
 
 
-def _print(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> None:
-    print(f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}")
+def _lines(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> Iterator[str]:
+    yield f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for driver, answer in answers.items():
         if answer is None:
-            print(f"  {driver}: another driver prepares its devices")
+            yield f"  {driver}: another driver prepares its devices"
             continue
         for each in answer.devices:
-            print(f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}")
+            yield f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}"
             for name in each["cdiDeviceIds"]:
-                print(f"    cdi       {name}")
-        for name, edits in answer.cdi.items():
-            common.print_cdi(name, edits)
+                yield f"    cdi       {name}"
+        yield from common.cdi_lines(answer.cdi)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -139,6 +140,19 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Map
     )
 
 
+def show(args: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
+    """Print the document with `--output json`, else the lines for people."""
+    for line in [json.dumps(document, indent=2)] if args.output == "json" else lines:
+        print(line)
+
+
+def ask(args: argparse.Namespace, request: Mapping[str, Any]) -> Any:
+    """The answer of the running plugin."""
+    from ..agent import command_socket  # it needs structlog, which commands without a plugin do without
+
+    return asyncio.run(command_socket.ask(options.read(args).run_dir, request))
+
+
 def complain(problems: Iterable[Problem]) -> None:
     """Print problems on stderr."""
     for problem in problems:
@@ -175,17 +189,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    for line in table_lines(head, rows, indent=indent):
-        print(line)
-
-
-def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> None:
-    """Print an indented table of the first SHOWN items, and how many more there are."""
+def first_lines(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> Iterator[str]:
+    """An indented table of the first SHOWN items, and how many more there are."""
     if found:
-        print_table(head, [row(each) for each in found[:SHOWN]], indent="  ")
-    for line in more(found):
-        print(line)
+        yield from table_lines(head, [row(each) for each in found[:SHOWN]], indent="  ")
+    yield from more(found)
 
 
 def more(found: Sequence[object], what: str = "") -> Iterator[str]:
@@ -194,15 +202,17 @@ def more(found: Sequence[object], what: str = "") -> Iterator[str]:
         yield f"  … and {len(found) - SHOWN} more{what}; --output json lists all"
 
 
-def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
-    print(f"  {name} stands for")
-    for text in edits.get("env", ()):
-        print(f"    env       {text}")
-    for node in edits.get("deviceNodes", ()):
-        print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
-    for mount in edits.get("mounts", ()):
-        source, access = mount.get("type") or mount["hostPath"], "ro" if "ro" in mount["options"] else "rw"
-        print(f"    mount     {source} -> {mount['containerPath']} ({access})")
+def cdi_lines(devices: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What the runtime injects for each CDI device."""
+    for name, edits in devices.items():
+        yield f"  {name} stands for"
+        for text in edits.get("env", ()):
+            yield f"    env       {text}"
+        for node in edits.get("deviceNodes", ()):
+            yield f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})"
+        for mount in edits.get("mounts", ()):
+            source, access = mount.get("type") or mount["hostPath"], "ro" if "ro" in mount["options"] else "rw"
+            yield f"    mount     {source} -> {mount['containerPath']} ({access})"
 
 
 def seconds(text: str, flag: str) -> float:

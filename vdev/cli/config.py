@@ -1,8 +1,6 @@
 """`vdev config`: the effective configuration, and where each value comes from."""
 
 import argparse
-import json
-import sys
 
 from .. import config, loading
 from ..planning.proof import prove
@@ -32,11 +30,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
     files = loading.files_of_node(args.files, chosen.node_name)
     loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-    if args.output == "json":
-        values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
-        print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
-    else:
-        sys.stdout.write(config.render(loaded.origins))
+    values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
+    document = {"fingerprint": loaded.fingerprint, "values": values}
+    common.show(args, document, config.render(loaded.origins).splitlines())
     problems = (*loaded.problems, *prove(loaded.spec, chosen.named_node))
     common.complain(problems)
     return common.exit_code(problems)

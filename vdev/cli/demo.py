@@ -101,13 +101,18 @@ def _quickstart() -> str:
 
 
 async def _play(directory: Path) -> int:
-    from ..sim import Kubelet  # not needed for --help; it imports gRPC
+    from ..sim import Kubelet, Timings  # not needed for --help; it imports gRPC
 
     begun = time.monotonic()
     (directory / "vdev.yaml").write_text(_quickstart())
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
-        async with Kubelet(directory / "kubelet", node_name="demo-node", cdi_dir=directory / "cdi") as kubelet:
+        async with Kubelet(
+            directory / "kubelet",
+            node_name="demo-node",
+            cdi_dir=directory / "cdi",
+            timings=Timings(boot=0.1, sources=0.1),  # a real kubelet takes two seconds to restart
+        ) as kubelet:
             story = Story(kubelet, directory)
             async with _plugin(directory) as plugin:
                 for part in (_beginning, _pods, _edit, _bad_edit, _restart, _removal):
@@ -225,6 +230,7 @@ async def _removal(story: Story, _: list[str]) -> None:
     story.edit(line, f"{line}\n    onNodes: [another-node]")
     await story.until(lambda: kubelet.node().allocatable[NPU] == 0, "no allocatable NPU")
     story.say(f"nothing new can be scheduled; {mine} stays listed as Unhealthy, because the pod holds it")
+    story.say("the others go when the kubelet has run for ten seconds: before that, it may not list all its pods")
     await story.until(lambda: kubelet.node().capacity[NPU] == 1, "one listed NPU")
     story.check("only the held device is still listed", expected=(0, 1), actual=story.numbers[NPU])
     await kubelet.delete_pod("train")

@@ -1,10 +1,7 @@
 """`vdev device`: set the health of a device in the running plugin."""
 
 import argparse
-import asyncio
-import json
 
-from ..agent import command_socket
 from . import common, fault, options
 
 DESCRIPTION = "Set the health of a device in the running plugin."
@@ -39,6 +36,6 @@ def run(args: argparse.Namespace) -> int:
     request = {"do": f"device-{args.action}", "id": args.id, "node": args.node}
     if args.action == "set":
         request |= {"health": args.health, "reason": args.reason, "for": args.lasts}
-    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))
-    print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
+    answer = common.ask(args, request)
+    common.show(args, answer, fault.done(answer))
     return 0

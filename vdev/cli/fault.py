@@ -1,14 +1,12 @@
 """`vdev fault`: list, inject, end and trigger faults in the running plugin."""
 
 import argparse
-import asyncio
-import json
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..agent import command_socket
 from ..errors import UsageError, reason_of
 from . import common, options
 
@@ -48,13 +46,8 @@ def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Send the request to the running plugin, and print its answer."""
-    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, _request(args)))
-    if args.output == "json":
-        print(json.dumps(answer, indent=2))
-    elif args.action == "list":
-        show(answer)
-    else:
-        print(done(answer))
+    answer = common.ask(args, _request(args))
+    common.show(args, answer, _lines(answer) if args.action == "list" else done(answer))
     return 0
 
 
@@ -87,10 +80,10 @@ def _rules(args: argparse.Namespace) -> str:
         raise UsageError(f"cannot read {args.file}: it is not UTF-8; save it as UTF-8") from failed
 
 
-def done(answer: dict[str, Any]) -> str:
+def done(answer: dict[str, Any]) -> Iterator[str]:
     (verb, names), *_ = answer.items()
     listed = names if isinstance(names, list) else [names]
-    return f"{verb}: {', '.join(listed) or 'nothing'}"
+    yield f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
 def _injected(times: dict[str, int]) -> str:
@@ -99,9 +92,9 @@ def _injected(times: dict[str, int]) -> str:
     return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"
 
 
-def show(faults: dict[str, Any]) -> None:
+def _lines(faults: dict[str, Any]) -> Iterator[str]:
     if not faults["rules"]:
-        print("no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off"))
+        yield "no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off")
         return
     rows = [
         (
@@ -115,4 +108,4 @@ def show(faults: dict[str, Any]) -> None:
         )
         for each in faults["rules"]
     ]
-    common.print_table(("NAME", "STATE", "DEVICES", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)
+    yield from common.table_lines(("NAME", "STATE", "DEVICES", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)

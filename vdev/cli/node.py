@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from ..api_server import needed_server
@@ -41,10 +41,8 @@ def run(args: argparse.Namespace) -> int:
     removes = args.action == "clean" and not args.dry_run
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     found = asyncio.run(_found(Api(server), "" if args.all else chosen.node_name, removes=removes))
-    if args.output == "json":
-        print(json.dumps({"cleaned": removes, "nodes": [asdict(each) for each in found]}, indent=2))
-    else:
-        _print(found, removes=removes)
+    document = {"cleaned": removes, "nodes": [asdict(each) for each in found]}
+    common.show(args, document, _lines(found, removes=removes))
     return 0
 
 
@@ -57,11 +55,10 @@ async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ..
         return found
 
 
-def _print(found: tuple[OwnedFields, ...], *, removes: bool) -> None:
+def _lines(found: tuple[OwnedFields, ...], *, removes: bool) -> Iterator[str]:
     for each in found:
-        print(f"{each.node}: {'removed' if removes and each else 'vdev wrote'}" + ("" if each else " nothing"))
+        yield f"{each.node}: {'removed' if removes and each else 'vdev wrote'}" + ("" if each else " nothing")
         for what, names in (("label", each.labels), ("resource", each.resources), ("condition", each.conditions)):
-            for name in names:
-                print(f"  {what} {name}")
+            yield from (f"  {what} {name}" for name in names)
     if not found:
-        print("vdev wrote nothing on any Node")
+        yield "vdev wrote nothing on any Node"

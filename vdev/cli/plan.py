@@ -1,7 +1,7 @@
 """`vdev plan`: what a node would advertise and why, and what a reload would change."""
 
 import argparse
-import json
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import loading
 from ..dra import slices as cutting
-from ..dra.published_devices import DraDevice, Pools
+from ..dra.published_devices import DraDevice, Pools, PublishedPool
 from ..errors import UsageError
 from ..hostfs.files import is_directory
 from ..model.device import Slot, device_document, problem_document
@@ -60,15 +60,14 @@ def run(args: argparse.Namespace) -> int:
     new = common.previewed(args, args.files, labels)
     old = common.previewed(args, args.against, labels) if args.against else None
     files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
-    changes = _changes(new, old) if old else {}
     problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
-    if args.output == "json":
-        print(json.dumps(_document(new, problems) | changes | {"files": files}, indent=2))
-    else:
-        chosen = files if any(is_directory(Path(each)) for each in args.files) else []
-        _print(new, chosen, explain=args.explain)
-        if old:
-            _print_changes(old, new, changes)
+    changes = _changes(old, new) if old else {}
+    from_directory = any(is_directory(Path(each)) for each in args.files)
+    lines = [_lines(new, files if from_directory else [], explain=args.explain)]
+    if old:
+        lines.append(_change_lines(old, new, changes))
+    common.show(args, _document(new, problems) | changes | {"files": files}, itertools.chain(*lines))
+    if args.output == "text":
         common.complain(problems)
     return common.exit_code(problems)
 
@@ -105,22 +104,23 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _print(new: Preview, chosen: Sequence[str], *, explain: bool) -> None:
-    """Print the plan for people. `chosen` are the files that were chosen from directories."""
-    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new))
+def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[str]:
+    """The plan for people. `chosen` are the files that were chosen from directories."""
+    yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new)
     for resource in new.inventory.resources.values():
-        _print_resource(new, resource)
+        yield from _resource_lines(new, resource)
     if new.refused:
         more = "; the resources above have no errors" if new.inventory.resources else ""
-        print(f"\na running vdev would refuse this configuration as a whole{more}")
+        yield f"\na running vdev would refuse this configuration as a whole{more}"
     elif not new.inventory.resources and not new.pools:
-        print("  advertises nothing")
-    _print_slices(new.pools, new.node)
-    _print_node(new)
+        yield "  advertises nothing"
+    for pool in new.pools.values():
+        yield from _pool_lines(pool, new.node)
+    yield from _node_lines(new)
     for name, found in new.found.items() if explain else ():
-        print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
+        yield f"\ncandidates of {name}:" + ("" if found.candidates else " none")
         for candidate in found.candidates:
-            print(f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}")
+            yield f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
 
 
 def _summary(new: Preview) -> str:
@@ -133,18 +133,18 @@ def _summary(new: Preview) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _print_node(new: Preview) -> None:
+def _node_lines(new: Preview) -> Iterator[str]:
     if new.labels:
-        print("\nlabels of the node")
-        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+        yield "\nlabels of the node"
+        yield from common.table_lines(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
     if new.capacity:
-        print("\nresources in the node's status, which no device plugin serves")
+        yield "\nresources in the node's status, which no device plugin serves"
         amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
-        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
+        yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.conditions:
-        print("\nconditions of the node")
+        yield "\nconditions of the node"
         rows = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
-        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
+        yield from common.table_lines(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 
 def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
@@ -156,15 +156,16 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
     return f"by sharing, which renames {name}" + (f" (named {because})" if why else "")
 
 
-def _print_resource(new: Preview, resource: Resource) -> None:
-    count, healthy = counted(len(resource.slots), "device"), resource.healthy
-    head = f"{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list"
-    print(f"\n{common.fitted(head, common.width())}")
+def _resource_lines(new: Preview, resource: Resource) -> Iterator[str]:
+    count, columns = counted(len(resource.slots), "device"), common.width()
+    head = f"{resource.name}: {count}, {resource.healthy} healthy, {resource.list_bytes} bytes per list"
+    yield f"\n{common.fitted(head, columns)}"
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
-        print(f"  named {reason}")
-    common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
-    for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
-        print(common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), common.width()))
+        yield f"  named {reason}"
+    yield from common.first_lines(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
+    for slot in resource.slots[: common.SHOWN]:
+        if not slot.health.healthy:
+            yield common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), columns)
 
 
 def _row(slot: Slot) -> tuple[str, ...]:
@@ -177,17 +178,19 @@ def _row(slot: Slot) -> tuple[str, ...]:
 # --- what a reload would change ---------------------------------------------------------------------------------------
 
 
-def _changes(new: Preview, old: Preview) -> dict[str, list[dict[str, Any]]]:
+def _changes(old: Preview, new: Preview) -> dict[str, list[dict[str, Any]]]:
     """The changes as in the JSON form; none if the old or the new configuration is refused."""
-    known = not (new.refused or old.refused)
+    if new.refused or old.refused:
+        return {"changes": [], "labelChanges": [], "sliceChanges": []}
+    labels = sorted({*old.labels, *new.labels})
     return {
-        "changes": [_change(each) for each in diff(old.inventory, new.inventory)] if known else [],
+        "changes": [_change(each) for each in diff(old.inventory, new.inventory)],
         "labelChanges": [
             {"label": key, "old": old.labels.get(key), "new": new.labels.get(key)}
-            for key in sorted({*old.labels, *new.labels})
-            if known and old.labels.get(key) != new.labels.get(key)
+            for key in labels
+            if old.labels.get(key) != new.labels.get(key)
         ],
-        "sliceChanges": list(_slice_changes(old.pools, new.pools)) if known else [],
+        "sliceChanges": list(_slice_changes(old.pools, new.pools)),
     }
 
 
@@ -223,54 +226,58 @@ def _slice_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
             yield change
 
 
-def _print_changes(old: Preview, new: Preview, found: dict[str, list[dict[str, Any]]]) -> None:
+def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     if new.refused:
-        print("\na reload would change nothing: it would be refused")
+        yield "\na reload would change nothing: it would be refused"
     elif old.refused:
-        print("\nwhat a reload would change is unknown: OLD has errors")
+        yield "\nwhat a reload would change is unknown: OLD has errors"
     else:
-        print("\na reload would change:" if any(found.values()) else "\na reload would change nothing")
+        yield "\na reload would change:" if any(found.values()) else "\na reload would change nothing"
+    before, after = _counts(old), _counts(new)
     for each in found["changes"]:
         name = each["resource"]
-        before, after = old.inventory.resources.get(name), new.inventory.resources.get(name)
-        if after is None:
-            print(f"  - {name}: removed; devices that pods may hold stay listed as Unhealthy")
-            continue
-        _print_count(name, len(before.slots) if before else None, len(after.slots))
-        if before:
-            health = [f"{slot}: {after.by_id[slot].health.reason or 'healthy'}" for slot in each["health"]]
-            if not _print_differences(each["added"], each["removed"], health):
-                print("      the same devices, but containers get something else from them")
+        gone = "removed; devices that pods may hold stay listed as Unhealthy"
+        yield _count_line(name, before.get(name), after.get(name), gone=gone)
+        if each["change"] == "changed":
+            slots = new.inventory.resources[name].by_id
+            health = [f"{slot}: {slots[slot].health.reason or 'healthy'}" for slot in each["health"]]
+            same = "      the same devices, but containers get something else from them"
+            yield from _difference_lines(each["added"], each["removed"], health) or (same,)
     for each in found["sliceChanges"]:
-        driver = each["driver"]
-        if driver in new.pools:
-            count = len(old.pools[driver].devices) if driver in old.pools else None
-            _print_count(driver, count, len(new.pools[driver].devices), " for claims")
-        else:
-            print(f"  - {driver}: no ResourceSlices any more; devices that claims have are kept")
-        if driver in old.pools and driver in new.pools:
-            _print_differences(each["added"], each["removed"], each["changed"])
+        name = each["driver"]
+        gone = "no ResourceSlices any more; devices that claims have are kept"
+        yield _count_line(name, before.get(name), after.get(name), what=" for claims", gone=gone)
+        if name in old.pools and name in new.pools:
+            yield from _difference_lines(each["added"], each["removed"], each["changed"])
     for each in found["labelChanges"]:
         key, was, will = each["label"], each["old"], each["new"]
         if was is None:
-            print(f"  + label {key}: {will}")
+            yield f"  + label {key}: {will}"
         else:
-            print(f"  - label {key}" if will is None else f"  ~ label {key}: {was} -> {will}")
+            yield f"  - label {key}" if will is None else f"  ~ label {key}: {was} -> {will}"
 
 
-def _print_count(name: str, before: int | None, after: int, what: str = "") -> None:
+def _counts(plan: Preview) -> dict[str, int]:
+    """How many devices each resource and each driver has."""
+    slots = {name: len(each.slots) for name, each in plan.inventory.resources.items()}
+    return slots | {name: len(each.devices) for name, each in plan.pools.items()}
+
+
+def _count_line(name: str, before: int | None, after: int | None, *, gone: str, what: str = "") -> str:
+    if after is None:
+        return f"  - {name}: {gone}"
     count = counted(after, "device") + what
-    print(f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}")
+    return f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}"
 
 
-def _print_differences(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> bool:
-    """Print the names, the first ones of each kind. Returns whether there are any."""
+def _difference_lines(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> list[str]:
+    """The names, the first ones of each kind."""
+    lines = []
     for sign, texts in (("+", added), ("-", removed), ("~", changed)):
-        for text in texts[: common.SHOWN]:
-            print(f"      {sign} {text}")
+        lines += [f"      {sign} {text}" for text in texts[: common.SHOWN]]
         if len(texts) > common.SHOWN:
-            print(f"      {sign} … and {len(texts) - common.SHOWN} more")
-    return bool(added or removed or changed)
+            lines.append(f"      {sign} … and {len(texts) - common.SHOWN} more")
+    return lines
 
 
 # --- ResourceSlices -------------------------------------------------------------------------------------------------
@@ -279,13 +286,12 @@ _FIRST_CAPACITIES = ("memory", "slots", "shares")  # the ones in the table
 _SLICE_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
 
 
-def _print_slices(pools: Pools, node: str) -> None:
-    for pool in pools.values():
-        count, slices = len(pool.devices), len(cutting.specifications(pool, node))
-        healthy = sum(device.health.healthy for device in pool.devices)
-        of = f"{counted(count, 'device')} for claims in {counted(slices, 'ResourceSlice')}"
-        print(f"\n{pool.driver}: {of}, {healthy} healthy")
-        common.print_first(_SLICE_HEAD, _slice_row, pool.devices)
+def _pool_lines(pool: PublishedPool, node: str) -> Iterator[str]:
+    count, slices = len(pool.devices), len(cutting.specifications(pool, node))
+    healthy = sum(device.health.healthy for device in pool.devices)
+    of = f"{counted(count, 'device')} for claims in {counted(slices, 'ResourceSlice')}"
+    yield f"\n{pool.driver}: {of}, {healthy} healthy"
+    yield from common.first_lines(_SLICE_HEAD, _slice_row, pool.devices)
 
 
 def _slice_row(device: DraDevice) -> tuple[str, ...]:

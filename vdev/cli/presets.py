@@ -1,8 +1,7 @@
 """`vdev presets`: the built-in models of devices and nodes."""
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import config
@@ -35,26 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     dirs = options.read(args).preset_dirs
     if args.name:
-        _show(config.preset(args.name, dirs), as_json=args.output == "json")
+        preset = config.preset(args.name, dirs)
+        common.show(args, document(preset), _lines(preset))
     else:
-        _show_all([config.preset(each, dirs) for each in config.preset_names(dirs)], as_json=args.output == "json")
+        presets = [config.preset(each, dirs) for each in config.preset_names(dirs)]
+        common.show(args, [document(each) for each in presets], _overview(presets))
     return 0
 
 
-def _show(preset: config.Preset, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(document(preset), indent=2))
-    else:
-        _print(preset)
-
-
-def _show_all(presets: Sequence[config.Preset], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps([document(each) for each in presets], indent=2))
-        return
+def _overview(presets: Sequence[config.Preset]) -> Iterator[str]:
     rows = [(each.name, each.description, each.resource, _memory(each.memory), _count(each)) for each in presets]
-    common.print_table(("NAME", "WHAT IT IS", "RESOURCE", "MEMORY", "DEVICES"), rows)
-    print("\nvdev presets NAME shows one with its attributes, profiles and layouts")
+    yield from common.table_lines(("NAME", "WHAT IT IS", "RESOURCE", "MEMORY", "DEVICES"), rows)
+    yield "\nvdev presets NAME shows one with its attributes, profiles and layouts"
 
 
 def document(preset: config.Preset) -> dict[str, Any]:
@@ -101,8 +92,8 @@ def _count(preset: config.Preset) -> str:
     return f"{preset.count} on a node" if preset.count else "any number"
 
 
-def _print(preset: config.Preset) -> None:
-    print(f"{preset.name}: {preset.description}\n")
+def _lines(preset: config.Preset) -> Iterator[str]:
+    yield f"{preset.name}: {preset.description}\n"
     facts = [
         ("resource", preset.resource or "none: the entry names it"),
         ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none: the entry says it"),
@@ -113,16 +104,16 @@ def _print(preset: config.Preset) -> None:
     ]
     for name, value in facts:
         if value:
-            print(f"  {name:<14}{value}")
-    print("\nattributes, for templates as {attributes.NAME}")
-    common.print_table(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
+            yield f"  {name:<14}{value}"
+    yield "\nattributes, for templates as {attributes.NAME}"
+    yield from common.table_lines(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
     if preset.partitioning:
-        _print_geometry(preset.partitioning)
+        yield from _geometry_lines(preset.partitioning)
 
 
-def _print_geometry(geometry: Geometry) -> None:
+def _geometry_lines(geometry: Geometry) -> Iterator[str]:
     compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
-    print(f"\nprofiles, on {geometry.slices} memory slices{compute}")
+    yield f"\nprofiles, on {geometry.slices} memory slices{compute}"
     rows = [
         (
             each.name,
@@ -133,9 +124,8 @@ def _print_geometry(geometry: Geometry) -> None:
         )
         for each in geometry.profiles.values()
     ]
-    common.print_table(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
-    print("\nlayouts by name")
+    yield from common.table_lines(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
+    yield "\nlayouts by name"
     named = {"all-PROFILE": ("as many of the profile as fit",), **geometry.layouts}
-    common.print_table(
-        ("LAYOUT", "PARTITIONS"), [(name, ", ".join(parts)) for name, parts in named.items()], indent="  "
-    )
+    layouts = [(name, ", ".join(parts)) for name, parts in named.items()]
+    yield from common.table_lines(("LAYOUT", "PARTITIONS"), layouts, indent="  ")

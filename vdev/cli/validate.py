@@ -1,8 +1,7 @@
 """`vdev validate`: all errors and warnings about configuration files, without looking at the node."""
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import loading
@@ -44,15 +43,18 @@ def run(args: argparse.Namespace) -> int:
     found = {files: _problems(files, chosen) for files in configurations}
     problems = tuple(dict.fromkeys(problem for each in found.values() for problem in each))
     code = common.exit_code(problems)
-    if args.output == "json":
-        print(json.dumps({"valid": not code, "problems": [problem_document(each) for each in problems]}, indent=2))
-        return code
-    common.complain(problems)
-    for files, own in found.items():
-        if not common.exit_code(own):
-            warnings = f", {counted(len(own), 'warning')}" if own else ""
-            print(f"{', '.join(map(str, files))}: valid{warnings}")
+    if args.output == "text":
+        common.complain(problems)
+    document = {"valid": not code, "problems": [problem_document(each) for each in problems]}
+    common.show(args, document, _lines(found))
     return code
+
+
+def _lines(found: Mapping[tuple[Path, ...], Sequence[Problem]]) -> Iterator[str]:
+    for files, problems in found.items():
+        if not common.exit_code(problems):
+            warnings = f", {counted(len(problems), 'warning')}" if problems else ""
+            yield f"{', '.join(map(str, files))}: valid{warnings}"
 
 
 def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
