@@ -51,5 +51,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} exists already; give another name, or - to print") from None
     except OSError as failed:
         raise UsageError(f"{failed.filename} cannot be written: {failed.strerror}") from None
-    print(f"wrote {path}, and {schema} for editors; next: vdev plan {path}")
+    # On stderr, because `vdev init > FILE` would write this line into the file.
+    print(f"wrote {path}, and {schema} for editors; next: vdev plan {path}", file=sys.stderr)
     return 0

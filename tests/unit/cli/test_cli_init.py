@@ -10,7 +10,9 @@ from vdev.cli.init import KINDS
 def test_a_starter_is_valid(kind, tmp_path, capsys):
     path = tmp_path / "mine.yaml"
     assert 0 == main(["init", kind, str(path)])
-    assert f"vdev plan {path}" in capsys.readouterr().out
+    output = capsys.readouterr()
+    assert f"vdev plan {path}" in output.err
+    assert output.out == ""
     assert path.read_text().startswith("# yaml-language-server: $schema=vdev.schema.json\n")
     assert (tmp_path / "vdev.schema.json").exists()
     assert 0 == main(["validate", str(path)])
