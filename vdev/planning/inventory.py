@@ -81,8 +81,8 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     named = naming.named_devices(problems, spec, entries, devices)
 
     # 3. Shared devices have a slot for each replica.
-    elsewhere = _names_elsewhere(spec, node) if spec.sharing else ()
-    problems += sharing.unknown_names(spec, named, elsewhere)
+    if spec.sharing:
+        problems += sharing.unknown_names(spec.sharing, named, _names_elsewhere(spec, node))
     slots: dict[str, list[Slot]] = {}
     for name, members in named.items():
         if not members:
@@ -100,15 +100,14 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     resources: dict[str, Resource] = {}
     for name, own in slots.items():
         kept = tuple(slot for slot in own if _is_valid_id(problems, slot, name, ids, listed))
+        replicas = Counter(slot.device.id for slot in kept if slot.replica is not None)
         of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in kept}
         of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
             slots=kept,
             entries=of_slots or of_name,
-            sharing=sharing.sharing_of(
-                spec.sharing, Counter(slot.device.id for slot in kept if slot.replica is not None)
-            ),
+            sharing=sharing.sharing_of(spec.sharing, replicas),
             flags=spec.flags,
         )
         where = next((listed[key].where for key in resource.entries), "")

@@ -23,9 +23,9 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
-def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
+def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
     """How a resource with these numbers of replicas is shared; None if it is not shared."""
-    return Sharing(spec.kind, spec.fail_requests_greater_than_one, dict(replicas)) if spec and replicas else None
+    return Sharing(block.kind, block.fail_requests_greater_than_one, dict(replicas)) if block and replicas else None
 
 
 def slots_of(
@@ -37,7 +37,7 @@ def slots_of(
     resources of the node.
     """
     block = spec.sharing
-    rules = _rules_for(spec, name, members) if block else ()
+    rules = _rules_for(spec, block, name, members) if block else ()
     devices = [each.device for each in members]
     shared = chosen(problems, name, devices, rules, frozenset(entry.name for entry in spec.entries)) if rules else {}
     for device in devices:
@@ -59,16 +59,16 @@ def slots_of(
             yield target, Slot(replica_id(device.id, number), device, number, device.health)
 
 
-def _rules_for(spec: Spec, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
+def _rules_for(spec: Spec, block: TimeSlicing, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
     """The items of the sharing section for a resource; they may name it as it is written, with placeholders."""
     written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
     names = {name, *(written.get(each.entry.name) for each in members if each.entry.resource == name)}
-    return [rule for rule in (spec.sharing.resources if spec.sharing else ()) if rule.name in names]
+    return [rule for rule in block.resources if rule.name in names]
 
 
-def unknown_names(spec: Spec, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
+def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
     """A warning for each name in the sharing section that is not on this node, nor `elsewhere`."""
-    for each in spec.sharing.resources if spec.sharing else ():
+    for each in block.resources:
         if each.name not in names and each.name not in elsewhere:
             yield warning(
                 each.where, f"sharing names {each.name!r}, which no entry has", did_you_mean(each.name, names)
