@@ -6,7 +6,8 @@ retired.keep_in_use()  Inventory + devices in use  -> the lists
 diff()                 old and new lists           -> changes; none for a resource that stayed the same
 """
 
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -182,28 +183,32 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
     A device that discovery found broken stays broken, with discovery's reason.
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
-    if not bad:
-        return inventory
 
     def judged(slot: Slot) -> Slot:
-        raw = slot.device.raw
-        return replace(slot, health=bad[raw.id]) if raw.id in bad and raw.health.healthy else slot
+        return replace(slot, health=bad[slot.device.raw.id]) if slot.device.raw.health.healthy else slot
 
-    return inventory.changed(
-        lambda each: each if bad.keys().isdisjoint(each.raws) else replace(each, slots=tuple(map(judged, each.slots)))
-    )
+    return _with_slots(inventory, bad.keys(), judged)
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
     """The inventory in which containers do not get the maker's tools with these raw devices."""
 
     def bare(slot: Slot) -> Slot:
-        raw = slot.device.raw
-        return replace(slot, device=replace(slot.device, raw=replace(raw, tools=""))) if raw.id in raws else slot
+        return replace(slot, device=replace(slot.device, raw=replace(slot.device.raw, tools="")))
 
-    return inventory.changed(
-        lambda each: each if raws.isdisjoint(each.raws) else replace(each, slots=tuple(map(bare, each.slots)))
-    )
+    return _with_slots(inventory, raws, bare)
+
+
+def _with_slots(inventory: Inventory, raws: Set[str], change: Callable[[Slot], Slot]) -> Inventory:
+    """The inventory with `change` applied to the slots of these raw devices; other resources stay the same objects."""
+
+    def changed(resource: Resource) -> Resource:
+        if raws.isdisjoint(resource.raws):
+            return resource
+        slots = (change(slot) if slot.device.raw.id in raws else slot for slot in resource.slots)
+        return replace(resource, slots=tuple(slots))
+
+    return inventory.changed(changed) if raws else inventory
 
 
 def counts(inventory: Inventory) -> dict[str, int]:
@@ -230,18 +235,17 @@ def numbers(inventory: Inventory) -> dict[str, int]:
 
     Entry after entry, in the order of their indices.
     """
-    indices: dict[tuple[str, str], dict[str, int]] = {}
+    of_entries: dict[tuple[str, str], dict[str, int]] = {}
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
             maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
-            indices.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
+            of_entries.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
-    first: dict[str, int] = {}
-    for (maker, _), mine in indices.items():
-        offset = first.get(maker, 0)
-        found |= {raw: offset + index for raw, index in mine.items()}
-        first[maker] = offset + max(mine.values()) + 1
+    first = Counter[str]()  # the next free number of each maker
+    for (maker, _), indices in of_entries.items():
+        found |= {raw: first[maker] + index for raw, index in indices.items()}
+        first[maker] += max(indices.values()) + 1
     return found
 
 
