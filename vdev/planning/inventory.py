@@ -31,19 +31,13 @@ def _owned(
     for entry in entries:
         own = []
         for raw in found.get(entry.name, ()):
-            other = None
-            for key in raw.owns:
-                other = other or owners.get(key) or users.get(key)
-            for key in raw.uses:
-                other = other or owners.get(key)
-            if other is not None:
+            others = [owners.get(key) or users.get(key) for key in raw.owns] + [owners.get(key) for key in raw.uses]
+            if other := next(filter(None, others), None):
                 twins[entry.name, other.entry].append((raw, other))
                 continue
             own.append(raw)
-            for key in raw.owns:
-                owners.setdefault(key, raw)
-            for key in raw.uses:
-                users.setdefault(key, raw)
+            owners |= {key: raw for key in raw.owns if key not in owners}
+            users |= {key: raw for key in raw.uses if key not in users}
         devices[entry.name] = own
     if twins:
         where = {entry.name: entry.where for entry in entries}

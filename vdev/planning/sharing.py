@@ -5,10 +5,10 @@ name.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.device import Device, Slot, replica_id
+from ..model.device import Device, Slot, grouped, replica_id
 from ..model.problem import Problem, did_you_mean, error, warning
 from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
 from .naming import NamedDevice
@@ -102,7 +102,7 @@ def chosen(
 
 def _selected(
     problems: list[Problem], members: Sequence[Device], rule: SharedItem, entries: frozenset[str]
-) -> list[Device]:
+) -> Iterable[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
     unfit: list[Problem] = []
     match rule.devices:
@@ -114,33 +114,22 @@ def _selected(
                 unfit.append(error(rule.where, message))
             picked = ordered[:count]
         case references:
-            named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
-            whole = [device for device in ordered if device.raw.entry in named]
-            others = tuple(each for each in references if each not in named)
-            picked = [*{each.id: each for each in (*whole, *_referenced(unfit, ordered, rule, others))}.values()]
+            known = {each.ordinal: [each] for each in ordered} | {each.id: [each] for each in ordered}
+            known |= {name: [] for name in entries if not name.isdecimal()}  # a number is an index
+            known |= grouped((each.raw.entry, each) for each in ordered if not each.raw.entry.isdecimal())
+            picked = [device for reference in references for device in known.get(reference, ())]
+            indices = ", ".join(device.ordinal for device in ordered[:16]) or "none"
+            for reference in references:
+                if reference not in known:
+                    kind = "index" if reference.replace(":", "").isdigit() else "id"
+                    message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
+                    unfit.append(error(rule.where, message, f"its indices: {indices}"))
     if unfit and rule.for_nvidia:
         instead = "every device is shared, as by NVIDIA's plugin"
         problems += (warning(each.where, each.message, instead) for each in unfit)
         return ordered
     problems += unfit
-    return picked
-
-
-def _referenced(
-    problems: list[Problem], ordered: list[Device], rule: SharedItem, references: tuple[str, ...]
-) -> list[Device]:
-    names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
-    picked: dict[str, Device] = {}
-    for reference in references:
-        device = names.get(reference)
-        if device is None:
-            known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
-            kind = "index" if reference.replace(":", "").isdigit() else "id"
-            message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
-            problems.append(error(rule.where, message, f"its indices: {known}"))
-        else:
-            picked[device.id] = device
-    return list(picked.values())
+    return {device.id: device for device in picked}.values()
 
 
 MPS_CLIENTS = 48
