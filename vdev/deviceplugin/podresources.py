@@ -18,7 +18,7 @@ from ..hostfs import read_plain
 from ..model.device import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from ..planning.in_use import HoldersAnswer, KubeletCheckpoint, Use
+from ..planning.in_use import Holder, HoldersAnswer, KubeletCheckpoint, Use
 from .registration import kubelet_channel
 
 
@@ -42,21 +42,19 @@ async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
 
 
 def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
-    named: dict[Key, str] = {}
-    containers: dict[Key, str] = {}
+    found: dict[Key, Holder] = {}
     claimed: list[Use] = []
     for pod in answer.pod_resources:
         name = f"{pod.namespace}/{pod.name}"
         for container in pod.containers:
             for devices in container.devices:
                 for device in devices.device_ids:
-                    named[devices.resource_name, device] = name
-                    containers[devices.resource_name, device] = container.name
+                    found[devices.resource_name, device] = Holder(name, container.name)
             for claim in container.dynamic_resources:
                 for each in claim.claim_resources:
                     names = claim.claim_name, each.driver_name, each.pool_name, each.device_name
                     claimed.append(Use(name, container.name, *names))
-    return HoldersAnswer(named, containers, tuple(claimed))
+    return HoldersAnswer(found, tuple(claimed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,9 @@
 error leaves out only the devices that it concerns.
 """
 
-import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
 
 from ..model import names
 from ..model.device import IdStyle, RawDevice, Slot
@@ -153,17 +151,6 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
         f"more than the {LIST_LIMIT} that the kubelet receives",
         f"about {count * LIST_LIMIT // size} devices of this kind fit",
     )
-
-
-_OTHERS = ("node", "x", "other-node", "0")  # names for a node that no pattern matches
-
-
-def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The name of a node that no pattern matches, if one of a few names is such, and a name for each pattern."""
-    patterns = tuple(dict.fromkeys(patterns))
-    free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
-    examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
-    return tuple(dict.fromkeys((*free[:1], *examples))) or _OTHERS[:1]
 
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
