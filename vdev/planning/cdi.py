@@ -7,6 +7,7 @@ that is in two files, ignores a file whose version is too low for its content, a
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Any, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -68,7 +69,7 @@ def document(
     cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
 ) -> Document:
     """The specification of a kind, with a device `all` for all devices; containers get `env` with each device."""
-    members = sorted(devices, key=lambda device: device.name)
+    members = sorted(devices, key=attrgetter("name"))
     if members and with_all:
         members.append(_all(members))
     return {

@@ -34,8 +34,10 @@ def _owned(
                 twins[entry.name, other.entry].append((raw, other))
                 continue
             own.append(raw)
-            owners |= {key: raw for key in raw.owns if key not in owners}
-            users |= {key: raw for key in raw.uses if key not in users}
+            for key in raw.owns:
+                owners.setdefault(key, raw)
+            for key in raw.uses:
+                users.setdefault(key, raw)
         devices[entry.name] = own
     if twins:
         where = {entry.name: entry.where for entry in entries}

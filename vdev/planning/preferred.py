@@ -103,14 +103,14 @@ def _portions(
     is_packed = policy is AllocationPolicy.PACKED
     picked: Counter[int] = Counter()
 
-    def rank(group: int) -> tuple[int, int]:
-        gone = total[group] - len(free[group])
-        return (-gone, 0) if is_packed else (gone + picked[group], picked[group])
-
     while needed:
-        ranks = {group: rank(group) for group, slots in free.items() if picked[group] < len(slots)}
-        best = min(ranks.values())
-        equals = sorted(group for group, each in ranks.items() if each == best)
+        by_rank: dict[tuple[int, int], list[int]] = {}
+        for group, slots in free.items():
+            if picked[group] < len(slots):
+                gone = total[group] - len(slots)
+                rank = (-gone, 0) if is_packed else (gone + picked[group], picked[group])
+                by_rank.setdefault(rank, []).append(group)
+        equals = sorted(by_rank[min(by_rank)])
         number = needed
         if is_packed:
             sums = accumulate(sorted((len(free[group]) for group in equals), reverse=True))

@@ -38,9 +38,12 @@ def slots_of(
     """
     block = spec.sharing
     rules = _rules_for(spec, block, name, members) if block else ()
-    devices = [each.device for each in members]
-    shared = chosen(problems, name, devices, rules, frozenset(entry.name for entry in spec.entries)) if rules else {}
-    for device in devices:
+    shared: Mapping[str, SharedItem] = {}
+    if rules:
+        entries = frozenset(entry.name for entry in spec.entries)
+        shared = chosen(problems, name, [each.device for each in members], rules, entries)
+    for each in members:
+        device = each.device
         rule = shared.get(device.id)
         if block is None or rule is None:
             yield name, Slot(device.id, device, None, device.health)
