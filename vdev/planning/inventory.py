@@ -89,18 +89,18 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
     # 5. The kubelet takes only some ids, names and sizes of lists.
     listed = {entry.name: entry for entry in entries if entry.listed}
-    entry_of = {each.device.raw.id: each.entry.without_node for members in named.values() for each in members}
+    entry_of = {each.device.raw.id: each.entry for members in named.values() for each in members}
     ids: dict[str, str] = {}  # the resource of each id
     resources: dict[str, Resource] = {}
     for name, own in slots.items():
         kept = tuple(slot for slot in own if _is_valid_id(problems, slot, name, ids, listed))
         replicas = Counter(slot.device.id for slot in kept if slot.replica is not None)
         of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in kept}
-        of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
+        of_name = {key: entry for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
             slots=kept,
-            entries=of_slots or of_name,
+            entries={key: entry.without_node for key, entry in (of_slots or of_name).items()},
             sharing=sharing.sharing_of(spec.sharing, replicas),
             flags=spec.flags,
         )
