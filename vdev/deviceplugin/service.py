@@ -171,12 +171,9 @@ class ResourceService:
             await self._until_dropped(server)
             if self._clock.now() - since >= self._intervals.steady:
                 self._attempt = 0
-        except _HeldBack as held:
-            self._become(ServiceState.WAITING, str(held))
-            self._attempt = 0
-            await self._sleep(None)
-        except RegistrationRefused as refused:
-            self._become(ServiceState.REFUSED, str(refused))
+        except (_HeldBack, RegistrationRefused) as final:
+            is_refused = isinstance(final, RegistrationRefused)
+            self._become(ServiceState.REFUSED if is_refused else ServiceState.WAITING, str(final))
             self._attempt = 0
             await self._sleep(None)
         except SocketError as failed:
