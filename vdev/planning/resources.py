@@ -250,55 +250,34 @@ def numbers(inventory: Inventory) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A resource that must be served and registered."""
+class Change:
+    """A resource that is new (`old` is None), that nothing needs any more (`new` is None), or that changed."""
 
-    resource: Resource
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedResource:
-    """A resource that nothing needs any more."""
-
-    resource: Resource
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedResource:
-    """A resource whose devices, or what containers get with them, changed. The new list is sent on its open stream."""
-
-    old: Resource
-    resource: Resource
+    name: str
+    old: Resource | None
+    new: Resource | None
     added: Sequence[str]
     removed: Sequence[str]
-    health: Sequence[tuple[str, Health]]
-    """The ids whose health or its reason changed, with the new health."""
+    health: Sequence[tuple[str, Health, Health]]
+    """The ids whose health or its reason changed, with the old and the new one."""
 
 
-Change = Added | RemovedResource | ChangedResource
+def diff(old: Inventory, new: Inventory) -> Sequence[Change]:
+    """The changes from `old` to `new`: resources that are removed, then the others."""
+    changes = []
+    for name in (*sorted(old.resources.keys() - new.resources.keys()), *new.resources):
+        before, after = old.resources.get(name), new.resources.get(name)
+        if before != after:
+            changes.append(_change(name, before, after))
+    return changes
 
 
-def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
-    """The changes from `old` to `new`."""
-    changes: list[Change] = []
-    for name, resource in old.resources.items():
-        if name not in new.resources:
-            changes.append(RemovedResource(resource))
-    for name, resource in new.resources.items():
-        before = old.resources.get(name)
-        if before is None:
-            changes.append(Added(resource))
-        elif before != resource:
-            changes.append(_changed(before, resource))
-    return tuple(changes)
-
-
-def _changed(old: Resource, new: Resource) -> ChangedResource:
+def _change(name: str, old: Resource | None, new: Resource | None) -> Change:
+    before, after = old.by_id if old else {}, new.by_id if new else {}
     added, health = [], []
-    for slot in new.slots:
-        before = old.by_id.get(slot.id)
-        if before is None:
-            added.append(slot.id)
-        elif before.health != slot.health:
-            health.append((slot.id, slot.health))
-    return ChangedResource(old, new, added, [each for each in old.by_id if each not in new.by_id], health)
+    for each, slot in after.items():
+        if each not in before:
+            added.append(each)
+        elif before[each].health != slot.health:
+            health.append((each, before[each].health, slot.health))
+    return Change(name, old, new, added, [each for each in before if each not in after], health)
