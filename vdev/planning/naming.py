@@ -160,30 +160,24 @@ def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
 def _single_problem(
     resource: str, where: str, devices: Sequence[tuple[Entry, Device]], empty: Sequence[str]
 ) -> Problem | None:
-    if empty:
-        return error(
-            where,
-            f"{resource}: device {empty[0]} has no partitions configured, which migStrategy single does not allow",
-            "give it partitions, or use migStrategy mixed",
-        )
+    """What breaks the rules of migStrategy single: all devices are cut or none, and all partitions are alike."""
     parts = [device for _, device in devices if device.is_partition]
-    whole = len(devices) - len(parts)
-    if whole and parts:
-        return error(
-            where,
-            f"{resource}: with migStrategy single all devices must be partitioned or none "
-            f"(whole: {whole}, partitioned: {len({device.raw.id for device in parts})})",
-            "partition all of them, or use migStrategy mixed",
-        )
-    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for device in parts}
-    if len(kinds) > 1:
-        names = ", ".join(sorted({device.profile for device in kinds.values()}))
-        return error(
-            where,
-            f"{resource}: with migStrategy single all partitions must be alike; found {names}",
-            "use one profile (and one model), or migStrategy mixed",
-        )
-    return None
+    whole, cut = len(devices) - len(parts), len({device.raw.id for device in parts})
+    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))) for device in parts}
+    if empty:
+        wrong = f"device {empty[0]} has no partitions configured, which migStrategy single does not allow"
+        hint = "give it partitions, or use migStrategy mixed"
+    elif whole and parts:
+        wrong = "with migStrategy single all devices must be partitioned or none "
+        wrong += f"(whole: {whole}, partitioned: {cut})"
+        hint = "partition all of them, or use migStrategy mixed"
+    elif len(kinds) > 1:
+        found = ", ".join(sorted({profile for profile, _, _ in kinds}))
+        wrong = f"with migStrategy single all partitions must be alike; found {found}"
+        hint = "use one profile (and one model), or migStrategy mixed"
+    else:
+        return None
+    return error(where, f"{resource}: {wrong}", hint)
 
 
 def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Problem:
