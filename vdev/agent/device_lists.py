@@ -20,7 +20,7 @@ from ..faults.rules import FaultRule
 from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
-from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
+from ..planning.resources import EMPTY, Change, Inventory, Resource, diff
 from .applier import Applier
 from .retry import Retrier
 
@@ -81,7 +81,7 @@ class DeviceLists:
         """
         (encoded_for, updates), self._encoded = self._encoded, (None, ())
         for change, encoded in updates if encoded_for is plan else self._compared(plan):
-            self._retrier.call(_update(change.resource.name), functools.partial(self._apply, change, encoded))
+            self._retrier.call(_update(change.name), functools.partial(self._apply, change, encoded))
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
@@ -89,41 +89,37 @@ class DeviceLists:
                 self.services[name].list_again()
 
     def _compared(self, plan: DesiredState) -> Sequence[_Update]:
-        updates = []
-        for change in diff(Inventory(self._sent), plan.served):
-            is_listed = not isinstance(change, RemovedResource)
-            updates.append((change, list_response(change.resource.slots) if is_listed else b""))
-        return updates
+        changes = diff(Inventory(self._sent), plan.served)
+        return [(change, list_response(change.new.slots) if change.new else b"") for change in changes]
 
     def _apply(self, change: Change, encoded: bytes) -> None:
-        resource = change.resource
         assert self._group is not None, "started before anything is applied"
-        match change:
-            case Added():
-                if resource.draining:
-                    log.info("resource kept for pods that may hold its devices", resource=resource.name)
-                else:
-                    log.info("resource added", resource=resource.name, devices=len(resource.slots))
-                service = ResourceService(
-                    resource,
-                    encoded,
-                    self._link,
-                    self._requests,
-                    on_state=self._on_state,
-                    faults=self._faults,
-                    timing=self._timing,
-                )
-                self._start(resource.name, service)
-            case ChangedResource():
-                self.services[resource.name].update(resource, encoded)
-                _log_change(change)
-            case RemovedResource():
-                log.info("resource removed", resource=resource.name)
-                service = self.services.pop(resource.name)
-                self._group.create_task(self._retire(service), name=f"retire {resource.name}")
-                del self._sent[resource.name]
-                return
-        self._sent[resource.name] = resource
+        name, resource = change.name, change.new
+        if resource is None:
+            log.info("resource removed", resource=name)
+            service = self.services.pop(name)
+            self._group.create_task(self._retire(service), name=f"retire {name}")
+            del self._sent[name]
+            return
+        if change.old is not None:
+            self.services[name].update(resource, encoded)
+            _log_change(change)
+        else:
+            if resource.draining:
+                log.info("resource kept for pods that may hold its devices", resource=name)
+            else:
+                log.info("resource added", resource=name, devices=len(resource.slots))
+            service = ResourceService(
+                resource,
+                encoded,
+                self._link,
+                self._requests,
+                on_state=self._on_state,
+                faults=self._faults,
+                timing=self._timing,
+            )
+            self._start(name, service)
+        self._sent[name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
         task = self._tasks[service.name]
@@ -175,24 +171,24 @@ def _update(resource: str) -> str:
     return f"telling the kubelet what {resource} has"
 
 
-def _log_change(change: ChangedResource) -> None:
+def _log_change(change: Change) -> None:
     for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
         if ids:
             some = [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
-            log.info(event, resource=change.resource.name, count=len(ids), devices=some)
-    for slot, health in change.health[:_LISTED]:
-        old = change.old.by_id[slot].health
+            log.info(event, resource=change.name, count=len(ids), devices=some)
+    changed = change.health
+    for slot, old, health in changed[:_LISTED]:
         if old.healthy != health.healthy:
             write = log.info if health.healthy else log.warning
             write(
                 "device healthy" if health.healthy else "device unhealthy",
-                resource=change.resource.name,
+                resource=change.name,
                 device=slot,
                 reason=health.reason,
                 **({"injected": True, "rule": rule} if (rule := health.injected or old.injected) else {}),
             )
-    if len(change.health) > _LISTED:
-        log.info("more devices changed health", resource=change.resource.name, count=len(change.health) - _LISTED)
+    if len(changed) > _LISTED:
+        log.info("more devices changed health", resource=change.name, count=len(changed) - _LISTED)
 
 
 class Measures(Applier):
@@ -214,22 +210,19 @@ class Measures(Applier):
     def _stamp(self, before: Inventory, after: Inventory) -> None:
         now = self._clock.wall()
         for change in diff(before, after):
-            match change:
-                case Added(resource):
-                    self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
-                case ChangedResource(resource=new):
-                    times = self.changed_at[new.name]
-                    times |= dict.fromkeys(change.added, now)
-                    for each in change.removed:
-                        times.pop(each, None)
-                    for each, health in change.health:
-                        times[each] = now
-                        if change.old.by_id[each].health.healthy != health.healthy:
-                            word = "Healthy" if health.healthy else "Unhealthy"
-                            self._metrics.health_changes.labels(new.name, word).inc()
-                            self._metrics.health_changed.labels(new.name).set(now)
-                case RemovedResource(resource):
-                    self.changed_at.pop(resource.name, None)
+            if change.new is None:
+                self.changed_at.pop(change.name, None)
+                continue
+            times = self.changed_at[change.name]
+            times |= dict.fromkeys(change.added, now)
+            for each in change.removed:
+                times.pop(each, None)
+            for each, old, health in change.health:
+                times[each] = now
+                if old.healthy != health.healthy:
+                    word = "Healthy" if health.healthy else "Unhealthy"
+                    self._metrics.health_changes.labels(change.name, word).inc()
+                    self._metrics.health_changed.labels(change.name).set(now)
 
     def measure(self) -> None:
         plan = self._plan

@@ -16,7 +16,7 @@ from ..model.device import Slot, device_document, problem_document
 from ..model.problem import Problem, counted, errors
 from ..model.quantity import written
 from ..node.conditions import condition_document
-from ..planning.resources import Added, Change, ChangedResource, Resource, diff
+from ..planning.resources import Change, Resource, diff
 from ..preview import Preview
 from . import common
 
@@ -195,16 +195,15 @@ def _changes(old: Preview, new: Preview) -> dict[str, list[dict[str, Any]]]:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    if not isinstance(change, ChangedResource):
-        kind = "added" if isinstance(change, Added) else "removed"
-        ids = [slot.id for slot in change.resource.slots]
-        return {"resource": change.resource.name, "change": kind, "devices": ids}
+    if change.old is None or change.new is None:
+        kind = "added" if change.old is None else "removed"
+        return {"resource": change.name, "change": kind, "devices": [*change.added, *change.removed]}
     return {
-        "resource": change.resource.name,
+        "resource": change.name,
         "change": "changed",
         "added": list(change.added),
         "removed": list(change.removed),
-        "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
+        "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, _, health in change.health},
     }
 
 

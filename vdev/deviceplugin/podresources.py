@@ -6,7 +6,7 @@ reuses or frees.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ..hostfs import read_plain
 from ..model.device import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from ..planning.in_use import HoldersAnswer, KubeletCheckpoint, Use
+from ..planning.in_use import Holder, HoldersAnswer, KubeletCheckpoint, Use
 from .registration import kubelet_channel
 
 
@@ -42,23 +42,19 @@ async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
 
 
 def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
-    named: dict[Key, str] = {}
-    containers: dict[Key, str] = {}
+    found: dict[Key, Holder] = {}
     claimed: list[Use] = []
     for pod in answer.pod_resources:
         name = f"{pod.namespace}/{pod.name}"
         for container in pod.containers:
             for devices in container.devices:
                 for device in devices.device_ids:
-                    named[devices.resource_name, device] = name
-                    containers[devices.resource_name, device] = container.name
+                    found[devices.resource_name, device] = Holder(name, container.name)
             for claim in container.dynamic_resources:
                 for each in claim.claim_resources:
-                    use = Use(
-                        name, container.name, claim.claim_name, each.driver_name, each.pool_name, each.device_name
-                    )
-                    claimed.append(use)
-    return HoldersAnswer(named, containers, tuple(claimed))
+                    names = claim.claim_name, each.driver_name, each.pool_name, each.device_name
+                    claimed.append(Use(name, container.name, *names))
+    return HoldersAnswer(found, tuple(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +80,24 @@ async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
         except grpc.aio.AioRpcError:
             return None
     numa: dict[Key, set[int]] = {}
-    for each in offered.devices:
-        _note(numa, each)
-    healthy = frozenset(numa)
+    healthy = _add(numa, offered.devices)
     for pod in held.pod_resources:
         for container in pod.containers:
-            for each in container.devices:
-                _note(numa, each)
+            _add(numa, container.devices)
     return [
-        KubeletDevice(resource, device, tuple(sorted(nodes)), (resource, device) in healthy)
-        for (resource, device), nodes in sorted(numa.items())
+        KubeletDevice(resource, device, tuple(sorted(numbers)), (resource, device) in healthy)
+        for (resource, device), numbers in sorted(numa.items())
     ]
 
 
-def _note(found: dict[Key, set[int]], devices: pb.ContainerDevices) -> None:
-    for each in devices.device_ids:
-        nodes = found.setdefault((devices.resource_name, each), set())
-        nodes.update(node.ID for node in devices.topology.nodes)
+def _add(numa: dict[Key, set[int]], listed: Iterable[pb.ContainerDevices]) -> frozenset[Key]:
+    """Add the NUMA nodes of these devices, and return the devices."""
+    keys = set()
+    for devices in listed:
+        for each in devices.device_ids:
+            keys.add(key := (devices.resource_name, each))
+            numa.setdefault(key, set()).update(node.ID for node in devices.topology.nodes)
+    return frozenset(keys)
 
 
 FILE_NAME = "kubelet_internal_checkpoint"

@@ -1,6 +1,6 @@
-"""What the servers of all resources share: handover actions, and the record of requests in flight.
+"""What the servers of all resources share: handover actions, and which requests are in flight.
 
-The record keeps a removal safe: an id that an unfinished Allocate names is never dropped.
+That keeps a removal safe: an id that an unfinished Allocate names is never dropped.
 """
 
 import asyncio

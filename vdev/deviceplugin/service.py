@@ -68,7 +68,7 @@ class ResourceService:
         self,
         resource: Resource,
         encoded: bytes,
-        link: KubeletSocket,
+        kubelet: KubeletSocket,
         requests: Requests,
         *,
         on_state: Callable[[str, ServiceState], None],
@@ -79,7 +79,7 @@ class ResourceService:
         self.state = ServiceState.STARTING
         self.trouble = ""
         self.registrations = 0
-        self._link = link
+        self._kubelet = kubelet
         self._requests = requests
         self._on_state = on_state
         self._timing = timing
@@ -91,7 +91,7 @@ class ResourceService:
         self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
         self._renew = False  # the options changed since the registration
-        self._generation = link.generation  # of the kubelet that it is registered with, or is to be
+        self._generation = kubelet.generation  # of the kubelet that it is registered with, or is to be
         self._attempt = 0  # how often it failed with that kubelet
 
     @property
@@ -150,19 +150,19 @@ class ResourceService:
 
     async def run(self) -> None:
         """Serve and register until cancelled. Failures of this resource are never raised."""
-        self._link.subscribe(self._wake, self._owns_socket)
+        self._kubelet.subscribe(self._wake, self._owns_socket)
         try:
             while True:
                 raise_if_cancelled()
                 await self._live()
         finally:
             await self._close()
-            self._link.unsubscribe(self._wake)
+            self._kubelet.unsubscribe(self._wake)
             self._become(ServiceState.STOPPED)
 
     async def _live(self) -> None:
         """Start a server, register it once, and serve for as long as the kubelet listens."""
-        self._meet()
+        self._notice_kubelet()
         self._poked = self._renew = False
         try:
             server = await self._serve()
@@ -171,12 +171,9 @@ class ResourceService:
             await self._until_dropped(server)
             if self._clock.now() - since >= self._intervals.steady:
                 self._attempt = 0
-        except _HeldBack as held:
-            self._become(ServiceState.WAITING, str(held))
-            self._attempt = 0
-            await self._sleep(None)
-        except RegistrationRefused as refused:
-            self._become(ServiceState.REFUSED, str(refused))
+        except (_HeldBack, RegistrationRefused) as final:
+            is_refused = isinstance(final, RegistrationRefused)
+            self._become(ServiceState.REFUSED if is_refused else ServiceState.WAITING, str(final))
             self._attempt = 0
             await self._sleep(None)
         except SocketError as failed:
@@ -206,9 +203,9 @@ class ResourceService:
         at this moment, the empty list is sent on the one that it opens after the next registration.
         """
         self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
-        generation, deadline = self._link.generation, self._clock.now() + self._intervals.first_stream
+        generation, deadline = self._kubelet.generation, self._clock.now() + self._intervals.first_stream
         while not self.streams:
-            has_list = self.registrations and self._link.generation == generation
+            has_list = self.registrations and self._kubelet.generation == generation
             if not has_list or self.state is ServiceState.STOPPED or self._clock.now() >= deadline:
                 return
             await self._clock.sleep(self._intervals.look_for_stream)
@@ -228,14 +225,14 @@ class ResourceService:
             faults=self._faults,
             clock=self._clock,
         )
-        server = SocketServer(servicer, self._link.new_socket_path(self.name), timing=self._timing)
+        server = SocketServer(servicer, self._kubelet.new_socket_path(self.name), timing=self._timing)
         await server.start()
         servicer.update(self.resource, self._encoded)
         self._server = server
         return server
 
     async def _register(self, server: SocketServer[Servicer]) -> None:
-        if self._link.socket is None:
+        if self._kubelet.socket is None:
             self._become(ServiceState.SERVING)
             return
         rule, fault = self._faults.on_register(self.name) or ("", _NO_FAULT)
@@ -243,7 +240,7 @@ class ResourceService:
             raise _HeldBack(f"held back by the fault {rule!r}")
         for _ in range(2 if fault.twice else 1):
             await registration.register(
-                self._link.socket,
+                self._kubelet.socket,
                 endpoint=server.path.name,
                 resource=self.name,
                 options=server.servicer.options(),
@@ -260,7 +257,7 @@ class ResourceService:
         deadline = self._clock.now() + patience
         while True:
             self._wake.clear()
-            is_other_kubelet = self._link.generation != self._generation
+            is_other_kubelet = self._kubelet.generation != self._generation
             if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
                 log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
                 return
@@ -274,19 +271,19 @@ class ResourceService:
                 return
             await self._clock.wait(self._wake, left)
 
-    def _meet(self) -> None:
+    def _notice_kubelet(self) -> None:
         """Count failures from 0 for a new kubelet."""
-        if self._generation != self._link.generation:
-            self._generation, self._attempt = self._link.generation, 0
+        if self._generation != self._kubelet.generation:
+            self._generation, self._attempt = self._kubelet.generation, 0
 
     async def _is_served(self, server: SocketServer[Servicer]) -> bool:
         """Whether the kubelet that answers now can reach the socket.
 
         It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
         """
-        await self._link.look()
-        self._meet()
-        return await asyncio.to_thread(lambda: server.owns_socket() and self._link.is_ours())
+        await self._kubelet.look()
+        self._notice_kubelet()
+        return await asyncio.to_thread(lambda: server.owns_socket() and self._kubelet.is_ours())
 
     async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
         """Pause until there is a new kubelet, or fault rules change.
@@ -296,7 +293,7 @@ class ResourceService:
         """
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while (for_all or not self._poked) and self._link.generation == self._generation:
+        while (for_all or not self._poked) and self._kubelet.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return

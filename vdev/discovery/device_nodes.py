@@ -5,7 +5,7 @@
 
 import contextlib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from ..errors import HostError
@@ -99,38 +99,31 @@ class Danger:
 
     def of(self, info: FileInfo) -> str:
         """Why the node is dangerous, in a few words, or an empty text."""
-        match info.kind:
-            case NodeKind.CHAR:
-                raw = _RAW.get((info.major, info.minor))
-                return f"gives access to {raw}" if raw else ""
-            case NodeKind.BLOCK:
-                for number in self._with_dependents(f"{info.major}:{info.minor}", set()):
-                    if number in self._used:
-                        return f"is a disk in use: {self._used[number]}"
-                return ""
-            case _:
-                return ""
+        if info.kind is NodeKind.CHAR and (info.major, info.minor) in _RAW:
+            return f"gives access to {_RAW[info.major, info.minor]}"
+        if info.kind is NodeKind.BLOCK:
+            for number in self._with_dependents(f"{info.major}:{info.minor}"):
+                if number in self._used:
+                    return f"is a disk in use: {self._used[number]}"
+        return ""
 
-    def _with_dependents(self, number: str, seen: set[str]) -> Iterator[str]:
+    def _with_dependents(self, disk: str) -> Iterable[str]:
         """The numbers of the disk, of its partitions, and of the devices built on them (LVM, RAID, LUKS)."""
-        if number in seen:
-            return
-        seen.add(number)
-        yield number
-        directory = f"/sys/dev/block/{number}"
-        for name in self._names(directory):
-            if self._host.exists(f"{directory}/{name}/partition"):
-                yield from self._at(f"{directory}/{name}", seen)
-        for name in self._names(f"{directory}/holders"):
-            yield from self._at(f"/sys/class/block/{name}", seen)
-
-    def _at(self, directory: str, seen: set[str]) -> Iterator[str]:
-        try:
-            number = self._host.read_text(f"{directory}/dev")
-        except HostError:
-            return
-        if number:
-            yield from self._with_dependents(number, seen)
+        found: dict[str, None] = {}
+        pending = [disk]
+        while pending:
+            number = pending.pop(0)
+            if number in found:
+                continue
+            found[number] = None
+            directory = f"/sys/dev/block/{number}"
+            built = [f"/sys/class/block/{name}" for name in self._names(f"{directory}/holders")]
+            below = [f"{directory}/{name}" for name in self._names(directory)]
+            partitions = [each for each in below if self._host.exists(f"{each}/partition")]
+            for each in (*partitions, *built):
+                with contextlib.suppress(HostError):
+                    pending.append(self._host.read_text(f"{each}/dev") or disk)
+        return found
 
     def _names(self, directory: str) -> list[str]:
         try:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import assert_never
 
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
@@ -43,29 +42,33 @@ class MatchGroup:
         return [(item, match) for item, match in self.parts if match is not None]
 
 
-def _by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
-    natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
+Matches = Sequence[tuple[GlobItem, Sequence[Match]]]
+"""Each pattern of the entry with its matches."""
+
+
+def _by_position(matches: Matches) -> list[MatchGroup]:
+    required = [(item, found) for item, found in matches if not item.optional]
+    natural = max((len(found) for _, found in required or matches), default=0)
     covered = min((len(found) * item.limit for item, found in required), default=natural)
     groups = []
     for place in range(min(natural, covered)):
         parts = [
-            (item, found[place % len(found)] if place < len(found) * item.limit else None)
-            for item, found in zip(items, matches, strict=True)
+            (item, found[place % len(found)] if place < len(found) * item.limit else None) for item, found in matches
         ]
         groups.append(MatchGroup((str(place),), parts))
     return groups
 
 
-def _by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
-    length = max((len(match.captures) for found in leading for match in found), default=0)
-    keys = {match.captures for found in leading for match in found if len(match.captures) == length}
+def _by_name(matches: Matches) -> list[MatchGroup]:
+    required = [(item, found) for item, found in matches if not item.optional]
+    leading = [match for _, found in required or matches for match in found]
+    length = max((len(match.captures) for match in leading), default=0)
+    keys = {match.captures for match in leading if len(match.captures) == length}
     served: Counter[tuple[int, str]] = Counter()
     groups = []
     for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
         parts: list[tuple[GlobItem, Match | None]] = []
-        for place, (item, found) in enumerate(zip(items, matches, strict=True)):
+        for place, (item, found) in enumerate(matches):
             fitting = (match for match in found if key[: len(match.captures)] == match.captures)
             member = next((match for match in fitting if served[place, match.path] < item.limit), None)
             if member is not None:
@@ -75,12 +78,19 @@ def _by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> l
     return groups
 
 
-def _together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def _together(matches: Matches) -> list[MatchGroup]:
     """One group of all matches; no group if a required pattern has no match."""
-    if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
-        return []
-    members = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
-    return [MatchGroup(("all",), members)] if members else []
+    members = [(item, match) for item, found in matches for match in found]
+    is_complete = all(found or item.optional for item, found in matches)
+    return [MatchGroup(("all",), members)] if members and is_complete else []
+
+
+_GROUPED = {
+    None: _by_position,
+    GroupBy.POSITION: _by_position,
+    GroupBy.NAME: _by_name,
+    GroupBy.ALL: _together,
+}
 
 
 MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
@@ -99,14 +109,14 @@ _LEADS_NOWHERE = Check("exists", "", ok=False)
 def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     problems = Problems(entry)
     scan = _Scan(entry, host, problems)
-    matches = [scan.matches(item) for item in entry.glob]
-    groups = _groups(entry, matches)
+    matches = [(item, scan.matches(item)) for item in entry.glob]
+    groups = _GROUPED[entry.group_by](matches)
     builder = _Builder(entry, host)
     devices = tuple(builder.devices(groups, numbering))
-    if all(each.optional for each in entry.glob) and not any(matches):
+    if not any(found or not item.optional for item, found in matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {(item.path, match.path) for each in groups for item, match in each.members}
-    for item, found in zip(entry.glob, matches, strict=True):
+    for item, found in matches:
         alone = [match.path for match in found if (item.path, match.path) not in used]
         if alone:
             problems.warn(
@@ -120,18 +130,6 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
         candidates=tuple(scan.candidates),
         watch=frozenset(scan.watched | builder.watched),
     )
-
-
-def _groups(entry: Entry, matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    match entry.group_by:
-        case GroupBy.POSITION | None:
-            return _by_position(entry.glob, matches)
-        case GroupBy.NAME:
-            return _by_name(entry.glob, matches)
-        case GroupBy.ALL:
-            return _together(entry.glob, matches)
-        case _:
-            assert_never(entry.group_by)
 
 
 class _Scan:

@@ -17,11 +17,12 @@ from typing import assert_never
 from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
-from ..model.device import DeviceNode, RawDevice, facts
+from ..model.device import RawDevice, facts
 from ..model.entry import Health as HealthPolicy
 from ..model.entry import Probe
 
 _HERE = HostRoot()
+_ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
 def program_of(spec: HealthPolicy, device: RawDevice, resource: str) -> Program:
@@ -86,21 +87,12 @@ def _not_opened(device: RawDevice, host: HostRoot) -> str:
     for node in device.nodes:
         path = host.path(node.host_path)
         try:
-            os.close(os.open(path, _access(node) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+            access = _ACCESS.get(node.permissions.replace("m", ""), os.O_RDWR)
+            os.close(os.open(path, access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
         except OSError as cause:
             if cause.errno != errno.EBUSY:
                 return f"cannot open {node.host_path}: {reason_of(cause)}"
     return ""
-
-
-def _access(node: DeviceNode) -> int:
-    match "r" in node.permissions, "w" in node.permissions:
-        case True, False:
-            return os.O_RDONLY
-        case False, True:
-            return os.O_WRONLY
-        case _:
-            return os.O_RDWR
 
 
 def _file(spec: HealthPolicy, device: RawDevice, resource: str) -> str:

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import HostError
@@ -20,7 +20,13 @@ _FUNCTION = "virtfn"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
 # Where the nodes of a subsystem appear, if it is not /dev itself.
-_DIRECTORIES = {"input": "input/", "drm": "dri/", "sound": "snd/", "vfio": "vfio/", "vfio-dev": "vfio/devices/"}
+_DIRECTORIES = {
+    "input": "/dev/input",
+    "drm": "/dev/dri",
+    "sound": "/dev/snd",
+    "vfio": "/dev/vfio",
+    "vfio-dev": "/dev/vfio/devices",
+}
 
 
 class SysTree:
@@ -33,13 +39,10 @@ class SysTree:
         """Name and real directory of each device that a class or bus lists, in natural order. Raises HostError."""
         found = []
         for name, _ in self._host.entries(directory):
-            if is_usable(name) and (real := self._real(posixpath.join(directory, name))):
-                found.append((name, real))
+            info = looked_at(self._host, posixpath.join(directory, name)) if is_usable(name) else None
+            if info is not None and info.kind is NodeKind.DIRECTORY:
+                found.append((name, info.path))
         return sorted(found, key=lambda each: natural_key(each[0]))
-
-    def _real(self, path: str) -> str:
-        info = looked_at(self._host, path)
-        return info.path if info is not None and info.kind is NodeKind.DIRECTORY else ""
 
     def subsystem(self, device: str) -> str:
         """The class or bus of the device; empty for a directory that is not a device."""
@@ -72,10 +75,10 @@ class SysTree:
         physical = self._host.resolve(f"{device}/physfn")
         if not physical.startswith("/sys/") or not self._host.exists(physical):
             return None
-        links = (name for name, _ in self._host.entries(physical) if name.startswith(_FUNCTION))
-        return next(
-            (name.removeprefix(_FUNCTION) for name in links if self._host.resolve(f"{physical}/{name}") == device), None
-        )
+        for name, _ in self._host.entries(physical):
+            if name.startswith(_FUNCTION) and self._host.resolve(f"{physical}/{name}") == device:
+                return name.removeprefix(_FUNCTION)
+        return None
 
     def text(self, device: str, path: str) -> str:
         """The value of an attribute; empty if it is absent or cannot be read."""
@@ -90,16 +93,12 @@ class SysTree:
         grouping = posixpath.basename(above) == self.subsystem(device) and not self._host.exists(f"{above}/uevent")
         return posixpath.dirname(above) if grouping else above
 
-    def ancestors(self, device: str) -> Iterator[str]:
-        while device.startswith("/sys/devices/"):
-            yield device
-            device = self.parent(device)
-
     def place(self, device: str) -> str:
         """The name of the nearest device (or itself) whose bus names devices by where they are plugged in, or empty."""
-        for each in self.ancestors(device):
-            if self.subsystem(each) in _PLACES:
-                return posixpath.basename(each)
+        while device.startswith("/sys/devices/"):
+            if self.subsystem(device) in _PLACES:
+                return posixpath.basename(device)
+            device = self.parent(device)
         return ""
 
     def node(self, device: str) -> str:
@@ -115,9 +114,6 @@ class SysTree:
         if bus.isdecimal() and number.isdecimal():
             return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
         return ""
-
-    def node_directory(self, subsystem: str) -> str:
-        return f"/dev/{_DIRECTORIES.get(subsystem, '')}".rstrip("/")
 
     def children(self, device: str, subsystems: Collection[str], *, bus: str = "") -> list[str]:
         """The devices of these subsystems below the device, in natural order of their directories.
@@ -175,7 +171,7 @@ class NodeFinder:
                 facts_found[subsystem] = ",".join(names)
             else:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
-                self.watched.add(self.tree.node_directory(subsystem))
+                self.watched.add(_DIRECTORIES.get(subsystem, "/dev"))
         lacking = lacking or self._without_use(directory, wanted)
         numa = numa_of_directory(self.host, directory)
         bare = RawDevice(
@@ -264,7 +260,7 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
     finder = NodeFinder(entry, source, host, tree, {listing})
     ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
     devices = tuple(
-        finder.device(device_id, index, directory, _attributes(tree, source, name, directory), _bus(source))
+        finder.device(device_id, index, directory, _attributes(tree, source, name, directory), source.bus or "")
         for device_id, index, (name, directory) in zip(ids, numbering.assign(ids), matched, strict=True)
     )
     if "vfio" in source.children:
@@ -280,10 +276,6 @@ def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numberin
         candidates=tuple(candidates),
         watch=frozenset(finder.watched),
     )
-
-
-def _bus(source: Sysfs) -> str:
-    return source.subsystem if source.kind == "bus" else ""
 
 
 def _check(tree: SysTree, directory: str, attribute: str, test: AttributeTest) -> Check:

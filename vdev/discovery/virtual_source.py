@@ -1,5 +1,6 @@
 """Devices that exist only in the configuration, or as the data of a preset."""
 
+import functools
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
@@ -43,40 +44,35 @@ def discover(
         bare = (
             virtual_node.with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare
         )
-    if not (source.model.device_nodes or source.model.nodes_of_partitions):
+    model = source.model
+    if not (model.device_nodes or model.nodes_of_partitions):
         return Found(devices=tuple(bare))
-    wanted = []
+    watch: set[str] = set()
+    exists = functools.cache(host.exists)  # devices have nodes in common
+
+    def present(wanted: Iterable[DriverNode], device: RawDevice, known: Mapping[str, str]) -> tuple[DeviceNode, ...]:
+        paths = [
+            (each.path.render({**known, "index": str(device.index + each.first_index)}), each.permissions)
+            for each in wanted
+        ]
+        watch.update(posixpath.dirname(path) for path, _ in paths)
+        return tuple(DeviceNode(path, path, permissions) for path, permissions in paths if exists(path))
+
+    instances: Mapping[int, Mapping[int, tuple[DeviceNode, ...]]] = {}
+    if entry.geometry and model.id_style is IdStyle.NVIDIA:
+        instances = _instance_nodes(host)
+        watch.add(_CAPS)
+    devices = []
     for device in bare:
         known = facts(device, entry.resource_of(device))
-        whole, part = (
-            _nodes(source.model.device_nodes, device, known),
-            _nodes(source.model.nodes_of_partitions, device, known),
-        )
-        wanted.append((device, whole, part))
-    paths = {each.host_path for _, whole, part in wanted for each in (*whole, *part)}
-    there = {path for path in paths if host.exists(path)}
-    watch = frozenset(map(posixpath.dirname, paths))
-    instances: Mapping[int, Mapping[int, tuple[DeviceNode, ...]]] = {}
-    if entry.geometry and source.model.id_style is IdStyle.NVIDIA:
-        instances, watch = _instance_nodes(host), watch | {_CAPS}
-    devices = (
-        replace(
+        found = replace(
             device,
-            driver_nodes=tuple(each for each in whole if each.host_path in there),
-            partition_nodes=tuple(each for each in part if each.host_path in there),
+            driver_nodes=present(model.device_nodes, device, known),
+            partition_nodes=present(model.nodes_of_partitions, device, known),
             instance_nodes=instances.get(device.index, {}),
         )
-        for device, whole, part in wanted
-    )
-    return Found(devices=tuple(devices), watch=watch)
-
-
-def _nodes(wanted: Iterable[DriverNode], device: RawDevice, known: Mapping[str, str]) -> list[DeviceNode]:
-    def node(each: DriverNode) -> DeviceNode:
-        path = each.path.render({**known, "index": str(device.index + each.first_index)})
-        return DeviceNode(path, path, each.permissions)
-
-    return [node(each) for each in wanted]
+        devices.append(found)
+    return Found(devices=tuple(devices), watch=frozenset(watch))
 
 
 def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNode, ...]]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
-from ..model.entry import DeviceIdStrategy, DeviceListStrategy, Entry
+from ..model.entry import Container, DeviceIdStrategy, DeviceListStrategy, Entry
 from ..model.geometry import instance_id
 from ..model.names import MAX_ID, visible_devices_env
 from ..model.spec import Flags, SharingKind
@@ -23,6 +23,7 @@ from . import cdi
 from .resources import Inventory, Resource
 from .sharing import mps_share
 
+_NO_BLOCK = Container()
 _CDI = frozenset(each for each in DeviceListStrategy if each.is_cdi)
 _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
@@ -89,7 +90,7 @@ def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
     known: dict[str, DeviceEdits] = resource.rendered
     if device.id not in known:
         entry, flags = resource.entries[device.raw.entry], resource.flags
-        values, strategies = placeholders(resource.name, device), frozenset(flags.plugin.device_list_strategy)
+        values, strategies = _values(resource, entry, device), frozenset(flags.plugin.device_list_strategy)
         nodes, mounts = tuple[DeviceNode, ...](), tuple[Mount, ...]()
         if not strategies or not strategies <= _CDI:
             nodes = _nodes(entry, device, values, flags, driver=flags.plugin.gives_nodes)
@@ -123,6 +124,11 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
         "memory.bytes": str(device.memory),
         **{f"attributes.{key}": value for key, value in own.items()},
     }
+
+
+def _values(resource: Resource, entry: Entry, device: Device) -> Mapping[str, str]:
+    """The values for the templates of the entry's block; empty if it has no block, as most entries."""
+    return EMPTY if entry.container == _NO_BLOCK else placeholders(resource.name, device)
 
 
 def _rendered(templates: Mapping[str, Template], values: Mapping[str, str]) -> Mapping[str, str]:
@@ -344,7 +350,7 @@ def cdi_device(name: str, resource: Resource, device: Device) -> cdi.CdiDevice:
     entry = resource.entries[device.raw.entry]
     prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
     variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"
-    values = placeholders(resource.name, device)
+    values = _values(resource, entry, device)
     return cdi.CdiDevice(
         name=name,
         nodes=_nodes(entry, device, values, resource.flags, driver=True),

@@ -1,4 +1,4 @@
-"""CDI specifications as data: kinds, names, the edits of each device, and the lowest version that the content needs.
+"""CDI specifications as data: kinds, names, and the edits of each device.
 
 Sources: the CDI specification 0.3.0 to 1.0.0, and containerd. It crashes on one-letter classes, cannot resolve a device
 that is in two files, ignores a file whose version is too low for its content, and rejects a device without edits.
@@ -7,6 +7,7 @@ that is in two files, ignores a file whose version is too low for its content, a
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Any, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +21,6 @@ Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
 _MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
-_V030, _V040, _V050, _V060 = "0.3.0", "0.4.0", "0.5.0", "0.6.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ def document(
     cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
 ) -> Document:
     """The specification of a kind, with a device `all` for all devices; containers get `env` with each device."""
-    members = sorted(devices, key=lambda device: device.name)
+    members = sorted(devices, key=attrgetter("name"))
     if members and with_all:
         members.append(_all(members))
     return {
-        "cdiVersion": _version(cdi_kind, members),
+        "cdiVersion": _version(cdi_kind),
         "kind": cdi_kind,
         "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
         **({"containerEdits": {"env": _variables(env)}} if env else {}),
@@ -197,14 +197,9 @@ def _mount(mount: Mount) -> dict[str, Any]:
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
-def _version(cdi_kind: str, devices: Iterable[CdiDevice]) -> str:
-    """The lowest version that the content needs; runtimes ignore a file that claims less."""
-    if "." in cdi_kind.partition("/")[2]:
-        return _V060  # dots in the class
-    for device in devices:
-        if not device.name[0].isalpha() or any(
-            not node.type and node.host_path != node.container_path for node in device.nodes
-        ):
-            return _V050  # names that start with a digit, hostPath
-    is_typed = any(mount.tmpfs for device in devices for mount in device.mounts)
-    return _V040 if is_typed else _V030
+def _version(cdi_kind: str) -> str:
+    """The version of the CDI specification; runtimes ignore a file that claims less than its content needs.
+
+    Every runtime with CDI in a release that is still maintained knows 0.5.0; a class with dots needs 0.6.0.
+    """
+    return "0.6.0" if "." in cdi_kind.partition("/")[2] else "0.5.0"

@@ -7,7 +7,7 @@ that the device plugin lists. MIG strategies and patterns for names do not matte
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..model.device import Device, RawDevice, Slot
+from ..model.device import Device, RawDevice, Slot, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.spec import SharedItem, Spec
@@ -62,11 +62,8 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
     """How many claims may have each device at the same time, if the section `sharing` names its resource."""
     if spec.sharing is None or not devices:
         return {}
-    by_name: dict[str, list[Device]] = {}
-    for device in devices:
-        named = naming.name_of(spec, entry, device.profile)
-        if not isinstance(named, Problem):
-            by_name.setdefault(named[0], []).append(device)
+    named = ((naming.name_of(spec, entry, device.profile), device) for device in devices)
+    by_name = grouped((name[0], device) for name, device in named if not isinstance(name, Problem))
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]

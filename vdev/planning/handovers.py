@@ -91,7 +91,7 @@ EMPTY = Ledger()
 
 
 def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
-    """Record an Allocate: previous holders of these slots have ended, with everything that they held."""
+    """The ledger after an Allocate: previous holders of these slots have ended, with everything that they held."""
     held = ledger.held
     ledger = _end(ledger, {held[key].holder for key in keys if key in held})
     fresh = [key for key in dict.fromkeys(keys) if key not in ledger.allocated]
@@ -99,7 +99,7 @@ def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
 
 
 def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> Ledger:
-    """Record an answer of PodResources; `named` are pods by name, asked for after the last Allocate of each slot.
+    """The ledger after an answer of PodResources; `named` are pods by name, of after the last Allocate of each slot.
 
     A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that was not known
     before has held its slots for an unknown time, so there is no arrival.
@@ -141,7 +141,7 @@ def pre_start(
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
-    """Record that the actions of a handover are done."""
+    """The ledger after the actions of a handover."""
     return replace(ledger, due=tuple(each for each in ledger.due if each != handover))
 
 

@@ -1,6 +1,6 @@
 """Which devices are the same hardware, and which hardware an id stands for."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ..model.device import UNKNOWN_ENTRY, Device, Health, Key, RawDevice, Slot, base_id, grouped
@@ -14,11 +14,8 @@ from .resources import Inventory
 
 def same(one: RawDevice, other: RawDevice) -> bool:
     """Whether one of two raw devices hands out a host node that the other consists of."""
-    return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
-
-
-def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
-    return bool(some and others) and not set(some).isdisjoint(others)
+    owned, others = set(one.owns), set(other.owns)
+    return not (owned.isdisjoint((*other.owns, *other.uses)) and others.isdisjoint(one.uses))
 
 
 def overlaps(one: Slot, other: Slot) -> bool:

@@ -55,13 +55,25 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The pod that may hold a device."""
+
+    pod: str = ""
+    """As namespace/name; empty if it is not known."""
+    container: str = ""
+    """The name of its container, if that is known."""
+    unlisted_since: float | None = None
+    """When it was allocated, or first missing in an answer; None: the last answer names it."""
+    is_awaited: bool = False
+    """Whether it was allocated by us and may still appear in an answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class HoldersAnswer:
     """The answer of PodResources.List."""
 
-    holders: Mapping[Key, str]
-    """The pod of each device, as namespace/name."""
-    containers: Mapping[Key, str] = field(default_factory=dict)
-    """The name of the container of each device."""
+    holders: Mapping[Key, Holder]
+    """The pod and the container of each device."""
     claimed: tuple[Use, ...] = ()
     """The devices that containers have by claims."""
 
@@ -83,20 +95,6 @@ class HoldersReading:
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The pod that may hold a device."""
-
-    pod: str = ""
-    """As namespace/name; empty if it is not known."""
-    container: str = ""
-    """The name of its container, if that is known."""
-    unlisted_since: float | None = None
-    """When it was allocated, or first missing in an answer; None: the last answer names it."""
-    is_awaited: bool = False
-    """Whether it was allocated by us and may still appear in an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +191,7 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
         if known.is_awaited and known.unlisted_since is not None and known.unlisted_since >= at:
             devices[key] = known  # allocated after the kubelet was asked: the answer is about the pod before
         elif key in answer.holders:
-            devices[key] = Holder(answer.holders[key], answer.containers.get(key, ""))
+            devices[key] = answer.holders[key]
         elif known.unlisted_since is not None:
             age = at - known.unlisted_since
             is_awaited = known.is_awaited and (age < intervals.unnamed_allocate or not is_trusted)

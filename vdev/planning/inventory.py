@@ -4,11 +4,9 @@
 error leaves out only the devices that it concerns.
 """
 
-import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
 
 from ..model import names
 from ..model.device import IdStyle, RawDevice, Slot
@@ -31,12 +29,8 @@ def _owned(
     for entry in entries:
         own = []
         for raw in found.get(entry.name, ()):
-            other = None
-            for key in raw.owns:
-                other = other or owners.get(key) or users.get(key)
-            for key in raw.uses:
-                other = other or owners.get(key)
-            if other is not None:
+            others = [owners.get(key) or users.get(key) for key in raw.owns] + [owners.get(key) for key in raw.uses]
+            if other := next(filter(None, others), None):
                 twins[entry.name, other.entry].append((raw, other))
                 continue
             own.append(raw)
@@ -81,8 +75,8 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     named = naming.named_devices(problems, spec, entries, devices)
 
     # 3. Shared devices have a slot for each replica.
-    elsewhere = _names_elsewhere(spec, node) if spec.sharing else ()
-    problems += sharing.unknown_names(spec, named, elsewhere)
+    if spec.sharing:
+        problems += sharing.unknown_names(spec.sharing, named, _names_elsewhere(spec, node))
     slots: dict[str, list[Slot]] = {}
     for name, members in named.items():
         if not members:
@@ -95,20 +89,19 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
     # 5. The kubelet takes only some ids, names and sizes of lists.
     listed = {entry.name: entry for entry in entries if entry.listed}
-    entry_of = {each.device.raw.id: each.entry.without_node for members in named.values() for each in members}
+    entry_of = {each.device.raw.id: each.entry for members in named.values() for each in members}
     ids: dict[str, str] = {}  # the resource of each id
     resources: dict[str, Resource] = {}
     for name, own in slots.items():
         kept = tuple(slot for slot in own if _is_valid_id(problems, slot, name, ids, listed))
+        replicas = Counter(slot.device.id for slot in kept if slot.replica is not None)
         of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in kept}
-        of_name = {key: entry.without_node for key, entry in listed.items() if entry.resource == name}
+        of_name = {key: entry for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
             slots=kept,
-            entries=of_slots or of_name,
-            sharing=sharing.sharing_of(
-                spec.sharing, Counter(slot.device.id for slot in kept if slot.replica is not None)
-            ),
+            entries={key: entry.without_node for key, entry in (of_slots or of_name).items()},
+            sharing=sharing.sharing_of(spec.sharing, replicas),
             flags=spec.flags,
         )
         where = next((listed[key].where for key in resource.entries), "")
@@ -160,17 +153,6 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
         f"more than the {LIST_LIMIT} that the kubelet receives",
         f"about {count * LIST_LIMIT // size} devices of this kind fit",
     )
-
-
-_OTHERS = ("node", "x", "other-node", "0")  # names for a node that no pattern matches
-
-
-def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The name of a node that no pattern matches, if one of a few names is such, and a name for each pattern."""
-    patterns = tuple(dict.fromkeys(patterns))
-    free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
-    examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
-    return tuple(dict.fromkeys((*free[:1], *examples))) or _OTHERS[:1]
 
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change

@@ -42,6 +42,7 @@ def named_devices(
     A resource without devices is there with none, so that a hot-plug can show.
     """
     members: dict[str, list[NamedDevice]] = {}
+    is_cut = False
     for resource, own in _by_resource(problems, entries, found).items():
         strategy, where = spec.flags.mig_strategy, own[0][0].where
         devices = list(_cut(problems, strategy, own))
@@ -55,17 +56,20 @@ def named_devices(
                 for device in empty
             )
         for entry, device in devices:
-            if not device.is_partition and (unmatched := _unmatched(spec, entry)):
+            is_cut = is_cut or device.is_partition
+            if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
                 problems.append(unmatched)
             named = name_of(spec, entry, device.profile)
-            if not isinstance(named, Problem):
-                members.setdefault(named[0], []).append(NamedDevice(entry, device, *named))
-            elif named not in problems:
+            if isinstance(named, Problem):
                 problems.append(named)
+            else:
+                members.setdefault(named[0], []).append(NamedDevice(entry, device, *named))
         if not any(raws for _, raws in own):
             members.setdefault(resource, [])
-    problems += _unused_patterns(spec, members)
-    problems += _mixed_names(spec, members)
+    if spec.resources.gpus or spec.resources.mig:
+        problems += _unused_patterns(spec, members)
+    if is_cut:
+        problems += _mixed_names(spec, members)
     return members
 
 
@@ -76,35 +80,37 @@ def _by_resource(
 
     A device whose name no kubelet takes is left out.
     """
-    groups: list[tuple[str, tuple[Entry, Sequence[RawDevice]]]] = []
+    groups: dict[str, list[tuple[Entry, Sequence[RawDevice]]]] = {}
     for entry in entries:
         raws = found.get(entry.name, ())
         if not entry.is_templated:
-            groups.append((entry.resource, (entry, raws)))
+            if entry.listed:
+                groups.setdefault(entry.resource, []).append((entry, raws))
             continue
         for name, members in grouped((entry.resource_of(raw), raw) for raw in raws).items():
             if why := resource_name_problem(name):
                 message = f"{members[0].id} has no resource: {entry.resource} would be {name!r} for it, and {why}"
                 problems.append(error(entry.where, message))
-            else:
-                groups.append((name, (entry.model_copy(update={"resource": name}), members)))
-    return grouped((name, each) for name, each in groups if each[0].listed)
+            elif entry.listed:
+                groups.setdefault(name, []).append((entry.model_copy(update={"resource": name}), members))
+    return groups
 
 
 def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> Iterator[tuple[Entry, Device]]:
     """The devices of one resource: of each entry the whole ones, then the partitions."""
-    first = 0  # the ordinal of the entry's device 0
+    following = 0  # the lowest ordinal above those of the entries before; the indices of absent devices stay free
     for entry, raws in own:
+        first = following
         partitions: list[Device] = []
         for raw in raws:
             wanted, ordinal = entry.parts(raw.index), first + raw.index
+            following = max(following, ordinal + 1)
             if wanted is None or strategy is MigStrategy.NONE:
                 yield entry, whole_device(raw, ordinal)
             else:
                 partitions += listed_partitions(problems, entry, raw, ordinal, wanted)
         for device in partitions:
             yield entry, device
-        first += max((raw.index + 1 for raw in raws), default=0)  # the indices of absent devices stay free
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -154,30 +160,24 @@ def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
 def _single_problem(
     resource: str, where: str, devices: Sequence[tuple[Entry, Device]], empty: Sequence[str]
 ) -> Problem | None:
-    if empty:
-        return error(
-            where,
-            f"{resource}: device {empty[0]} has no partitions configured, which migStrategy single does not allow",
-            "give it partitions, or use migStrategy mixed",
-        )
+    """What breaks the rules of migStrategy single: all devices are cut or none, and all partitions are alike."""
     parts = [device for _, device in devices if device.is_partition]
-    whole = len(devices) - len(parts)
-    if whole and parts:
-        return error(
-            where,
-            f"{resource}: with migStrategy single all devices must be partitioned or none "
-            f"(whole: {whole}, partitioned: {len({device.raw.id for device in parts})})",
-            "partition all of them, or use migStrategy mixed",
-        )
-    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for device in parts}
-    if len(kinds) > 1:
-        names = ", ".join(sorted({device.profile for device in kinds.values()}))
-        return error(
-            where,
-            f"{resource}: with migStrategy single all partitions must be alike; found {names}",
-            "use one profile (and one model), or migStrategy mixed",
-        )
-    return None
+    whole, cut = len(devices) - len(parts), len({device.raw.id for device in parts})
+    kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))) for device in parts}
+    if empty:
+        wrong = f"device {empty[0]} has no partitions configured, which migStrategy single does not allow"
+        hint = "give it partitions, or use migStrategy mixed"
+    elif whole and parts:
+        wrong = "with migStrategy single all devices must be partitioned or none "
+        wrong += f"(whole: {whole}, partitioned: {cut})"
+        hint = "partition all of them, or use migStrategy mixed"
+    elif len(kinds) > 1:
+        found = ", ".join(sorted({profile for profile, _, _ in kinds}))
+        wrong = f"with migStrategy single all partitions must be alike; found {found}"
+        hint = "use one profile (and one model), or migStrategy mixed"
+    else:
+        return None
+    return error(where, f"{resource}: {wrong}", hint)
 
 
 def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Problem:
@@ -195,7 +195,7 @@ def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Pr
         for name in entry.gpu_names:
             if matches(pattern.pattern, name):
                 return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {name!r}"
-    if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
+    if spec.resources.gpus and (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
         return unmatched
     return entry.resource, f"the entry {entry.name!r} gives this name"
 
@@ -203,9 +203,7 @@ def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Pr
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
     patterns = spec.resources.gpus
-    if not patterns or not entry.gpu_names:
-        return None
-    if any(matches(pattern.pattern, name) for pattern in patterns for name in entry.gpu_names):
+    if not entry.gpu_names or any(matches(pattern.pattern, name) for pattern in patterns for name in entry.gpu_names):
         return None
     tried = ", ".join(repr(pattern.pattern) for pattern in patterns)
     names = " or ".join(repr(name) for name in entry.gpu_names)

@@ -13,8 +13,8 @@ request wins, and the links to the remaining devices decide between equals; NVID
 of this size.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, combinations
 
 from ..model.device import Slot, grouped
@@ -23,7 +23,7 @@ from ..model.entry import AllocationPolicy
 Weights = tuple[tuple[int, ...], ...]
 """How near the devices of each pair are: a symmetric matrix of non-negative integers with a zero diagonal."""
 
-_MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
+_MAX_COMPARED = 128  # devices that are compared pair by pair; of more, the first ones are chosen
 _MAX_EXACT = 12  # devices of which all sets are compared, which takes some milliseconds
 _SEEDS = 16  # devices that sets are grown from, if there are more
 
@@ -53,13 +53,12 @@ class Allocator:
         self._raw_of = [number[slot.device.raw.id] for slot in slots]
         self._unit_of = [unit[slot.device.id] for slot in slots]  # of which a slot is a replica
         self._in_raw, self._in_unit = Counter(self._raw_of), Counter(self._unit_of)
-        self._numa = [raw.numa for raw in raws.values()]
         scores: dict[tuple[int, int], int] = {}
         for (one, other), score in (links or {}).items():
             if score > 0 and one in number and other in number and one != other:
                 low, high = sorted((number[one], number[other]))
                 scores[low, high] = max(score, scores.get((low, high), 0))
-        self._weights = _weights(self._numa, scores) if scores and len(raws) <= _MAX_COMPARED else None
+        self._weights = _weights([raw.numa for raw in raws.values()], scores)
 
     def prefer(self, available: Collection[str], must_include: Collection[str], size: int) -> list[str]:
         """The preferred ids: exactly `size`, with all of `must_include`, or an empty list if that is impossible.
@@ -79,13 +78,10 @@ class Allocator:
                 chosen.update(units[unit][:portion])
         return [self._ids[each] for each in sorted(chosen)]
 
-    def _nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-        """The `needed` devices of `free` that are nearest to each other and to those in `near`.
-
-        With links it is the set with the best links, else devices from as few NUMA nodes as possible.
-        """
+    def _nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> Sequence[int]:
+        """The `needed` devices of `free` that are nearest to each other and to those in `near`."""
         if self._weights is None:
-            return _from_fewest(self._numa, free, near, needed)
+            return free[:needed]
         return heaviest(self._weights, free, sorted(near), needed)
 
 
@@ -107,14 +103,14 @@ def _portions(
     is_packed = policy is AllocationPolicy.PACKED
     picked: Counter[int] = Counter()
 
-    def rank(group: int) -> tuple[int, int]:
-        gone = total[group] - len(free[group])
-        return (-gone, 0) if is_packed else (gone + picked[group], picked[group])
-
     while needed:
-        ranks = {group: rank(group) for group, slots in free.items() if picked[group] < len(slots)}
-        best = min(ranks.values())
-        equals = sorted(group for group, each in ranks.items() if each == best)
+        by_rank: dict[tuple[int, int], list[int]] = {}
+        for group, slots in free.items():
+            if picked[group] < len(slots):
+                gone = total[group] - len(slots)
+                rank = (-gone, 0) if is_packed else (gone + picked[group], picked[group])
+                by_rank.setdefault(rank, []).append(group)
+        equals = sorted(by_rank[min(by_rank)])
         number = needed
         if is_packed:
             sums = accumulate(sorted((len(free[group]) for group in equals), reverse=True))
@@ -132,33 +128,16 @@ def _first(free: Sequence[int], _near: Collection[int], needed: int) -> Sequence
     return free[:needed]
 
 
-# --- NUMA nodes -------------------------------------------------------------------------------------------------------
+# --- nearness ---------------------------------------------------------------------------------------------------------
 
 
-def _from_fewest(node_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
-    """Devices from as few nodes as possible: nodes in use, then the largest, last the smallest with enough."""
-    nodes: dict[Hashable, list[int]] = defaultdict(list)
-    for each in free:
-        nodes[node_of[each]].append(each)
-    chosen: list[int] = []
-    in_use = {node_of[each] for each in near} & nodes.keys()
-    for node in sorted(in_use, key=lambda node: (-len(nodes[node]), nodes[node][0])):
-        chosen += nodes.pop(node)[: needed - len(chosen)]
-    while len(chosen) < needed:
-        short = needed - len(chosen)
-        if fitting := [node for node, members in nodes.items() if len(members) >= short]:
-            best = min(fitting, key=lambda node: (len(nodes[node]), nodes[node][0]))
-        else:
-            best = min(nodes, key=lambda node: (-len(nodes[node]), nodes[node][0]))
-        chosen += nodes.pop(best)[:short]
-    return chosen
+def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights | None:
+    """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node.
 
-
-# --- links ------------------------------------------------------------------------------------------------------------
-
-
-def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights:
-    """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node."""
+    None: no device is near to another one, or there are too many of them to compare.
+    """
+    if len(numa) > _MAX_COMPARED or not (scores or any(numa)):
+        return None
     scale = len(numa) ** 2  # more than all NUMA pairs together
     weights = [[0] * len(numa) for _ in numa]
     for low, high in combinations(range(len(numa)), 2):

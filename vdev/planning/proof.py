@@ -1,10 +1,15 @@
 """Finds problems of a configuration by planning for nodes that could exist."""
 
+import re
+from fnmatch import fnmatchcase
+
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from . import inventory
 from .plan import ObservedState, desired_state
+
+_OTHER = ""  # a name for a node that no pattern matches, except "*"
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
@@ -17,10 +22,9 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     if node:
         return _on_node(known, node)
     known, unknown = _without_named_ids(known)
-    trials = [
-        _on_node(known, each)
-        for each in inventory.node_names(pattern for entry in spec.entries for pattern in entry.on_nodes)
-    ]
+    patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
+    examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
+    trials = [_on_node(known, each) for each in dict.fromkeys((_OTHER, *examples))]
     everywhere = set.intersection(*map(set, trials))
     proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
     return tuple(dict.fromkeys((*unknown, *proven)))

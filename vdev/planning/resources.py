@@ -6,7 +6,8 @@ retired.keep_in_use()  Inventory + devices in use  -> the lists
 diff()                 old and new lists           -> changes; none for a resource that stayed the same
 """
 
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -182,28 +183,32 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
     A device that discovery found broken stays broken, with discovery's reason.
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
-    if not bad:
-        return inventory
 
     def judged(slot: Slot) -> Slot:
-        raw = slot.device.raw
-        return replace(slot, health=bad[raw.id]) if raw.id in bad and raw.health.healthy else slot
+        return replace(slot, health=bad[slot.device.raw.id]) if slot.device.raw.health.healthy else slot
 
-    return inventory.changed(
-        lambda each: each if bad.keys().isdisjoint(each.raws) else replace(each, slots=tuple(map(judged, each.slots)))
-    )
+    return _with_slots(inventory, bad.keys(), judged)
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
     """The inventory in which containers do not get the maker's tools with these raw devices."""
 
     def bare(slot: Slot) -> Slot:
-        raw = slot.device.raw
-        return replace(slot, device=replace(slot.device, raw=replace(raw, tools=""))) if raw.id in raws else slot
+        return replace(slot, device=replace(slot.device, raw=replace(slot.device.raw, tools="")))
 
-    return inventory.changed(
-        lambda each: each if raws.isdisjoint(each.raws) else replace(each, slots=tuple(map(bare, each.slots)))
-    )
+    return _with_slots(inventory, raws, bare)
+
+
+def _with_slots(inventory: Inventory, raws: Set[str], change: Callable[[Slot], Slot]) -> Inventory:
+    """The inventory with `change` applied to the slots of these raw devices; other resources stay the same objects."""
+
+    def changed(resource: Resource) -> Resource:
+        if raws.isdisjoint(resource.raws):
+            return resource
+        slots = (change(slot) if slot.device.raw.id in raws else slot for slot in resource.slots)
+        return replace(resource, slots=tuple(slots))
+
+    return inventory.changed(changed) if raws else inventory
 
 
 def counts(inventory: Inventory) -> dict[str, int]:
@@ -230,71 +235,49 @@ def numbers(inventory: Inventory) -> dict[str, int]:
 
     Entry after entry, in the order of their indices.
     """
-    indices: dict[tuple[str, str], dict[str, int]] = {}
+    of_entries: dict[tuple[str, str], dict[str, int]] = {}
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
             maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
-            indices.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
+            of_entries.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
-    first: dict[str, int] = {}
-    for (maker, _), mine in indices.items():
-        offset = first.get(maker, 0)
-        found |= {raw: offset + index for raw, index in mine.items()}
-        first[maker] = offset + max(mine.values()) + 1
+    first = Counter[str]()  # the next free number of each maker
+    for (maker, _), indices in of_entries.items():
+        found |= {raw: first[maker] + index for raw, index in indices.items()}
+        first[maker] += max(indices.values()) + 1
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A resource that must be served and registered."""
+class Change:
+    """A resource that is new (`old` is None), that nothing needs any more (`new` is None), or that changed."""
 
-    resource: Resource
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedResource:
-    """A resource that nothing needs any more."""
-
-    resource: Resource
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedResource:
-    """A resource whose devices, or what containers get with them, changed. The new list is sent on its open stream."""
-
-    old: Resource
-    resource: Resource
+    name: str
+    old: Resource | None
+    new: Resource | None
     added: Sequence[str]
     removed: Sequence[str]
-    health: Sequence[tuple[str, Health]]
-    """The ids whose health or its reason changed, with the new health."""
+    health: Sequence[tuple[str, Health, Health]]
+    """The ids whose health or its reason changed, with the old and the new one."""
 
 
-Change = Added | RemovedResource | ChangedResource
+def diff(old: Inventory, new: Inventory) -> Sequence[Change]:
+    """The changes from `old` to `new`: resources that are removed, then the others."""
+    changes = []
+    for name in (*sorted(old.resources.keys() - new.resources.keys()), *new.resources):
+        before, after = old.resources.get(name), new.resources.get(name)
+        if before != after:
+            changes.append(_change(name, before, after))
+    return changes
 
 
-def diff(old: Inventory, new: Inventory) -> tuple[Change, ...]:
-    """The changes from `old` to `new`."""
-    changes: list[Change] = []
-    for name, resource in old.resources.items():
-        if name not in new.resources:
-            changes.append(RemovedResource(resource))
-    for name, resource in new.resources.items():
-        before = old.resources.get(name)
-        if before is None:
-            changes.append(Added(resource))
-        elif before != resource:
-            changes.append(_changed(before, resource))
-    return tuple(changes)
-
-
-def _changed(old: Resource, new: Resource) -> ChangedResource:
+def _change(name: str, old: Resource | None, new: Resource | None) -> Change:
+    before, after = old.by_id if old else {}, new.by_id if new else {}
     added, health = [], []
-    for slot in new.slots:
-        before = old.by_id.get(slot.id)
-        if before is None:
-            added.append(slot.id)
-        elif before.health != slot.health:
-            health.append((slot.id, slot.health))
-    return ChangedResource(old, new, added, [each for each in old.by_id if each not in new.by_id], health)
+    for each, slot in after.items():
+        if each not in before:
+            added.append(each)
+        elif before[each].health != slot.health:
+            health.append((each, before[each].health, slot.health))
+    return Change(name, old, new, added, [each for each in before if each not in after], health)

@@ -5,10 +5,10 @@ name.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.device import Device, Slot, replica_id
+from ..model.device import Device, Slot, grouped, replica_id
 from ..model.problem import Problem, did_you_mean, error, warning
 from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
 from .naming import NamedDevice
@@ -23,9 +23,9 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
-def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
+def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
     """How a resource with these numbers of replicas is shared; None if it is not shared."""
-    return Sharing(spec.kind, spec.fail_requests_greater_than_one, dict(replicas)) if spec and replicas else None
+    return Sharing(block.kind, block.fail_requests_greater_than_one, dict(replicas)) if block and replicas else None
 
 
 def slots_of(
@@ -37,10 +37,13 @@ def slots_of(
     resources of the node.
     """
     block = spec.sharing
-    rules = _rules_for(spec, name, members) if block else ()
-    devices = [each.device for each in members]
-    shared = chosen(problems, name, devices, rules, frozenset(entry.name for entry in spec.entries)) if rules else {}
-    for device in devices:
+    rules = _rules_for(spec, block, name, members) if block else ()
+    shared: Mapping[str, SharedItem] = {}
+    if rules:
+        entries = frozenset(entry.name for entry in spec.entries)
+        shared = chosen(problems, name, [each.device for each in members], rules, entries)
+    for each in members:
+        device = each.device
         rule = shared.get(device.id)
         if block is None or rule is None:
             yield name, Slot(device.id, device, None, device.health)
@@ -59,16 +62,16 @@ def slots_of(
             yield target, Slot(replica_id(device.id, number), device, number, device.health)
 
 
-def _rules_for(spec: Spec, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
+def _rules_for(spec: Spec, block: TimeSlicing, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
     """The items of the sharing section for a resource; they may name it as it is written, with placeholders."""
     written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
     names = {name, *(written.get(each.entry.name) for each in members if each.entry.resource == name)}
-    return [rule for rule in (spec.sharing.resources if spec.sharing else ()) if rule.name in names]
+    return [rule for rule in block.resources if rule.name in names]
 
 
-def unknown_names(spec: Spec, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
+def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
     """A warning for each name in the sharing section that is not on this node, nor `elsewhere`."""
-    for each in spec.sharing.resources if spec.sharing else ():
+    for each in block.resources:
         if each.name not in names and each.name not in elsewhere:
             yield warning(
                 each.where, f"sharing names {each.name!r}, which no entry has", did_you_mean(each.name, names)
@@ -102,7 +105,7 @@ def chosen(
 
 def _selected(
     problems: list[Problem], members: Sequence[Device], rule: SharedItem, entries: frozenset[str]
-) -> list[Device]:
+) -> Iterable[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
     unfit: list[Problem] = []
     match rule.devices:
@@ -114,33 +117,22 @@ def _selected(
                 unfit.append(error(rule.where, message))
             picked = ordered[:count]
         case references:
-            named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
-            whole = [device for device in ordered if device.raw.entry in named]
-            others = tuple(each for each in references if each not in named)
-            picked = [*{each.id: each for each in (*whole, *_referenced(unfit, ordered, rule, others))}.values()]
+            known = {each.ordinal: [each] for each in ordered} | {each.id: [each] for each in ordered}
+            known |= {name: [] for name in entries if not name.isdecimal()}  # a number is an index
+            known |= grouped((each.raw.entry, each) for each in ordered if not each.raw.entry.isdecimal())
+            picked = [device for reference in references for device in known.get(reference, ())]
+            indices = ", ".join(device.ordinal for device in ordered[:16]) or "none"
+            for reference in references:
+                if reference not in known:
+                    kind = "index" if reference.replace(":", "").isdigit() else "id"
+                    message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
+                    unfit.append(error(rule.where, message, f"its indices: {indices}"))
     if unfit and rule.for_nvidia:
         instead = "every device is shared, as by NVIDIA's plugin"
         problems += (warning(each.where, each.message, instead) for each in unfit)
         return ordered
     problems += unfit
-    return picked
-
-
-def _referenced(
-    problems: list[Problem], ordered: list[Device], rule: SharedItem, references: tuple[str, ...]
-) -> list[Device]:
-    names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
-    picked: dict[str, Device] = {}
-    for reference in references:
-        device = names.get(reference)
-        if device is None:
-            known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
-            kind = "index" if reference.replace(":", "").isdigit() else "id"
-            message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
-            problems.append(error(rule.where, message, f"its indices: {known}"))
-        else:
-            picked[device.id] = device
-    return list(picked.values())
+    return {device.id: device for device in picked}.values()
 
 
 MPS_CLIENTS = 48

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.intervals import Intervals
-from vdev.planning.in_use import UNKNOWN, HoldersAnswer, HoldersReading, KubeletCheckpoint, update
+from vdev.planning.in_use import UNKNOWN, Holder, HoldersAnswer, HoldersReading, KubeletCheckpoint, update
 
 A, B, C = (("acme.dev/npu", f"acme-{number}") for number in range(3))
 PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.0)
@@ -18,7 +18,7 @@ def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True):
     """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
     named = None
     if answer is not None:
-        named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer})
+        named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
     checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
     return HoldersReading(at, named, checkpoint, kubelet, is_served)
 
@@ -208,7 +208,7 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         known = known.with_allocated((apps - before[0]) | (inits - before[1]), now)
         ready = ready or mode == "full" or now - started >= 1.0
         young = not ready
-        app = dict.fromkeys(apps, "default/app")
+        app = dict.fromkeys(apps, Holder("default/app"))
         answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app)
         stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
