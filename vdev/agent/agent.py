@@ -143,33 +143,21 @@ class Agent:
             renew=self.nodes.renew,
             faults=self.faults.engine,
         )
-        self.reconciler = Reconciler(
-            options,
-            self.config,
-            self.holders,
-            self.health,
-            self.metrics,
-            faults=self.faults,
-            retrier=self.retrier,
-            lists=self.lists,
-            choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
-            appliers=(
-                self.nodes,
-                self.tools,  # before the CDI specifications that mount them
-                self.cdi,
-                self.state,
-                self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
-                self.handovers,
-                self.kernel_log,
-                *self.node_api.appliers,
-                self.dra,
-                self.telemetry,
-                *appliers,
-            ),
-            needed=self._needed,
-            dra=self.dra,
-            tools=self.tools,
+        self.choices = NodeChoices(options.node, self.node_api.object, self.pending.add, timing)
+        self.appliers: tuple[Applier, ...] = (
+            self.nodes,
+            self.tools,  # before the CDI specifications that mount them
+            self.cdi,
+            self.state,
+            self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
+            self.handovers,
+            self.kernel_log,
+            *self.node_api.appliers,
+            self.dra,
+            self.telemetry,
+            *appliers,
         )
+        self.reconciler = Reconciler(self)
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended
         self.events = Events(self, on_displaced=self._displace)
@@ -185,7 +173,7 @@ class Agent:
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
-    def _needed(self, spec: Spec) -> set[Applier]:
+    def needed(self, spec: Spec) -> set[Applier]:
         """The appliers that a configuration needs. Others are called until they are done with what is left."""
         found = {self.state, self.measures, self.telemetry, *self._further_appliers, *self.node_api.needed(spec)}
         for entry in spec.entries:
@@ -300,7 +288,7 @@ class Agent:
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         stack.enter_context(watcher)
         await self.events.begin(watcher)
-        if not await self.reconciler.start(self.state.kept_config):
+        if not await self.reconciler.start():
             self.pending.add(reload=True)
         await self.events.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)

@@ -1,6 +1,6 @@
 """Appliers: each makes one part of the desired state true, and knows nothing of the others.
 
-A new one is a class with a name and `apply`, in the list in `agent/agent.py`, where `_needed` says which configurations
+A new one is a class with a name and `apply`, in the list in `agent/agent.py`, where `needed` says which configurations
 need it. The reconciler calls it in each turn, tries again if it fails, and shows the failure in log, status and
 metrics. One that the configuration does not need is called until it is done with what an earlier configuration or
 process left.

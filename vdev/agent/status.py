@@ -57,7 +57,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "faults": agent.faults.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
-        "layouts": agent.reconciler.choices.document(),
+        "layouts": agent.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.advertised.resources.values()],
     }
