@@ -13,7 +13,7 @@ include each answer that was given before. Files of earlier processes are remove
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -65,10 +65,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         """What a pod or a claim may have of what is left over. Called only if it is known what pods hold."""
 
     @abstractmethod
-    def devices(self, plan: DesiredState) -> Iterable[tuple[Name, str]]:
-        """The raw ids of the devices that cannot be given to containers without the file of this name."""
-
-    @abstractmethod
     def make(
         self, plan: DesiredState, wanted: Mapping[Name, Wanted], kept: frozenset[Name], gone: frozenset[Name]
     ) -> Mapping[Name, str]:
@@ -76,6 +72,11 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
         Returns why something could not be made. Raises HostError if nothing could.
         """
+
+    def withheld(self, plan: DesiredState) -> Mapping[str, str]:
+        """Why devices cannot be given to containers because of what `failed`, by raw id."""
+        del plan
+        return {}
 
     async def made(self) -> None:
         """Do on the event loop what follows from `make`."""
@@ -92,7 +93,8 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self.failed = {name: self.failed.get(name, reason) for name in missing}
             raise
         finally:
-            self._set_undeliverable(plan)
+            why = self.withheld(plan) if self.failed else {}
+            self.undeliverable = {raw: Health(healthy=False, reason=reason) for raw, reason in why.items()}
         self.retry_at = remove_at
         if self.failed or self.failed_besides:
             retry_at = now + self._intervals.retry_host_files
@@ -127,11 +129,3 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
         return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
-
-    def _set_undeliverable(self, plan: DesiredState) -> None:
-        undeliverable: dict[str, Health] = {}
-        if self.failed:
-            for name, raw in self.devices(plan):
-                if reason := self.failed.get(name):
-                    undeliverable[raw] = Health(healthy=False, reason=reason)
-        self.undeliverable = undeliverable

@@ -146,9 +146,9 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
-    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
+    def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         del plan
-        return ((device, device) for device in self._wanted)
+        return {device: why for device, why in self.failed.items() if device in self._wanted}
 
     def make(
         self, plan: DesiredState, wanted: Mapping[str, Placeholder], kept: frozenset[str], gone: frozenset[str]
