@@ -230,7 +230,7 @@ class Reconciler:
         `choices` is the progress of the layouts that labels chose.
         """
         self.previous = Previous(advertised=recorded)
-        self._agent.choices.recall(choices)
+        self._agent.choices.progresses = choices
         if self._agent.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
