@@ -95,7 +95,7 @@ class Intervals:
     boot: float = 30.0  # for devices that are missing since the last run, before the kubelet may start without them
     signs_of_life: float = 30.0  # between reports, if no watchdog asks for more
     start_margin: float = 15.0  # beyond the time that the start may take
-    stalled: float = 120.0  # without a finished turn: one is due every 30 s, and none should take a minute
+    stalled: float = 120.0  # without a finished reconciliation: one is due every 30 s, and none should take a minute
 
 
 PRODUCTION = Intervals()

@@ -68,9 +68,9 @@ class RunningAgent:
 
     async def settled(self, kubelet: Kubelet) -> None:
         """Wait for the end of the step that is being taken: the kubelet is told before everything else is settled."""
-        before = self.agent.turns
+        before = self.agent.reconciles
         self.agent.pending.add()  # a step more, in case that one is over already
-        await kubelet.wait_until(lambda: self.task.done() or self.agent.turns != before, what="the end of a step")
+        await kubelet.wait_until(lambda: self.task.done() or self.agent.reconciles != before, what="the end of a step")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
         """Wait until it lists the device as Unhealthy for this reason, which it may know later than that it is."""

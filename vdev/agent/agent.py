@@ -1,8 +1,8 @@
-"""The life of the agent: it starts its parts, takes turns, and ends in order.
+"""The life of the agent: it starts its parts, reconciles, and ends in order.
 
-One task takes the turns: it reads files and looks for devices, then the reconciler plans and applies. All events only
-add pending work (see `events.py`). While another agent serves the node, turns end before anything is applied: this one
-stands by with everything read, and takes over once the other one has ended.
+One task reconciles: it reads files and looks for devices, then the reconciler plans and applies. All events only add
+pending work (see `events.py`). While another agent serves the node, nothing is applied: this one stands by with
+everything read, and takes over once the other one has ended.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ log = structlog.get_logger(__name__)
 _Work = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
-_STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
+_STATUS_WAITS = 1.0  # seconds, at most, for a pending reconciliation
 
 
 class Agent:
@@ -159,13 +159,13 @@ class Agent:
         )
         self.reconciler = Reconciler(self)
         self.started_at = clock.wall()
-        self.turned_at = clock.now()  # when the last turn ended
+        self.reconciled_at = clock.now()  # when the last reconciliation ended
         self.events = Events(self, on_displaced=self._displace)
         self.announcer = Announcer(self, options.service_manager) if options.service_manager else None
-        self.turns = 0  # that have ended
-        self._turning = asyncio.Lock()  # held during a turn, and during a take-over
-        self._turned = asyncio.Condition()  # notified at the end of each turn
-        self._had_faults = False  # there were fault rules in the last turn
+        self.reconciles = 0  # that have ended
+        self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
+        self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
+        self._had_faults = False  # there were fault rules in the last reconciliation
         self._api_fails = False  # a fault rule answers in place of the API server
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
@@ -315,9 +315,9 @@ class Agent:
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
         """Start the tasks that also run in stand-by."""
-        repeated = {
-            "taking a turn": lambda: self._turn(watcher),
-            "watching files": lambda: self.events.watch(watcher),
+        repeated: dict[str, _Work] = {
+            "reconciling": functools.partial(self._reconcile, watcher),
+            "watching files": functools.partial(self.events.watch, watcher),
             "looking at the kubelet regularly": self.events.look_at_kubelet,
             "looking at all devices regularly": self.events.look_again,
         }
@@ -330,10 +330,10 @@ class Agent:
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
-        repeated = {
+        repeated: dict[str, _Work] = {
             "looking at holders regularly": self.events.look_at_holders,
-            "following health": lambda: self.events.follow_health(news),
-            **self.node_api.turns,
+            "following health": functools.partial(self.events.follow_health, news),
+            **self.node_api.writers,
             "publishing ResourceSlices": self.dra.work,
             "serving what devices measure": self.telemetry.work,
         }
@@ -355,11 +355,11 @@ class Agent:
         return tasks
 
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
-        """Serve the node from the next turn on.
+        """Serve the node from the next reconciliation on.
 
         The state file and the holders are read only now, because the agent that served until now changed them.
         """
-        async with self._turning:
+        async with self._reconciling:
             await self.link.remove_leftovers()
             await self.link.look()  # the first services must know which kubelet they register with
             (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
@@ -369,15 +369,15 @@ class Agent:
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
-            self.turned_at = self.options.clock.now()
+            self.reconciled_at = self.options.clock.now()
             self.lists.start(group)
             self.dra.start(group)
         self.retrier.retry_now()
         self.pending.add()
 
-    async def _turn(self, watcher: Watcher) -> None:
-        """Take one turn, and wait until there is a reason for the next one."""
-        async with self._turning:
+    async def _reconcile(self, watcher: Watcher) -> None:
+        """Reconcile once, and wait until there is a reason for the next time."""
+        async with self._reconciling:
             begun, plan_at = self.options.clock.now(), None
             await self._observe()  # what fails stays pending
             if self.lists.running:  # else another agent serves the node
@@ -387,10 +387,10 @@ class Agent:
                 self._had_faults = bool(self.faults.engine.runs)
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
             times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
-            self.turned_at = self.options.clock.now()
-            self.turns += 1
-            async with self._turned:
-                self._turned.notify_all()
+            self.reconciled_at = self.options.clock.now()
+            self.reconciles += 1
+            async with self._reconciled:
+                self._reconciled.notify_all()
             if self.announcer is not None:
                 self.announcer.look()
         await self.pending.wait(min(times, default=None))
@@ -422,11 +422,11 @@ class Agent:
             self.retrier.retry_now()  # the API server answers again
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
-        # Wait for a turn that is pending, so that the status shows what a command just changed.
-        due = self.turns + self._turning.locked() + self.pending.is_waiting
+        # Wait for a pending reconciliation, so that the status shows what a command just changed.
+        due = self.reconciles + self._reconciling.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
-            async with self.options.clock.timeout(_STATUS_WAITS), self._turned:
-                await self._turned.wait_for(lambda: self.turns >= due)
+            async with self.options.clock.timeout(_STATUS_WAITS), self._reconciled:
+                await self._reconciled.wait_for(lambda: self.reconciles >= due)
         return await asyncio.to_thread(status, self)
 
     def _displace(self) -> None:

@@ -146,7 +146,7 @@ class DeviceLists:
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
-    async def strike(self, rule: FaultRule) -> None:
+    async def inject(self, rule: FaultRule) -> None:
         """Close the streams of the rule's resources, or harm their sockets, once."""
         for name, service in list(self.services.items()):
             if not rule.concerns(name):

@@ -1,6 +1,6 @@
-"""The events that cause turns: changes of files, time, probes, and the kubelet's starts.
+"""The events that cause reconciliations: changes of files, time, probes, and the kubelet's starts.
 
-Most of them only add pending work; `look_at_holders` also asks the kubelet, outside the turns. Each public method is
+Most of them only add pending work; `look_at_holders` also asks the kubelet, outside of them. Each public method is
 one round of an endless loop (see `Retrier.run_forever`).
 """
 

@@ -1,7 +1,7 @@
 """Fault injection in the agent: the rules in force, their files and commands, and faults that happen once.
 
-`faults/engine.py` decides. This asks it in each turn, wakes calls that wait for a rule, and carries out faults that
-happen at a moment.
+`faults/engine.py` decides. This asks it in each reconciliation, wakes calls that wait for a rule, and carries out
+faults that happen at a moment.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class FaultControl:
-    """The faults of one agent; `wake` asks for a turn."""
+    """The faults of one agent; `wake` asks for a reconciliation."""
 
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
@@ -97,7 +97,7 @@ class FaultControl:
             elif rule.slices is not None:
                 wipe_slices(rule.concerns)
             else:
-                await lists.strike(rule)
+                await lists.inject(rule)
         if self.engine.stirred:
             for service in lists.services.values():
                 service.poke()

@@ -54,7 +54,7 @@ class HandoverActions(Applier):
     """Runs the actions that are due when devices change hands, and keeps the last failures for the status.
 
     `renew` makes the placeholder of a virtual device again, and blocks. `record` writes the ledger to the state file,
-    `ask` reads PodResources, and `wake` asks for a turn.
+    `ask` reads PodResources, and `wake` asks for a reconciliation.
     """
 
     name = "releasing devices"

@@ -6,8 +6,8 @@ needs is kept while anything can name it:
 - an answer to the kubelet, while the kubelet has a list with the device;
 - the runtime, which gets the same answer again when a container restarts, while a pod or a claim may hold the device.
 
-So it is removed in the turn after the list that leaves the device out: the holders are read after that list, so they
-include each answer that was given before. Files of earlier processes are removed in the same way.
+So it is removed in the reconciliation after the list that leaves the device out: the holders are read after that list,
+so they include each answer that was given before. Files of earlier processes are removed in the same way.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
-        """What answers to the kubelet may still name: that is in the lists and pools of the last turn."""
+        """What answers to the kubelet may still name: that is in the lists and pools of the last reconciliation."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:

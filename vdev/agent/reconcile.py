@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 READING = "reading the configuration"
 _PLANNING = "deciding what to list"
-_ROUNDS = 10  # of planning and preparing, in one turn
+_ROUNDS = 10  # of planning and preparing, in one reconciliation
 
 
 class Reconciler:
@@ -81,7 +81,7 @@ class Reconciler:
             found += applier.problems
         return tuple(dict.fromkeys((*found, *self._retrier.problems)))
 
-    # --- a turn -------------------------------------------------------------------------------------------------------
+    # --- a reconciliation ---------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> float | None:
         """Plan and apply; return the (monotonic) time at which to do it again even if nothing happens, or None.

@@ -283,7 +283,7 @@ class StateFile(Applier):
             await self._update(self.path, listed=listed, config=self._config())
 
     async def record(self, ledger: Ledger) -> None:
-        """Write the ledger. A failure is a problem that stops nothing; the next turn writes again."""
+        """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
         if self.path is None or ledger == self._state.handovers:
             return
         try:

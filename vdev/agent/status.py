@@ -69,8 +69,8 @@ def stand_by(agent: "Agent") -> str:
 
 
 def stalled(agent: "Agent") -> str:
-    """Return why the loop does not turn; empty if it does, or has not begun."""
-    silent = agent.options.clock.now() - agent.turned_at
+    """Return why the loop hangs; empty if it does not, or has not begun."""
+    silent = agent.options.clock.now() - agent.reconciled_at
     if not agent.lists.running or silent <= agent.options.intervals.stalled:
         return ""
     return f"the reconciler has not finished a step for {silent:.0f} s"
