@@ -166,7 +166,6 @@ class Agent:
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
         self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
         self._had_faults = False  # there were fault rules in the last reconciliation
-        self._api_fails = False  # a fault rule answers in place of the API server
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -383,7 +382,7 @@ class Agent:
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 if self.faults.engine.runs or self._had_faults:
-                    await self._inject_faults()
+                    await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
                 self._had_faults = bool(self.faults.engine.runs)
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
             times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
@@ -410,16 +409,6 @@ class Agent:
         self.pending.work.scan |= self.reconciler.scanner.failed
         if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
-
-    async def _inject_faults(self) -> None:
-        act = functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe)
-        await self.retrier.run("injecting faults", act)
-        if self.faults.engine.stirred:
-            self.dra.poke()
-            self.holders.ask()  # a rule may have begun or ceased to hide PodResources
-        api_failed, self._api_fails = self._api_fails, self.faults.engine.fails_api
-        if api_failed and not self._api_fails:
-            self.retrier.retry_now()  # the API server answers again
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # Wait for a pending reconciliation, so that the status shows what a command just changed.

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -25,8 +25,10 @@ from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import cdi
 from ..planning.resources import Inventory
-from .device_lists import DeviceLists
 from .options import Options
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,7 @@ class FaultControl:
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
+        self._api_fails = False  # a rule answers in place of the API server
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
@@ -78,29 +81,26 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(
-        self,
-        lists: DeviceLists,
-        break_watches: Callable[[], None],
-        wipe_slices: Callable[[Callable[[str], bool]], None],
-    ) -> None:
-        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer.
-
-        `break_watches` ends watches of the API server, `wipe_slices` deletes those of drivers that a rule concerns.
-        """
+    async def act(self, agent: "Agent") -> None:
+        """Carry out the faults that are due, wake what waits for a rule, and set the next timer."""
         for rule in self.engine.take_strikes():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
             elif rule.api is not None:
-                break_watches()
+                agent.node_api.break_watches()
             elif rule.slices is not None:
-                wipe_slices(rule.concerns)
+                agent.dra.slices.wipe(rule.concerns)
             else:
-                await lists.inject(rule)
+                await agent.lists.inject(rule)
         if self.engine.stirred:
-            for service in lists.services.values():
+            for service in agent.lists.services.values():
                 service.poke()
+            agent.dra.poke()
+            agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
+        api_failed, self._api_fails = self._api_fails, self.engine.fails_api
+        if api_failed and not self._api_fails:
+            agent.retrier.retry_now()  # the API server answers again
         if self._timer is not None:
             self._timer()
             self._timer = None
