@@ -35,7 +35,6 @@ class Events:
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
-        self._logged_limits = 0  # how many of the watcher's limits were logged
         self._unnamed: frozenset[Key] = frozenset()  # what was allocated and had no pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
@@ -90,9 +89,6 @@ class Events:
         for applier in reconciler.appliers:
             wanted |= dict.fromkeys(applier.directories, True)
         self._mark(await watcher.follow(wanted))
-        for limit in watcher.limits[self._logged_limits :]:
-            log.warning("file events are limited", reason=limit)
-        self._logged_limits = len(watcher.limits)
 
     async def look_again(self) -> None:
         """Look at everything regularly, because some file systems send no events."""

@@ -32,7 +32,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from .host_files import HostFiles
-from .serial_lines import Dialogue, Line, Pty, open_pty
+from .serial_lines import Line, Pty, open_pty
 
 if TYPE_CHECKING:
     from ..dra.published_devices import Pools
@@ -204,19 +204,18 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
-            silent = Dialogue(LineEnd.SILENCE)
-            self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
+            self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
         over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
         if over:  # a claim may keep the link, and the terminal's number will belong to another program
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in over:
             self._lines.pop(device).close()
-        for device, connected in self._lines.items():
-            each = self._standing[device]
-            if each.node.pty is not None:
-                unfinished = connected.dialogue.unfinished
-                connected.dialogue = _dialogue(each.node, each.node.pty, each.values, unfinished)
+        for device, line in self._lines.items():
+            node, values = self._standing[device].node, self._standing[device].values
+            answers = {heard: template.render(values) for heard, template in node.answers.items()}
+            otherwise = None if node.otherwise is None else node.otherwise.render(values)
+            line.behave(node.pty or LineEnd.SILENCE, answers, otherwise)
 
     def _is_line(self, device: str) -> bool:
         return device in self._standing and self._standing[device].node.pty is not None
@@ -266,11 +265,6 @@ class VirtualNodes(HostFiles[str, Placeholder]):
                     pty.close()
                     raise
                 self._opened[device] = pty
-
-
-def _dialogue(line: VirtualNode, end: LineEnd, values: Mapping[str, str], unfinished: bytes) -> Dialogue:
-    answers = {heard: template.render(values) for heard, template in line.answers.items()}
-    return Dialogue(end, answers, None if line.otherwise is None else line.otherwise.render(values), unfinished)
 
 
 def _make_node(path: Path, like: Like) -> None:
