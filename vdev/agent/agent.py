@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.tasks import Interrupted, Interruption, acting_on, beside
+from ..aio.tasks import Interrupted, Interruption, acting_on, in_background
 from ..deviceplugin.podresources import FILE_NAME
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
@@ -205,7 +205,7 @@ class Agent:
             await self.handovers.read(self.holders.named, self.holders.in_use)
 
     def situation(self) -> Situation:
-        """What Events of the Node report besides the plan."""
+        """Return the facts that Events of the Node report in addition to the plan."""
         reading, services = self.config.status, self.lists.services.values()
         return Situation(
             applied=reading.applied,
@@ -259,7 +259,7 @@ class Agent:
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
             if self.announcer is not None:
-                await stack.enter_async_context(beside(self.announcer.run(), name="service manager"))
+                await stack.enter_async_context(in_background(self.announcer.run(), name="service manager"))
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -280,7 +280,7 @@ class Agent:
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
-            await stack.enter_async_context(beside(serving, name="http"))
+            await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.aclose)
         intervals = self.options.intervals
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.

@@ -53,5 +53,5 @@ class Applier(ABC):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know, besides exceptions of `apply`."""
+        """The problems for the status, in addition to exceptions of `apply`."""
         return ()

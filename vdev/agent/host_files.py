@@ -50,19 +50,19 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def wanted(self, plan: DesiredState) -> Mapping[Name, Wanted]:
-        """What must exist before the kubelet is told of this plan."""
+        """Return the files that must exist before the kubelet gets the lists of this plan."""
 
     @abstractmethod
     def present(self, wanted: Mapping[Name, Wanted]) -> Collection[Name]:
-        """What exists, whichever process made it. Blocks. Raises HostError if nothing can be made."""
+        """Return the files that exist, of any process. Blocks. Raises HostError if none can be made."""
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
-        """What answers to the kubelet may still name: that is in the lists and pools of the last reconciliation."""
+        """Return the files that answers to the kubelet may still name, by the lists and pools of the last plan."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
-        """What a pod or a claim may have of what is left over. Called only if it is known what pods hold."""
+        """Return the files of those left over that a pod or a claim may use. Called only if all holders are known."""
 
     @abstractmethod
     def make(

@@ -9,7 +9,7 @@ from ..aio.clock import Clock
 
 @dataclass(slots=True)
 class Work:
-    """What is done before the next plan. Work that fails is added again."""
+    """The reading and scanning before the next plan. Work that fails is added again."""
 
     reload: bool = False  # read the configuration
     scan: set[str] = field(default_factory=set)  # the entries whose devices are looked for

@@ -26,14 +26,14 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class HoldersSource:
-    """Where the knowledge of holders comes from at the moment, and since when (seconds since the epoch)."""
+    """The source of the knowledge of holders at the moment, and since when (seconds since the epoch)."""
 
     name: str
     since: float
 
 
 class PodHolders:
-    """What is known of the kubelet's pods; `refresh` asks again.
+    """The devices that the kubelet's pods hold, as far as it is known; `refresh` asks again.
 
     The requests in flight count as well. A fault rule may keep answers back.
     """
@@ -109,7 +109,7 @@ class PodHolders:
         self.asked.set()
 
     def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
-        """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
+        """Return the devices without a known pod that were allocated, or that claims have (`claimed`, by driver)."""
         unnamed = set(self.known.awaited)
         for driver, devices in claimed.items():
             unnamed.update((driver, device) for device in devices)

@@ -78,13 +78,13 @@ def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
 
 
 def _listed(inventory: Inventory) -> Iterator[Placeholder]:
-    """What Allocate gives."""
+    """Yield the placeholders of devices that Allocate gives."""
     for resource in inventory.resources.values():
         yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=any_cdi(resource.flags))
 
 
 def _published(pools: "Pools") -> Iterator[Placeholder]:
-    """What claims can get."""
+    """Yield the placeholders of devices that claims can get."""
     for pool in pools.values():
         yield from _of((each.device.raw for each in pool.devices), pool.offered, by_cdi=True)
 
@@ -97,7 +97,7 @@ def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> It
 
 
 def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
-    """What is made on the host for each device of an entry: with CDI, the runtime makes device nodes itself."""
+    """Return the placeholder of each device of an entry. With CDI, the runtime makes device nodes itself."""
     node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
@@ -124,7 +124,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         return wanted_placeholders(plan)
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
-        """What is in the directory, which only one agent at a time may use."""
+        """Return the placeholders in the directory, which only one agent at a time may use."""
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
