@@ -80,7 +80,7 @@ class Agent:
             new_state(node=options.node, plugin_dir=str(options.plugin_dir), boot=options.boot_id),
             options.files,
             good=lambda: self.config.good,  # made below
-            clock=clock,
+            timing=timing,
         )
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(

@@ -11,6 +11,7 @@ machine's image, or belong to another version. Then the agent uses what ids and 
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from typing import Annotated, NamedTuple, Self
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..aio.clock import Clock
+from ..aio.clock import Timing
 from ..config import Text, Texts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
@@ -208,17 +209,18 @@ class StateFile(Applier):
         given: Sequence[Path],
         *,
         good: Callable[[], Texts | None],
-        clock: Clock,
+        timing: Timing,
     ) -> None:
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
         suffix = hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]
         self.path = directory / f"state-{suffix}.json" if directory else None
         self._given = tuple(str(path.absolute()) for path in given)
         self._good = good
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._state = owner
         self._written = b""  # the text that was written or read last
         self._writing = threading.Lock()  # held by the thread that writes
+        self._will_sync = False  # whether an fsync is scheduled
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -308,10 +310,15 @@ class StateFile(Applier):
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
         self._state = self._state.model_copy(update=changes)
-        if await asyncio.to_thread(self._write, path):
-            # No list waits for the disk: only a power cut in this moment would lose the write.
-            asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
+        if await asyncio.to_thread(self._write, path) and not self._will_sync:
+            # Once for all writes of a moment: no list waits for the disk, and a slow one does not occupy all threads.
+            self._will_sync = True
+            self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
         self.problems = ()
+
+    def _sync(self, path: Path) -> None:
+        self._will_sync = False
+        asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
 
     def _write(self, path: Path) -> bool:
         """Replace the file unless it has the current state, and return whether it was replaced. Raises HostError."""
