@@ -42,7 +42,6 @@ class Intervals:
     write_node: float = 0.5  # writing on the Node once more, after a burst of changes
     write_event: float = 2.0  # another Event, after a burst of them
     write_event_of_fleet: float = 0.05  # another Event of any node, after a burst of them
-    retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0
     retry_step_first: float = 0.5  # a failed step of the agent; doubles with each failure

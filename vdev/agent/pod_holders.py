@@ -21,8 +21,6 @@ from .device_lists import DeviceLists
 
 log = structlog.get_logger(__name__)
 
-_ATTEMPTS = 5
-
 
 @dataclass(frozen=True, slots=True)
 class HoldersSource:
@@ -120,16 +118,9 @@ class PodHolders:
     async def refresh(self) -> None:
         """Ask the kubelet."""
         async with self._asking:
-            for _ in range(_ATTEMPTS):
-                try:
-                    reading = await self._ask()
-                except podresources.RateLimited:
-                    await self._clock.sleep(self._intervals.retry_rate_limited)
-                    continue
-                self.known = in_use.update(self.known, reading, self._intervals)
-                self._log(reading)
-                return
-        log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
+            reading = await self._ask()
+            self.known = in_use.update(self.known, reading, self._intervals)
+            self._log(reading)
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
