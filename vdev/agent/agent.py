@@ -83,15 +83,7 @@ class Agent:
             timing=timing,
         )
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
-        self.handovers = HandoverActions(
-            options.host,
-            self.metrics,
-            timing,
-            renew=self.nodes.renew,
-            record=self.state.record,
-            ask=self.read_holders,
-            wake=self.pending.add,
-        )
+        self.handovers = HandoverActions(self)
         self.requests = Requests(
             self.metrics,
             handed_over=self.handovers.granted,
@@ -120,14 +112,7 @@ class Agent:
             timing=timing,
             retrier=self.retrier,
         )
-        self.holders = PodHolders(
-            options.pod_resources_socket,
-            self.link,
-            requests=self.requests,
-            lists=self.lists,
-            faults=self.faults.engine,
-            timing=timing,
-        )
+        self.holders = PodHolders(self)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(
