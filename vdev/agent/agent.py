@@ -104,14 +104,7 @@ class Agent:
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
-        self.lists = DeviceLists(
-            self.link,
-            self.requests,
-            on_state=self._on_state,
-            faults=self.faults.engine,
-            timing=timing,
-            retrier=self.retrier,
-        )
+        self.lists = DeviceLists(self)
         self.holders = PodHolders(self)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
@@ -205,7 +198,8 @@ class Agent:
         self.pending.add()
         self.holders.ask_soon()  # only the kubelet knows which pods have claims
 
-    def _on_state(self, resource: str, state: ServiceState) -> None:
+    def on_state(self, resource: str, state: ServiceState) -> None:
+        """Follow the state of a resource's service."""
         self.pending.add()
         self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
         if state is ServiceState.REGISTERED:
