@@ -34,7 +34,7 @@ from . import command_socket
 from .announcer import Announcer
 from .applier import Applier
 from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser
+from .config_files import ConfigSource
 from .device_lists import DeviceLists, Measures
 from .events import ASKING_HOLDERS, Events
 from .fault_control import FaultControl
@@ -48,7 +48,7 @@ from .pending_work import PendingWork
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .retry import Retrier, broken_in
-from .state_file import StateFile, new_state
+from .state_file import StateFile
 from .status import HttpView, status
 from .virtual_nodes import VirtualNodes
 
@@ -75,13 +75,7 @@ class Agent:
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
-        self.state = StateFile(
-            options.state_dir,
-            new_state(node=options.node, plugin_dir=str(options.plugin_dir), boot=options.boot_id),
-            options.files,
-            good=lambda: self.config.good,  # made below
-            timing=timing,
-        )
+        self.state = StateFile(self)
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
         self.requests = Requests(
@@ -93,15 +87,7 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
-        chooser = FileChooser(
-            options.files,
-            options.node,
-            node_object=self.node_api.object,
-            last=self.state.kept_files,
-            on_change=self.reload,
-            timing=timing,
-        )
-        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
+        self.config = ConfigSource(self)
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)

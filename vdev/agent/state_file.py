@@ -16,14 +16,13 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..aio.clock import Timing
 from ..config import Text, Texts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
@@ -36,6 +35,9 @@ from ..planning.plan import DesiredState
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import EMPTY, Inventory, Resource
 from .applier import Applier, Stage
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -161,11 +163,6 @@ def encoded(state: State) -> bytes:
     return b"".join((body, b"\n", hashlib.sha256(body).hexdigest().encode(), b"\n"))
 
 
-def new_state(*, node: str, plugin_dir: str, boot: str) -> State:
-    """Return the state of an agent that has listed nothing."""
-    return State(version=VERSION, node=node, plugin_dir=plugin_dir, boot=boot)
-
-
 def decoded(text: bytes, owner: State) -> State:
     """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
     body, _, rest = text.partition(b"\n")
@@ -192,32 +189,21 @@ def decoded(text: bytes, owner: State) -> State:
 
 
 class StateFile(Applier):
-    """The state file in `directory`; None: nothing is read or written.
-
-    `owner` is the state of an agent that has listed nothing. `given` are the paths of --config-file. `good` returns the
-    texts of the configuration in force, or None if it has errors.
-    """
+    """The state file of an agent. `path` None: nothing is read or written."""
 
     name = "writing the state file"
     stage = Stage.PREPARE
     problems: tuple[Problem, ...] = ()
 
-    def __init__(
-        self,
-        directory: Path | None,
-        owner: State,
-        given: Sequence[Path],
-        *,
-        good: Callable[[], Texts | None],
-        timing: Timing,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
+        options, plugin_dir = agent.options, str(agent.options.plugin_dir)
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
-        suffix = hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]
-        self.path = directory / f"state-{suffix}.json" if directory else None
-        self._given = tuple(str(path.absolute()) for path in given)
-        self._good = good
-        self._intervals, self._clock = timing
-        self._state = owner
+        suffix = hashlib.sha256(os.fsencode(plugin_dir)).hexdigest()[:8]
+        self.path = options.state_dir / f"state-{suffix}.json" if options.state_dir else None
+        self._agent = agent
+        self._given = tuple(str(path.absolute()) for path in options.files)
+        self._intervals, self._clock = options.timing
+        self._state = State(version=VERSION, node=options.node, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
@@ -296,7 +282,7 @@ class StateFile(Applier):
 
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
-        texts, before = self._good(), self._state.config
+        texts, before = self._agent.config.good, self._state.config
         if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
             return before
         return KeptConfig(
