@@ -107,7 +107,7 @@ class Agent:
             renew=self.nodes.renew,
             faults=self.faults.engine,
         )
-        self.choices = NodeChoices(options.node, self.node_api.object, self.pending.add, timing)
+        self.choices = NodeChoices(self)
         self.appliers: tuple[Applier, ...] = (
             self.nodes,
             self.tools,  # before the CDI specifications that mount them
@@ -124,7 +124,7 @@ class Agent:
         self.reconciler = Reconciler(self)
         self.started_at = clock.wall()
         self.reconciled_at = clock.now()  # when the last reconciliation ended
-        self.events = Events(self, on_displaced=self._displace)
+        self.events = Events(self)
         self.announcer = Announcer(self, options.service_manager) if options.service_manager else None
         self.reconciles = 0  # that have ended
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
@@ -383,7 +383,7 @@ class Agent:
                 await self._reconciled.wait_for(lambda: self.reconciles >= due)
         return await asyncio.to_thread(status, self)
 
-    def _displace(self) -> None:
+    def displace(self) -> None:
         """End, because another agent serves the kubelet now."""
         self._displaced = True
         self.stop()

@@ -6,7 +6,7 @@ one round of an endless loop (see `Retrier.run_forever`).
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,8 @@ _KUBELET = "looking at the kubelet's socket"
 class Events:
     """Watches everything that one agent depends on."""
 
-    def __init__(self, agent: "Agent", *, on_displaced: Callable[[], None]) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
@@ -108,7 +107,7 @@ class Events:
         if self._displaced in await self._agent.link.look():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
-            self._on_displaced()
+            self._agent.displace()
 
     async def look_at_holders(self) -> None:
         """Ask which pods hold devices if that may have changed, and regularly.

@@ -6,14 +6,14 @@ is seen, and without an API server, the layouts of an earlier process stay, or t
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ..aio.clock import Timing
+from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..model.device import Device, Key, RawDevice
+from ..model.device import Device, Key
 from ..model.dra import DraPartitions
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
@@ -23,7 +23,9 @@ from ..planning.in_use import InUse
 from ..planning.inventory import arrange
 from ..planning.repartition import ClaimedDevice, Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
-from .node_objects import NodeObject
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -51,16 +53,13 @@ class ChosenLayouts:
 
 
 class NodeChoices(ChosenLayouts):
-    """The layouts that labels of this agent's Node choose.
+    """The layouts that labels of this agent's Node choose."""
 
-    `view` is the Node. `on_change` is called when it changes, once an entry follows a label.
-    """
-
-    def __init__(self, node: str, view: NodeObject, on_change: Callable[[], None], timing: Timing) -> None:
-        super().__init__(node)
-        self._view = view
-        self._on_change = on_change
-        self._intervals, self._clock = timing
+    def __init__(self, agent: "Agent") -> None:
+        super().__init__(agent.options.node)
+        self._agent = agent
+        self._view = agent.node_api.object
+        self._intervals, self._clock = agent.options.timing
         self._follows = False
 
     async def begin(self, spec: Spec) -> None:
@@ -68,63 +67,51 @@ class NodeChoices(ChosenLayouts):
         if self._follows or not self._entries(spec):
             return
         self._follows = True
-        self._view.subscribe(self._on_change)
+        self._view.subscribe(self._agent.pending.add)
         with contextlib.suppress(TimeoutError, ApiServerError):
             async with self._clock.timeout(self._intervals.first_reading):
                 await self._view.seen()
 
-    async def advance(
-        self,
-        spec: Spec,
-        found: Mapping[str, Sequence[RawDevice]],
-        *,
-        listed: Inventory,
-        base: Inventory,
-        in_use: Callable[[], InUse],
-        claimed: Callable[[], Mapping[Key, Device]],
-    ) -> Inventory | None:
+    async def advance(self) -> Inventory | None:
         """Put the layouts in force that labels choose, unless that takes away a device that a pod may hold.
 
-        `found` are the devices by entry, `listed` are their lists, and `base` is their inventory. `in_use` and
-        `claimed` are called again at the last moment. Returns the inventory under the new layouts, or None if nothing
-        changes.
+        Returns the inventory under the new layouts, or None if nothing changes.
         """
-        before = self.progresses
+        reconciler, before = self._agent.reconciler, self.progresses
         for _ in range(_ROUNDS):
-            used, given = in_use(), claimed()
-            after = self._look(spec, found, listed, used, given)
+            in_use, claimed = self._agent.holders.in_use, self._claimed()
+            after = self._look(in_use, claimed)
             if after == before:
                 return None
-            cut = repartition.in_force(spec, after)
-            if cut == self.in_force(spec):
+            spec = repartition.in_force(reconciler.spec, after)
+            if spec == self.in_force(reconciler.spec):
                 self._take(after)
                 return None
-            recut = await asyncio.to_thread(arrange, cut, self._node, found)
-            if wrong := set(errors(recut.problems)) - set(base.problems):
+            inventory = await asyncio.to_thread(arrange, spec, self._node, reconciler.scan.devices)
+            if wrong := set(errors(inventory.problems)) - set(reconciler.base.problems):
                 self._take(repartition.refused(before, after, min(each.message for each in wrong)))
                 return None
-            if claimed().keys() <= given.keys() and in_use().all() <= used.all():
+            # Pods and claims may have got devices in the meantime.
+            if self._claimed().keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all():
                 self._take(after)
-                return recut
+                return inventory
         return None
 
-    def _look(
-        self,
-        spec: Spec,
-        found: Mapping[str, Sequence[RawDevice]],
-        listed: Inventory,
-        in_use: InUse,
-        claimed: Mapping[Key, Device],
-    ) -> Progresses:
+    def _claimed(self) -> Mapping[Key, Device]:
+        """Return the devices of prepared claims, by driver and published name."""
+        return claimed_by_name(self._agent.reconciler.previous.pools, self._agent.dra.claimed)
+
+    def _look(self, in_use: InUse, claimed: Mapping[Key, Device]) -> Progresses:
         """Return the state of each label now."""
+        reconciler, document = self._agent.reconciler, self._view.document
+        spec, found = reconciler.spec, reconciler.scan.devices
         entries = self._entries(spec)
         if not entries:
             return {}
-        document = self._view.document
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
             hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
-            listed=listed,
+            listed=reconciler.previous.advertised,
             held={key: in_use.pods.get(key, "") for key in in_use.all()},
             complete=in_use.is_complete,
             read_at=in_use.answered_at,

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..config import Loaded
-from ..dra.pools import claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
-from ..model.device import Device, Health, Key
+from ..model.device import Health
 from ..model.problem import Problem, Severity, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
@@ -295,20 +294,9 @@ class Reconciler:
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
         await self._agent.choices.begin(self.spec)
-        base = await self._agent.choices.advance(
-            self.spec,
-            self.scan.devices,
-            listed=self.previous.advertised,
-            base=self.base,
-            in_use=lambda: self._agent.holders.in_use,
-            claimed=self._claimed_devices,
-        )
+        base = await self._agent.choices.advance()
         if base is not None:
             self.base = base
-
-    def _claimed_devices(self) -> Mapping[Key, Device]:
-        """The devices of prepared claims, by driver and published name."""
-        return claimed_by_name(self.previous.pools, self._agent.dra.claimed)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
