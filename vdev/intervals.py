@@ -40,7 +40,6 @@ class Intervals:
     write_node: float = 0.5  # writing on the Node once more, after a burst of changes
     write_event: float = 2.0  # another Event, after a burst of them
     write_event_of_fleet: float = 0.05  # another Event of any node, after a burst of them
-    retry_rate_limited: float = 0.2  # the kubelet refills 100 calls of PodResources a second
     retry_first: float = 0.2  # registering; doubles with each failure
     retry_most: float = 10.0
     retry_step_first: float = 0.5  # a failed step of the agent; doubles with each failure
@@ -80,6 +79,7 @@ class Intervals:
     tell_progress: float = 5.0  # between lines about the progress
 
     # Time for others.
+    sync_state_file: float = 1.0  # to write the state to the disk itself
     api_answer: float = 10.0  # for one answer of the API server
     api_watch: float = 240.0  # for the API server to end a watch: between this and one and a half times as much
     api_patience: float = 30.0  # the longest wait that the API server can ask for
@@ -93,7 +93,7 @@ class Intervals:
     boot: float = 30.0  # for devices that are missing since the last run, before the kubelet may start without them
     signs_of_life: float = 30.0  # between reports, if no watchdog asks for more
     start_margin: float = 15.0  # beyond the time that the start may take
-    stalled: float = 120.0  # without a finished turn: one is due every 30 s, and none should take a minute
+    stalled: float = 120.0  # without a finished reconciliation: one is due every 30 s, and none should take a minute
 
 
 PRODUCTION = Intervals()

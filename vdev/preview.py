@@ -1,4 +1,4 @@
-"""What a node would advertise and answer, without a kubelet. Files and devices are read as in `vdev run`."""
+"""Computes the lists and answers of a node without a kubelet. Files and devices are read as in `vdev run`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -120,7 +120,7 @@ def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedContainer:
-    """What a container gets."""
+    """The edits of a container."""
 
     edits: ContainerEdits
     cdi: Mapping[str, Mapping[str, Any]]  # the edits of each CDI device in it, by qualified name

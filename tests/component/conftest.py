@@ -67,10 +67,10 @@ class RunningAgent:
         await self.settled(kubelet)
 
     async def settled(self, kubelet: Kubelet) -> None:
-        """Wait for the end of the present turn: the kubelet has the lists before the rest is done."""
-        before = self.agent.turns
-        self.agent.pending.add()  # one more turn, in case that one is over already
-        await kubelet.wait_until(lambda: self.task.done() or self.agent.turns != before, what="the end of a turn")
+        """Wait for the end of a reconciliation: the kubelet has the lists before the rest is done."""
+        before = self.agent.reconciles
+        self.agent.pending.add()  # one more, in case that the present one is over already
+        await kubelet.wait_until(lambda: self.task.done() or self.agent.reconciles != before, what="a reconciliation")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
         """Wait until it lists the device as Unhealthy for this reason, which may come later than the state itself."""

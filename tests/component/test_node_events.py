@@ -135,9 +135,9 @@ async def test_a_storm(start_agent, account, api_server, events):
     for number in range(40):
         await set_health(agent, f"npu-{number}", "Unhealthy")
         for _ in range(2):  # the first turn to end may have begun before
-            before = agent.agent.turns
+            before = agent.agent.reconciles
             agent.agent.pending.add()
-            await api_server.until(lambda before=before: agent.agent.turns > before)
+            await api_server.until(lambda before=before: agent.agent.reconciles > before)
     await api_server.until(lambda: 25 == len(api_server.all("events", "default")))
     assert 10 >= len([each for each in api_server.asked if each.resource == "nodes/status"])
     agent.clock.advance(600.0)

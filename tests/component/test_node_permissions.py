@@ -71,9 +71,9 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
     await api_server.until(lambda: any("may not" in str(each) for each in agent.agent.reconciler.problems))
     refused = api_server.writes
     for _ in range(10):
-        before = agent.agent.turns
+        before = agent.agent.reconciles
         agent.agent.pending.add()
-        await api_server.until(lambda before=before: agent.agent.turns > before)
+        await api_server.until(lambda before=before: agent.agent.reconciles > before)
         assert any("may not" in str(each) for each in agent.agent.reconciler.problems)
     assert refused == api_server.writes
     assert [] == [each for each in agent.logs if each["event"] == "step succeeds again"]

@@ -77,10 +77,10 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
     again = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: again.agent.node_api.document()["status"]["written"])
     for _ in range(60):
-        turns = again.agent.turns
+        turns = again.agent.reconciles
         again.clock.advance(60.0)
         again.agent.pending.add()
-        await api_server.until(lambda: again.agent.turns != turns)
+        await api_server.until(lambda: again.agent.reconciles != turns)
     assert before == api_server.writes
 
 

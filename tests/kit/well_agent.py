@@ -5,7 +5,7 @@ import contextlib
 
 from prometheus_client import CollectorRegistry
 
-from vdev.aio.tasks import beside
+from vdev.aio.tasks import in_background
 from vdev.observe import http
 
 
@@ -14,7 +14,7 @@ async def served(app, *, hosts=()):
     """Serve an application on a free port; the address."""
     listener = await asyncio.to_thread(http.listen, "127.0.0.1:0")
     address = http.name_of(listener)
-    async with beside(http.serve_on(listener, app, hosts), name="http"):
+    async with in_background(http.serve_on(listener, app, hosts), name="http"):
         yield address
 
 

@@ -1,8 +1,8 @@
-"""The life of the agent: it starts its parts, takes turns, and ends in order.
+"""The life of the agent: it starts its parts, reconciles, and ends in order.
 
-One task takes the turns: it reads files and looks for devices, then the reconciler plans and applies. All events only
-add pending work (see `events.py`). While another agent serves the node, turns end before anything is applied: this one
-stands by with everything read, and takes over once the other one has ended.
+One task reconciles: it reads files and looks for devices, then the reconciler plans and applies. All events only add
+pending work (see `events.py`). While another agent serves the node, nothing is applied: this one stands by with
+everything read, and takes over once the other one has ended.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.tasks import Interrupted, Interruption, acting_on, beside
+from ..aio.tasks import Interrupted, Interruption, acting_on, in_background
 from ..deviceplugin.podresources import FILE_NAME
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
@@ -34,7 +34,7 @@ from . import command_socket
 from .announcer import Announcer
 from .applier import Applier
 from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser
+from .config_files import ConfigSource
 from .device_lists import DeviceLists, Measures
 from .events import ASKING_HOLDERS, Events
 from .fault_control import FaultControl
@@ -48,7 +48,7 @@ from .pending_work import PendingWork
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .retry import Retrier, broken_in
-from .state_file import StateFile, new_state
+from .state_file import StateFile
 from .status import HttpView, status
 from .virtual_nodes import VirtualNodes
 
@@ -57,7 +57,7 @@ log = structlog.get_logger(__name__)
 _Work = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
-_STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
+_STATUS_WAITS = 1.0  # seconds, at most, for a pending reconciliation
 
 
 class Agent:
@@ -75,23 +75,9 @@ class Agent:
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
-        self.state = StateFile(
-            options.state_dir,
-            new_state(node=options.node, plugin_dir=str(options.plugin_dir), boot=options.boot_id),
-            options.files,
-            good=lambda: self.config.good,  # made below
-            clock=clock,
-        )
+        self.state = StateFile(self)
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
-        self.handovers = HandoverActions(
-            options.host,
-            self.metrics,
-            timing,
-            renew=self.nodes.renew,
-            record=self.state.record,
-            ask=self.read_holders,
-            wake=self.pending.add,
-        )
+        self.handovers = HandoverActions(self)
         self.requests = Requests(
             self.metrics,
             handed_over=self.handovers.granted,
@@ -101,33 +87,11 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
-        chooser = FileChooser(
-            options.files,
-            options.node,
-            node_object=self.node_api.object,
-            last=self.state.kept_files,
-            on_change=self.reload,
-            timing=timing,
-        )
-        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
+        self.config = ConfigSource(self)
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
-        self.lists = DeviceLists(
-            self.link,
-            self.requests,
-            on_state=self._on_state,
-            faults=self.faults.engine,
-            timing=timing,
-            retrier=self.retrier,
-        )
-        self.holders = PodHolders(
-            options.pod_resources_socket,
-            self.link,
-            requests=self.requests,
-            lists=self.lists,
-            faults=self.faults.engine,
-            timing=timing,
-        )
+        self.lists = DeviceLists(self)
+        self.holders = PodHolders(self)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(
@@ -143,49 +107,36 @@ class Agent:
             renew=self.nodes.renew,
             faults=self.faults.engine,
         )
-        self.reconciler = Reconciler(
-            options,
-            self.config,
-            self.holders,
-            self.health,
-            self.metrics,
-            faults=self.faults,
-            retrier=self.retrier,
-            lists=self.lists,
-            choices=NodeChoices(options.node, self.node_api.object, self.pending.add, timing),
-            appliers=(
-                self.nodes,
-                self.tools,  # before the CDI specifications that mount them
-                self.cdi,
-                self.state,
-                self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
-                self.handovers,
-                self.kernel_log,
-                *self.node_api.appliers,
-                self.dra,
-                self.telemetry,
-                *appliers,
-            ),
-            needed=self._needed,
-            dra=self.dra,
-            tools=self.tools,
+        self.choices = NodeChoices(self)
+        self.appliers: tuple[Applier, ...] = (
+            self.nodes,
+            self.tools,  # before the CDI specifications that mount them
+            self.cdi,
+            self.state,
+            self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
+            self.handovers,
+            self.kernel_log,
+            *self.node_api.appliers,
+            self.dra,
+            self.telemetry,
+            *appliers,
         )
+        self.reconciler = Reconciler(self)
         self.started_at = clock.wall()
-        self.turned_at = clock.now()  # when the last turn ended
-        self.events = Events(self, on_displaced=self._displace)
+        self.reconciled_at = clock.now()  # when the last reconciliation ended
+        self.events = Events(self)
         self.announcer = Announcer(self, options.service_manager) if options.service_manager else None
-        self.turns = 0  # that have ended
-        self._turning = asyncio.Lock()  # held during a turn, and during a take-over
-        self._turned = asyncio.Condition()  # notified at the end of each turn
-        self._had_faults = False  # there were fault rules in the last turn
-        self._api_fails = False  # a fault rule answers in place of the API server
+        self.reconciles = 0  # that have ended
+        self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
+        self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
+        self._had_faults = False  # there were fault rules in the last reconciliation
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
-    def _needed(self, spec: Spec) -> set[Applier]:
+    def needed(self, spec: Spec) -> set[Applier]:
         """The appliers that a configuration needs. Others are called until they are done with what is left."""
         found = {self.state, self.measures, self.telemetry, *self._further_appliers, *self.node_api.needed(spec)}
         for entry in spec.entries:
@@ -218,7 +169,7 @@ class Agent:
             await self.handovers.read(self.holders.named, self.holders.in_use)
 
     def situation(self) -> Situation:
-        """What Events of the Node report besides the plan."""
+        """Return the facts that Events of the Node report in addition to the plan."""
         reading, services = self.config.status, self.lists.services.values()
         return Situation(
             applied=reading.applied,
@@ -232,7 +183,8 @@ class Agent:
         self.pending.add()
         self.holders.ask_soon()  # only the kubelet knows which pods have claims
 
-    def _on_state(self, resource: str, state: ServiceState) -> None:
+    def on_state(self, resource: str, state: ServiceState) -> None:
+        """Follow the state of a resource's service."""
         self.pending.add()
         self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
         if state is ServiceState.REGISTERED:
@@ -271,7 +223,7 @@ class Agent:
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
             if self.announcer is not None:
-                await stack.enter_async_context(beside(self.announcer.run(), name="service manager"))
+                await stack.enter_async_context(in_background(self.announcer.run(), name="service manager"))
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -292,14 +244,14 @@ class Agent:
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
-            await stack.enter_async_context(beside(serving, name="http"))
+            await stack.enter_async_context(in_background(serving, name="http"))
         stack.push_async_callback(self.node_api.aclose)
         intervals = self.options.intervals
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         stack.enter_context(watcher)
         await self.events.begin(watcher)
-        if not await self.reconciler.start(self.state.kept_config):
+        if not await self.reconciler.start():
             self.pending.add(reload=True)
         await self.events.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
@@ -326,9 +278,9 @@ class Agent:
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
         """Start the tasks that also run in stand-by."""
-        repeated = {
-            "taking a turn": lambda: self._turn(watcher),
-            "watching files": lambda: self.events.watch(watcher),
+        repeated: dict[str, _Work] = {
+            "reconciling": functools.partial(self._reconcile, watcher),
+            "watching files": functools.partial(self.events.watch, watcher),
             "looking at the kubelet regularly": self.events.look_at_kubelet,
             "looking at all devices regularly": self.events.look_again,
         }
@@ -341,10 +293,10 @@ class Agent:
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
-        repeated = {
+        repeated: dict[str, _Work] = {
             "looking at holders regularly": self.events.look_at_holders,
-            "following health": lambda: self.events.follow_health(news),
-            **self.node_api.turns,
+            "following health": functools.partial(self.events.follow_health, news),
+            **self.node_api.writers,
             "publishing ResourceSlices": self.dra.work,
             "serving what devices measure": self.telemetry.work,
         }
@@ -366,11 +318,11 @@ class Agent:
         return tasks
 
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
-        """Serve the node from the next turn on.
+        """Serve the node from the next reconciliation on.
 
         The state file and the holders are read only now, because the agent that served until now changed them.
         """
-        async with self._turning:
+        async with self._reconciling:
             await self.link.remove_leftovers()
             await self.link.look()  # the first services must know which kubelet they register with
             (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
@@ -380,28 +332,28 @@ class Agent:
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
-            self.turned_at = self.options.clock.now()
+            self.reconciled_at = self.options.clock.now()
             self.lists.start(group)
             self.dra.start(group)
         self.retrier.retry_now()
         self.pending.add()
 
-    async def _turn(self, watcher: Watcher) -> None:
-        """Take one turn, and wait until there is a reason for the next one."""
-        async with self._turning:
+    async def _reconcile(self, watcher: Watcher) -> None:
+        """Reconcile once, and wait until there is a reason for the next time."""
+        async with self._reconciling:
             begun, plan_at = self.options.clock.now(), None
             await self._observe()  # what fails stays pending
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 if self.faults.engine.runs or self._had_faults:
-                    await self._inject_faults()
+                    await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
                 self._had_faults = bool(self.faults.engine.runs)
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
             times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
-            self.turned_at = self.options.clock.now()
-            self.turns += 1
-            async with self._turned:
-                self._turned.notify_all()
+            self.reconciled_at = self.options.clock.now()
+            self.reconciles += 1
+            async with self._reconciled:
+                self._reconciled.notify_all()
             if self.announcer is not None:
                 self.announcer.look()
         await self.pending.wait(min(times, default=None))
@@ -422,25 +374,15 @@ class Agent:
         if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
-    async def _inject_faults(self) -> None:
-        act = functools.partial(self.faults.act, self.lists, self.node_api, self.dra.slices)
-        await self.retrier.run("injecting faults", act)
-        if self.faults.engine.stirred:
-            self.dra.poke()
-            self.holders.ask()  # a rule may have begun or ceased to hide PodResources
-        api_failed, self._api_fails = self._api_fails, self.faults.engine.fails_api
-        if api_failed and not self._api_fails:
-            self.retrier.retry_now()  # the API server answers again
-
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
-        # Wait for a turn that is pending, so that the status shows what a command just changed.
-        due = self.turns + self._turning.locked() + self.pending.is_waiting
+        # Wait for a pending reconciliation, so that the status shows what a command just changed.
+        due = self.reconciles + self._reconciling.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
-            async with self.options.clock.timeout(_STATUS_WAITS), self._turned:
-                await self._turned.wait_for(lambda: self.turns >= due)
+            async with self.options.clock.timeout(_STATUS_WAITS), self._reconciled:
+                await self._reconciled.wait_for(lambda: self.reconciles >= due)
         return await asyncio.to_thread(status, self)
 
-    def _displace(self) -> None:
+    def displace(self) -> None:
         """End, because another agent serves the kubelet now."""
         self._displaced = True
         self.stop()

@@ -26,7 +26,7 @@ _LONGEST = 400  # characters of a status; `systemctl status` shows them on one l
 
 
 class Announcer:
-    """Tells `manager` the state of the agent, after each turn and at regular intervals."""
+    """Tells `manager` the state of the agent, after each reconciliation and at regular intervals."""
 
     def __init__(self, agent: "Agent", manager: ServiceManager) -> None:
         self._agent = agent

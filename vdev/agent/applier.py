@@ -1,7 +1,7 @@
 """Appliers: each makes one part of the desired state true, and knows nothing of the others.
 
-A new one is a class with a name and `apply`, in the list in `agent/agent.py`, where `_needed` says which configurations
-need it. The reconciler calls it in each turn, tries again if it fails, and shows the failure in log, status and
+A new one is a class with a name and `apply`, in the list in `agent/agent.py`, where `needed` says which configurations
+need it. The reconciler calls it each time, tries again if it fails, and shows the failure in log, status and
 metrics. One that the configuration does not need is called until it is done with what an earlier configuration or
 process left.
 """
@@ -40,9 +40,9 @@ class Applier(ABC):
     undeliverable: Mapping[str, Health] = NOTHING
     """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""
     retry_at: float | None = None
-    """The (monotonic) time of the next turn even if nothing happens, or None."""
+    """The (monotonic) time of the next reconciliation even if nothing happens, or None."""
     directories: frozenset[Path] = frozenset()
-    """The directories whose changes cause a turn."""
+    """The directories whose changes cause a reconciliation."""
 
     @abstractmethod
     async def apply(self, plan: DesiredState) -> None:
@@ -53,5 +53,5 @@ class Applier(ABC):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know, besides exceptions of `apply`."""
+        """The problems for the status, in addition to exceptions of `apply`."""
         return ()

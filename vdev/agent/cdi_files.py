@@ -6,7 +6,7 @@ at once, but not again before a pause.
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,9 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
         return [name for name, device in ids.items() if not plan.is_free(device)]
 
-    def devices(self, plan: DesiredState) -> Iterable[tuple[_Name, str]]:
-        for kind, name, _, device in allocation.cdi_members(plan.advertised):
-            yield (kind, name), device.raw.id
+    def withheld(self, plan: DesiredState) -> Mapping[str, str]:
+        members = allocation.cdi_members(plan.advertised)
+        return {device.raw.id: why for kind, name, _, device in members if (why := self.failed.get((kind, name)))}
 
     def make(
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]

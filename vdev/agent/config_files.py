@@ -7,20 +7,21 @@ good one is that of an earlier process. Files are read in a thread.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..aio.clock import Clock, Timing
 from ..config import FileTexts, Loaded, file_choice
 from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory
 from ..model.problem import Problem, error
-from ..observe.metrics import Metrics
-from .node_objects import NodeObject
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -58,39 +59,28 @@ class _Label:
 class FileChooser:
     """Chooses the files of this node, at each reading again.
 
-    The Node is followed once a directory is given, and `on_change` is called when its label changes. `last` returns the
-    files that an earlier process read: they are chosen until the API server answers.
+    Once a directory is given, the Node is followed, and the configuration is read again when its label changes. Until
+    the API server answers, the files are chosen that an earlier process read.
     """
 
-    def __init__(
-        self,
-        given: Sequence[Path],
-        node: str,
-        *,
-        node_object: NodeObject,
-        last: Callable[[], Awaitable[Collection[Path]]],
-        on_change: Callable[[], object],
-        timing: Timing,
-    ) -> None:
-        self.given = tuple(given)
+    def __init__(self, agent: "Agent") -> None:
         self.chosen = Chosen()
-        self._node = node
-        self._object = node_object
-        self._last = last
-        self._before: Collection[Path] = ()
-        self._on_change = on_change
-        self._intervals, self._clock = timing
+        self._agent = agent
+        self._given = agent.options.files
+        self._object = agent.node_api.object
+        self._intervals, self._clock = agent.options.timing
+        self._before: Collection[Path] = ()  # the files that an earlier process read
         self._label: _Label | None = None  # None: no directory was given yet
 
     async def choose(self) -> Chosen:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
-        directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
+        directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self._given)))
         if directories and self._label is None:
             self._label = _Label()
-            self._before = await asyncio.to_thread(_in, directories, await self._last())
+            self._before = await asyncio.to_thread(_in, directories, await self._agent.state.kept_files())
             await self._first_reading()
             self._object.subscribe(self._look)
-        chosen = Chosen(self.given)
+        chosen = Chosen(self._given)
         if self._label is not None:
             chosen = await asyncio.to_thread(self._choose, directories, self._label)
         if chosen != self.chosen:
@@ -127,11 +117,11 @@ class FileChooser:
         elif before.trouble and not trouble:
             log.info("node label readable again", label=key, value=self._label.value)
         if self._label != before:
-            self._on_change()
+            self._agent.reload()
 
     def _choose(self, directories: frozenset[Path], label: _Label) -> Chosen:
         files, reasons, problems = [], [], []
-        for path in self.given:
+        for path in self._given:
             if path not in directories:
                 files.append(path)
                 continue
@@ -141,7 +131,7 @@ class FileChooser:
                 files.append(path / before[0])
                 reasons.append(Why(before[0], _BEFORE))
                 continue
-            found = file_choice.choose(names, node=self._node, label=label.value, key=label.key)
+            found = file_choice.choose(names, node=self._agent.options.node, label=label.value, key=label.key)
             doubt = f" ({label.trouble})" if label.trouble else ""
             if found.name:
                 files.append(path / found.name)
@@ -198,26 +188,18 @@ class ReloadStatus:
 
 
 class ConfigSource:
-    """Reads the files, and keeps the history; `load` and `load_again` are those of `Options`."""
+    """Reads the files, and keeps the history."""
 
-    def __init__(
-        self,
-        chooser: FileChooser,
-        load: Callable[..., Loaded],
-        load_again: Callable[[FileTexts], Loaded],
-        metrics: Metrics,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self.status = ReloadStatus()
-        self.chooser = chooser
+        self.chooser = FileChooser(agent)
         self.in_force = Chosen()  # the files of the last good reading
         self.files: set[Path] = set()  # that the last reading read, with presets and layouts
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self.left_out: tuple[Problem, ...] = ()  # the errors of a first reading of which only the good part is in force
-        self._load = load
-        self._load_again = load_again
-        self._metrics = metrics
-        self._clock = clock
+        self._options = agent.options
+        self._metrics = agent.metrics
+        self._clock = agent.options.clock
 
     async def read_first(self) -> Loaded:
         """Read the files, or their good part if failOnInitError is false. Raises ConfigError."""
@@ -233,7 +215,7 @@ class ConfigSource:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         chosen = await self.chooser.choose()
         try:
-            loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
+            loaded = await asyncio.to_thread(self._options.load, chosen.files, partial=partial)
         except ConfigError as bad:
             named = (each.place.file for each in bad.problems if each.place)
             self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
@@ -244,7 +226,7 @@ class ConfigSource:
     async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
-            return await asyncio.to_thread(self._load_again, texts)
+            return await asyncio.to_thread(self._options.load_again, texts)
         except ConfigError as bad:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad

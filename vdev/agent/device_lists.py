@@ -6,23 +6,23 @@
 import asyncio
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..aio.clock import Clock, Timing
-from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
-from ..deviceplugin.service import ResourceService, ServiceState
+from ..aio.clock import Clock
+from ..deviceplugin.service import ResourceService
 from ..deviceplugin.servicer import list_response
-from ..faults.engine import Engine
 from ..faults.rules import FaultRule
 from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
 from ..planning.resources import EMPTY, Change, Inventory, Resource, diff
 from .applier import Applier
-from .retry import Retrier
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -35,26 +35,13 @@ _Update = tuple[Change, bytes]
 class DeviceLists:
     """The services of one node, each in a task of its own, from `start` on. One that fails leaves the others alone."""
 
-    def __init__(
-        self,
-        link: KubeletSocket,
-        requests: Requests,
-        *,
-        on_state: Callable[[str, ServiceState], None],
-        faults: Engine,
-        timing: Timing,
-        retrier: Retrier,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self.services: dict[str, ResourceService] = {}
         self.running = False
         self._group: asyncio.TaskGroup | None = None
-        self._link = link
-        self._requests = requests
-        self._on_state = on_state
-        self._faults = faults
-        self._timing = timing
-        self._intervals, self._clock = timing
-        self._retrier = retrier
+        self._agent = agent
+        self._intervals, self._clock = agent.options.timing
+        self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._sent: dict[str, Resource] = {}  # what each service lists
         self._encoded: tuple[DesiredState | None, Sequence[_Update]] = (None, ())  # the updates for a plan
@@ -112,11 +99,11 @@ class DeviceLists:
             service = ResourceService(
                 resource,
                 encoded,
-                self._link,
-                self._requests,
-                on_state=self._on_state,
-                faults=self._faults,
-                timing=self._timing,
+                self._agent.link,
+                self._agent.requests,
+                on_state=self._agent.on_state,
+                faults=self._agent.faults.engine,
+                timing=self._agent.options.timing,
             )
             self._start(name, service)
         self._sent[name] = resource
@@ -142,7 +129,7 @@ class DeviceLists:
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
-    async def strike(self, rule: FaultRule) -> None:
+    async def inject(self, rule: FaultRule) -> None:
         """Close the streams of the rule's resources, or harm their sockets, once."""
         for name, service in list(self.services.items()):
             if not rule.concerns(name):

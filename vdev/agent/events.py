@@ -1,12 +1,12 @@
-"""The events that cause turns: changes of files, time, probes, and the kubelet's starts.
+"""The events that cause reconciliations: changes of files, time, probes, and the kubelet's starts.
 
-Most of them only add pending work; `look_at_holders` also asks the kubelet, outside the turns. Each public method is
+Most of them only add pending work; `look_at_holders` also asks the kubelet, outside of them. Each public method is
 one round of an endless loop (see `Retrier.run_forever`).
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,12 @@ _KUBELET = "looking at the kubelet's socket"
 class Events:
     """Watches everything that one agent depends on."""
 
-    def __init__(self, agent: "Agent", *, on_displaced: Callable[[], None]) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self._on_displaced = on_displaced
         self._intervals, self._clock = agent.options.timing
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
-        self._logged_limits = 0  # how many of the watcher's limits were logged
         self._unnamed: frozenset[Key] = frozenset()  # what was allocated and had no pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
@@ -90,9 +88,6 @@ class Events:
         for applier in reconciler.appliers:
             wanted |= dict.fromkeys(applier.directories, True)
         self._mark(await watcher.follow(wanted))
-        for limit in watcher.limits[self._logged_limits :]:
-            log.warning("file events are limited", reason=limit)
-        self._logged_limits = len(watcher.limits)
 
     async def look_again(self) -> None:
         """Look at everything regularly, because some file systems send no events."""
@@ -112,7 +107,7 @@ class Events:
         if self._displaced in await self._agent.link.look():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
-            self._on_displaced()
+            self._agent.displace()
 
     async def look_at_holders(self) -> None:
         """Ask which pods hold devices if that may have changed, and regularly.

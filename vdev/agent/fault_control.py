@@ -1,7 +1,7 @@
 """Fault injection in the agent: the rules in force, their files and commands, and faults that happen once.
 
-`faults/engine.py` decides. This asks it in each turn, wakes calls that wait for a rule, and carries out faults that
-happen at a moment.
+`faults/engine.py` decides. This asks it in each reconciliation, wakes calls that wait for a rule, and carries out
+faults that happen at a moment.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from .. import config
-from ..dra.slice_applier import ResourceSlices
 from ..faults.commands import FaultCommands
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
@@ -23,15 +23,16 @@ from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import cdi
 from ..planning.resources import Inventory
-from .device_lists import DeviceLists
-from .node_objects import NodeApi
 from .options import Options
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
 
 class FaultControl:
-    """The faults of one agent; `wake` asks for a turn."""
+    """The faults of one agent; `wake` asks for a reconciliation."""
 
     def __init__(self, options: Options, metrics: Metrics, *, wake: Callable[[], None]) -> None:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
@@ -43,6 +44,7 @@ class FaultControl:
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
+        self._api_fails = False  # a rule answers in place of the API server
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
@@ -77,23 +79,28 @@ class FaultControl:
                 found |= {cdi.file_name(cdi.kind(entry.resource)): fault for entry in resource.entries.values()}
         return found
 
-    async def act(self, lists: DeviceLists, node_api: NodeApi, slices: ResourceSlices) -> None:
-        """Carry out the faults that are due, wake calls that wait for a rule, and set the next timer."""
+    async def act(self, agent: "Agent") -> None:
+        """Carry out the faults that are due, wake what waits for a rule, and set the next timer."""
         for rule in self.engine.take_strikes():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
             elif rule.api is not None:
-                node_api.break_watches()
+                agent.node_api.break_watches()
             elif rule.slices is not None:
-                slices.wipe(rule.concerns)
+                agent.dra.slices.wipe(rule.concerns)
             elif rule.event is not None:
-                node_api.events.announce(rule.event)
+                agent.node_api.events.announce(rule.event)
             else:
-                await lists.strike(rule)
+                await agent.lists.inject(rule)
         if self.engine.stirred:
-            for service in lists.services.values():
+            for service in agent.lists.services.values():
                 service.poke()
+            agent.dra.poke()
+            agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
+        api_failed, self._api_fails = self._api_fails, self.engine.fails_api
+        if api_failed and not self._api_fails:
+            agent.retrier.retry_now()  # the API server answers again
         if self._timer is not None:
             self._timer()
             self._timer = None

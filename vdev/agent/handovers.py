@@ -11,22 +11,19 @@ import functools
 import itertools
 import math
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 
 from ..aio.blocking_calls import BlockingCalls
-from ..aio.clock import Timing
 from ..aio.program import Program
 from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
-from ..hostfs import HostRoot
 from ..hostfs.root import chmod, truncate
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
-from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Occasion, Unit
@@ -35,6 +32,9 @@ from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from .applier import Applier, Stage
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -51,40 +51,20 @@ class Subject:
 
 
 class HandoverActions(Applier):
-    """Runs the actions that are due when devices change hands, and keeps the last failures for the status.
-
-    `renew` makes the placeholder of a virtual device again, and blocks. `record` writes the ledger to the state file,
-    `ask` reads PodResources, and `wake` asks for a turn.
-    """
+    """Runs the actions that are due when devices change hands, and keeps the last failures for the status."""
 
     name = "releasing devices"
     stage = Stage.PREPARE
 
-    def __init__(
-        self,
-        host: HostRoot,
-        metrics: Metrics,
-        timing: Timing,
-        *,
-        renew: Callable[[str], None],
-        record: Callable[[Ledger], Awaitable[None]],
-        ask: Callable[[], Awaitable[None]],
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
+        intervals, self._clock = agent.options.timing
         self.done = 0
         self.failed = 0
         self.failures: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)  # documents for the status, the newest first
-        self._host = host
-        self._metrics = metrics
-        self._renew = renew
-        self._calls = BlockingCalls(timing.clock)
+        self._agent = agent
+        self._calls = BlockingCalls(self._clock)
         self._numbers = itertools.count()
-        self._record = record
-        self._clock = timing.clock
-        self._patience = timing.intervals.first_reading
-        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
-        self._ask = ask
-        self._wake = wake
+        self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
         self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
@@ -145,9 +125,9 @@ class HandoverActions(Applier):
         self.is_done = ledger == handovers.EMPTY
         if before.releases != ledger.releases:
             self._start(self._ledger.releases)
-            self._wake()
+            self._agent.pending.add()
         self._notify()
-        await self._record(self._ledger)
+        await self._agent.state.record(self._ledger)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -184,7 +164,7 @@ class HandoverActions(Applier):
             if self._failing.get(handover) != failed[0][1]:
                 self._failing[handover] = failed[0][1]
                 self._set_undeliverable()
-                self._wake()
+                self._agent.pending.add()
             await self._clock.sleep(self._backoff.pause(attempt))
             # Other actions of an edited entry run from the beginning, the same ones only if they failed.
             subject = self._find(handover.unit) or subject
@@ -225,7 +205,7 @@ class HandoverActions(Applier):
             reason = f"{name} took longer than {limit:g} s"
         except Exception as failed:  # a bug in one action must not stop the others
             reason = str(failed) if isinstance(failed, HostError) else f"{name} failed: {failed!r}"
-        self._metrics.actions.labels(resource, occasion, "failed" if reason else "done").inc()
+        self._agent.metrics.actions.labels(resource, occasion, "failed" if reason else "done").inc()
         where = {"occasion": occasion, "resource": resource, "device": device.id, "pod": pod}
         if reason:
             self.failed += 1
@@ -245,11 +225,11 @@ class HandoverActions(Applier):
                 program = Program([word.render(values) for word in action.command])
                 return program.run, program.abort
             case ActionKind.TRUNCATE:
-                return functools.partial(truncate, self._host, path), None
+                return functools.partial(truncate, self._agent.options.host, path), None
             case ActionKind.CHMOD:
-                return functools.partial(chmod, self._host, path, action.permissions), None
+                return functools.partial(chmod, self._agent.options.host, path, action.permissions), None
             case ActionKind.RENEW:
-                return functools.partial(self._renew, subject.device.raw.id), None
+                return functools.partial(self._agent.nodes.renew, subject.device.raw.id), None
             case _:
                 assert_never(action.kind)
 
@@ -278,8 +258,8 @@ class HandoverActions(Applier):
         """Wait until the releases of previous pods are done, then until `onAllocate` of this pod is done."""
         if not self._ledger.held.keys() >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer, only the pod's name is not known
-                async with self._clock.timeout(self._patience):
-                    await self._ask()
+                async with self._clock.timeout(self._agent.options.intervals.first_reading):
+                    await self._agent.read_holders()
         while self._group is not None:
             changed = self._changed
             self._ledger, releases, arrivals = handovers.pre_start(
@@ -288,7 +268,7 @@ class HandoverActions(Applier):
             self.is_done = False
             self._start(arrivals)
             if not (releases or arrivals):
-                await self._record(self._ledger)
+                await self._agent.state.record(self._ledger)
                 return
             await changed.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")

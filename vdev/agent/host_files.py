@@ -6,14 +6,14 @@ needs is kept while anything can name it:
 - an answer to the kubelet, while the kubelet has a list with the device;
 - the runtime, which gets the same answer again when a container restarts, while a pod or a claim may hold the device.
 
-So it is removed in the turn after the list that leaves the device out: the holders are read after that list, so they
-include each answer that was given before. Files of earlier processes are removed in the same way.
+So it is removed in the reconciliation after the list that leaves the device out: the holders are read after that list,
+so they include each answer that was given before. Files of earlier processes are removed in the same way.
 """
 
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -50,23 +50,19 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def wanted(self, plan: DesiredState) -> Mapping[Name, Wanted]:
-        """What must exist before the kubelet is told of this plan."""
+        """Return the files that must exist before the kubelet gets the lists of this plan."""
 
     @abstractmethod
     def present(self, wanted: Mapping[Name, Wanted]) -> Collection[Name]:
-        """What exists, whichever process made it. Blocks. Raises HostError if nothing can be made."""
+        """Return the files that exist, of any process. Blocks. Raises HostError if none can be made."""
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
-        """What answers to the kubelet may still name: that is in the lists and pools of the last turn."""
+        """Return the files that answers to the kubelet may still name, by the lists and pools of the last plan."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
-        """What a pod or a claim may have of what is left over. Called only if it is known what pods hold."""
-
-    @abstractmethod
-    def devices(self, plan: DesiredState) -> Iterable[tuple[Name, str]]:
-        """The raw ids of the devices that cannot be given to containers without the file of this name."""
+        """Return the files of those left over that a pod or a claim may use. Called only if all holders are known."""
 
     @abstractmethod
     def make(
@@ -76,6 +72,11 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
         Returns why something could not be made. Raises HostError if nothing could.
         """
+
+    def withheld(self, plan: DesiredState) -> Mapping[str, str]:
+        """Why devices cannot be given to containers because of what `failed`, by raw id."""
+        del plan
+        return {}
 
     async def made(self) -> None:
         """Do on the event loop what follows from `make`."""
@@ -92,7 +93,8 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self.failed = {name: self.failed.get(name, reason) for name in missing}
             raise
         finally:
-            self._set_undeliverable(plan)
+            why = self.withheld(plan) if self.failed else {}
+            self.undeliverable = {raw: Health(healthy=False, reason=reason) for raw, reason in why.items()}
         self.retry_at = remove_at
         if self.failed or self.failed_besides:
             retry_at = now + self._intervals.retry_host_files
@@ -127,11 +129,3 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
         return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
-
-    def _set_undeliverable(self, plan: DesiredState) -> None:
-        undeliverable: dict[str, Health] = {}
-        if self.failed:
-            for name, raw in self.devices(plan):
-                if reason := self.failed.get(name):
-                    undeliverable[raw] = Health(healthy=False, reason=reason)
-        self.undeliverable = undeliverable

@@ -1,20 +1,19 @@
-"""The layouts that labels of this agent's own Node choose, and what became of each.
+"""The partition layouts that labels of this agent's own Node choose.
 
-`planning.repartition` decides; this module knows the Node's labels and remembers. Without an API server, and until the
-Node was seen, devices stay as an earlier process had them, or are as the configuration says for a node without the
-label.
+`planning.repartition` decides; this module knows the Node's labels, and keeps the state of each label. Until the Node
+is seen, and without an API server, the layouts of an earlier process stay, or those for a node without the label.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ..aio.clock import Timing
+from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..model.device import Device, Key, RawDevice
+from ..model.device import Device, Key
 from ..model.dra import DraPartitions
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
@@ -22,110 +21,97 @@ from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import InUse
 from ..planning.inventory import arrange
-from ..planning.repartition import HeldDevice, Progress, Progresses, RepartitionState, RepartitionView
+from ..planning.repartition import HeldDevice, Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
-from .node_objects import NodeObject
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
-_ROUNDS = 10  # of deciding and looking again who has what
+_ROUNDS = 10  # of deciding, and looking again at what pods hold
 
 
-class CutDevices:
-    """How the devices of the node of this name are cut; `progresses` is what became of each label that chooses that."""
+class ChosenLayouts:
+    """The partition layouts in force on a node; `progresses` has the state of each label that chooses one."""
 
     def __init__(self, node: str) -> None:
         self.progresses: Progresses = {}
         self._node = node
 
     def in_force(self, spec: Spec) -> Spec:
-        """The specification with its devices cut as is in force."""
+        """Return the configuration with the layouts in force."""
         return repartition.in_force(spec, self.progresses) if self.progresses else spec
 
     @property
     def again_at(self) -> float | None:
-        """When to look again though nothing happens (monotonic)."""
+        """The (monotonic) time at which to advance even if nothing happens, or None."""
         return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
 
     def _entries(self, spec: Spec) -> list[Entry]:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
-class NodeChoices(CutDevices):
-    """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
+class NodeChoices(ChosenLayouts):
+    """The layouts that labels of this agent's Node choose."""
 
-    def __init__(self, node: str, view: NodeObject, on_change: Callable[[], None], timing: Timing) -> None:
-        super().__init__(node)
-        self._view = view
-        self._on_change = on_change
-        self._intervals, self._clock = timing
+    def __init__(self, agent: "Agent") -> None:
+        super().__init__(agent.options.node)
+        self._agent = agent
+        self._view = agent.node_api.object
+        self._intervals, self._clock = agent.options.timing
         self._follows = False
 
     async def begin(self, spec: Spec) -> None:
-        """Follow the Node where a label of it chooses, and give it a moment to be seen before the first list."""
+        """Follow the Node if an entry needs a label of it, and wait a moment for the first look."""
         if self._follows or not self._entries(spec):
             return
         self._follows = True
-        self._view.subscribe(self._on_change)
+        self._view.subscribe(self._agent.pending.add)
         with contextlib.suppress(TimeoutError, ApiServerError):
             async with self._clock.timeout(self._intervals.first_reading):
                 await self._view.seen()
 
-    def recall(self, progresses: Progresses) -> None:
-        """What became of each in an earlier process."""
-        self.progresses = progresses
+    async def advance(self) -> Inventory | None:
+        """Put the layouts in force that labels choose, unless that takes away a device that a pod may hold.
 
-    async def advance(
-        self,
-        spec: Spec,
-        found: Mapping[str, Sequence[RawDevice]],
-        *,
-        listed: Inventory,
-        base: Inventory,
-        in_use: Callable[[], InUse],
-        claimed: Callable[[], Mapping[Key, Device]],
-    ) -> Inventory | None:
-        """Cut the devices that were `found`, by entry, as labels choose, if no pod holds what that takes away.
-
-        `listed` are their lists, and `base` is their inventory. `in_use` and `claimed` are asked again at the last
-        moment. Returns the inventory for the specification that is in force then, or None if it stays.
+        Returns the inventory under the new layouts, or None if nothing changes.
         """
-        before = self.progresses
+        reconciler, before = self._agent.reconciler, self.progresses
         for _ in range(_ROUNDS):
-            used, given = in_use(), claimed()
-            after = self._look(spec, found, listed, used, given)
+            in_use, claimed = self._agent.holders.in_use, self._claimed()
+            after = self._look(in_use, claimed)
             if after == before:
                 return None
-            cut = repartition.in_force(spec, after)
-            if cut == self.in_force(spec):
+            spec = repartition.in_force(reconciler.spec, after)
+            if spec == self.in_force(reconciler.spec):
                 self._take(after)
                 return None
-            recut = await asyncio.to_thread(arrange, cut, self._node, found)
-            if wrong := set(errors(recut.problems)) - set(base.problems):
+            inventory = await asyncio.to_thread(arrange, spec, self._node, reconciler.scan.devices)
+            if wrong := set(errors(inventory.problems)) - set(reconciler.base.problems):
                 self._take(repartition.refused(before, after, min(each.message for each in wrong)))
                 return None
-            if claimed().keys() <= given.keys() and in_use().all() <= used.all():
+            # Pods and claims may have got devices in the meantime.
+            if self._claimed().keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all():
                 self._take(after)
-                return recut
+                return inventory
         return None
 
-    def _look(
-        self,
-        spec: Spec,
-        found: Mapping[str, Sequence[RawDevice]],
-        listed: Inventory,
-        in_use: InUse,
-        claimed: Mapping[Key, Device],
-    ) -> Progresses:
-        """How far each label is now."""
+    def _claimed(self) -> Mapping[Key, Device]:
+        """Return the devices of prepared claims, by driver and published name."""
+        return claimed_by_name(self._agent.reconciler.previous.pools, self._agent.dra.claimed)
+
+    def _look(self, in_use: InUse, claimed: Mapping[Key, Device]) -> Progresses:
+        """Return the state of each label now."""
+        reconciler, document = self._agent.reconciler, self._view.document
+        spec, found = reconciler.spec, reconciler.scan.devices
         entries = self._entries(spec)
         if not entries:
             return {}
-        document = self._view.document
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
             hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
-            listed=listed,
+            listed=reconciler.previous.advertised,
             held={key: in_use.pods.get(key, "") for key in in_use.all()},
             complete=in_use.is_complete,
             read_at=in_use.answered_at,
@@ -136,11 +122,15 @@ class NodeChoices(CutDevices):
         return repartition.advance(self.progresses, entries, spec.flags.mig_strategy, seen)
 
     def _take(self, progresses: Progresses) -> None:
-        """How far each is from now on; what is new is logged."""
+        """Put these layouts in force, and log what is new."""
         before, self.progresses = self.progresses, progresses
-        for label, progress in progresses.items():
-            if _told(before.get(label)) != _told(progress):
-                _log(progress)
+        for label, new in progresses.items():
+            old = before.get(label)
+            is_news = old is None or (old.value, old.state, old.sentence) != (new.value, new.state, new.sentence)
+            if is_news and new.state is not RepartitionState.UNSEEN:
+                write = log.warning if new.state is RepartitionState.FAILED else log.info
+                reason = {"reason": new.sentence} if new.sentence else {}
+                write("layout chosen by a label", label=label, value=new.value, state=new.state.value, **reason)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -161,7 +151,7 @@ class NodeChoices(CutDevices):
         return tuple(failed)
 
     def document(self) -> list[dict[str, Any]]:
-        """For the status: each label, its value and what became of it."""
+        """The part of the status about it; keys are stable and documented."""
         return [
             {"label": each.label, "value": each.value, "state": each.state.value, "reason": each.sentence}
             for each in self.progresses.values()
@@ -169,7 +159,7 @@ class NodeChoices(CutDevices):
 
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Sequence[HeldDevice]:
-    """What claims have of entries that are published as layouts cut them, with the pods."""
+    """Return the claimed devices of entries whose partitions are published as the layout has them, with the pods."""
     static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in in_use.claims}
     return [
@@ -177,15 +167,3 @@ def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Seque
         for key, device in sorted(claimed.items(), key=lambda row: row[0])
         if device.raw.entry in static
     ]
-
-
-def _told(progress: Progress | None) -> object:
-    return progress and (progress.value, progress.state, progress.sentence)
-
-
-def _log(progress: Progress) -> None:
-    if progress.state is RepartitionState.UNSEEN:
-        return
-    write = log.warning if progress.state is RepartitionState.FAILED else log.info
-    reason = {"reason": progress.sentence} if progress.sentence else {}
-    write("layout chosen by a label", label=progress.label, value=progress.value, state=progress.state.value, **reason)

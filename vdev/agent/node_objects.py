@@ -190,7 +190,7 @@ class NodeApi:
         return found
 
     @property
-    def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
+    def writers(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Operations to repeat, in tasks of their own.
 
         None has the name of an applier: an applier that only queues a write succeeds, whatever becomes of the write.

@@ -1,4 +1,4 @@
-"""The work that the next turn of the loop has to do."""
+"""The work that the next reconciliation has to do."""
 
 import asyncio
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from ..aio.clock import Clock
 
 @dataclass(slots=True)
 class Work:
-    """What a turn does before it plans. Work that fails is added again."""
+    """The reading and scanning before the next plan. Work that fails is added again."""
 
     reload: bool = False  # read the configuration
     scan: set[str] = field(default_factory=set)  # the entries whose devices are looked for
@@ -17,7 +17,7 @@ class Work:
 
 
 class PendingWork:
-    """Collects work until the next turn."""
+    """Collects work until the next reconciliation."""
 
     def __init__(self, clock: Clock) -> None:
         self.work = Work()
@@ -25,7 +25,7 @@ class PendingWork:
         self._wake = asyncio.Event()
 
     def add(self, *, reload: bool = False, scan: Collection[str] = (), faults: bool = False) -> None:
-        """Ask for a turn with this work; without arguments it only plans and applies again."""
+        """Ask for a reconciliation with this work; without arguments it only plans and applies again."""
         self.work.reload |= reload
         self.work.scan.update(scan)
         self.work.faults |= faults
@@ -33,7 +33,7 @@ class PendingWork:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a turn was asked for that has not begun."""
+        """Whether a reconciliation was asked for that has not begun."""
         return self._wake.is_set()
 
     def take(self) -> Work:
@@ -42,6 +42,6 @@ class PendingWork:
         return work
 
     async def wait(self, until: float | None) -> None:
-        """Wait until a turn is asked for, or until this (monotonic) time."""
+        """Wait until a reconciliation is asked for, or until this (monotonic) time."""
         await self._clock.wait(self._wake, None if until is None else until - self._clock.now())
         self._wake.clear()

@@ -3,60 +3,44 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from ..aio.clock import Timing
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
-from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
-from ..faults.engine import Engine
 from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, InUse
-from .device_lists import DeviceLists
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
-
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersSource:
-    """Where the knowledge of holders comes from at the moment, and since when (seconds since the epoch)."""
+    """The source of the knowledge of holders at the moment, and since when (seconds since the epoch)."""
 
     name: str
     since: float
 
 
 class PodHolders:
-    """What is known of the kubelet's pods; `refresh` asks again.
+    """The devices that the kubelet's pods hold, as far as it is known; `refresh` asks again.
 
     The requests in flight count as well. A fault rule may keep answers back.
     """
 
-    def __init__(
-        self,
-        socket: Path,
-        link: KubeletSocket,
-        *,
-        requests: Requests,
-        lists: DeviceLists,
-        faults: Engine,
-        timing: Timing,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._intervals, self._clock = agent.options.timing
         self.known: InUse = in_use.UNKNOWN
-        self.source = HoldersSource("nothing yet", timing.clock.wall())
-        self._socket = socket
-        self._checkpoint = CheckpointReader(link.directory)
-        self._link = link
-        self._requests = requests
-        self._lists = lists
-        self._faults = faults
-        self._intervals, self._clock = timing
+        self.source = HoldersSource("nothing yet", self._clock.wall())
+        self._socket = agent.options.pod_resources_socket
+        self._checkpoint = CheckpointReader(agent.link.directory)
         self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
         self._will_ask = False  # a question comes after the pause for admissions
         self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
@@ -65,7 +49,7 @@ class PodHolders:
     @property
     def in_use(self) -> InUse:
         """The devices that pods may hold now."""
-        return replace(self.known, in_flight=self._requests.in_flight)
+        return replace(self.known, in_flight=self._agent.requests.in_flight)
 
     @property
     def readable(self) -> bool:
@@ -109,7 +93,7 @@ class PodHolders:
         self.asked.set()
 
     def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
-        """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
+        """Return the devices without a known pod that were allocated, or that claims have (`claimed`, by driver)."""
         unnamed = set(self.known.awaited)
         for driver, devices in claimed.items():
             unnamed.update((driver, device) for device in devices)
@@ -120,29 +104,22 @@ class PodHolders:
     async def refresh(self) -> None:
         """Ask the kubelet."""
         async with self._asking:
-            for _ in range(_ATTEMPTS):
-                try:
-                    reading = await self._ask()
-                except podresources.RateLimited:
-                    await self._clock.sleep(self._intervals.retry_rate_limited)
-                    continue
-                self.known = in_use.update(self.known, reading, self._intervals)
-                self._log(reading)
-                return
-        log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
+            reading = await self._ask()
+            self.known = in_use.update(self.known, reading, self._intervals)
+            self._log(reading)
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
-        kubelet = (self._link.generation, socket)
+        kubelet = (self._agent.link.generation, socket)
         answer = None
-        if socket is not None and not self._faults.pod_resources_down:
+        if socket is not None and not self._agent.faults.engine.pod_resources_down:
             answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
-        if kubelet != (self._link.generation, socket):
+        if kubelet != (self._agent.link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to)
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._agent.lists.is_listened_to)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""

@@ -12,94 +12,54 @@ All methods run in one task (see `agent.py`), so no two of them ever overlap.
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 
 from ..config import Loaded
-from ..discovery.health_monitor import HealthMonitor
-from ..dra.applier import Dra
-from ..dra.pools import claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
-from ..model.device import Device, Health, Key
+from ..model.device import Health
 from ..model.problem import Problem, Severity, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
-from ..observe.metrics import Metrics
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..telemetry.tool_files import ToolFiles
 from .applier import Applier, Stage
-from .config_files import ConfigSource
-from .device_lists import DeviceLists
-from .fault_control import FaultControl
-from .node_choices import NodeChoices
-from .options import Options
-from .pod_holders import PodHolders
-from .retry import Retrier, problem_of
+from .retry import problem_of
 from .scanner import Scan, Scanner, Verdicts
-from .state_file import KeptConfig
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
 READING = "reading the configuration"
 _PLANNING = "deciding what to list"
-_ROUNDS = 10  # of planning and preparing, in one turn
-
-LastGoodReader = Callable[[], Awaitable[KeptConfig | None]]
-"""Reads the configuration that an earlier process kept; raises ConfigError if it cannot be used."""
+_ROUNDS = 10  # of planning and preparing, in one reconciliation
 
 
 class Reconciler:
-    """The observed state of the node, and the plan in force.
+    """The observed state of the node, and the plan in force."""
 
-    `needed` returns those of the `appliers` that a configuration needs.
-    """
-
-    def __init__(
-        self,
-        options: Options,
-        config: ConfigSource,
-        holders: PodHolders,
-        health: HealthMonitor,
-        metrics: Metrics,
-        *,
-        faults: FaultControl,
-        retrier: Retrier,
-        lists: DeviceLists,
-        choices: NodeChoices,
-        appliers: Sequence[Applier],
-        needed: Callable[[Spec], set[Applier]],
-        dra: Dra,
-        tools: ToolFiles,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
         self.spec = Spec()  # the configuration in force
         self.scan = Scan()  # the devices that were found for it
         self.base = EMPTY  # the inventory that follows from both
         self.warnings: tuple[Problem, ...] = ()  # of the configuration
         self.published = False  # whether this process has sent any list
+        self.previous = Previous()  # what the last reconciliation told others, or what an earlier process listed
+        self.scanner = Scanner(agent.options, agent.retrier)
+        self.verdicts = Verdicts(agent.health, agent.metrics)
+        self.appliers = list(agent.appliers)  # at first all, because an earlier process may have left something
+        self._agent = agent
+        self._clock = agent.options.clock
+        self._retrier = agent.retrier
         self._plan: DesiredState | None = None  # the newest plan
-        self.previous = Previous()  # what the last turn told others, or what an earlier process listed
-        self.scanner = Scanner(options, retrier)
-        self.holders = holders
-        self.choices = choices
-        self._lists = lists
-        self._dra = dra
-        self._tools = tools
-        self._appliers = appliers
-        self._needed_by = needed
-        self._needed: set[Applier] = set()  # those that the configuration needs
-        self.appliers = list(appliers)  # at first all, because an earlier process may have left something
-        self.verdicts = Verdicts(health, metrics)
-        self._options = options
-        self._clock = options.clock
-        self._config = config
-        self._metrics = metrics
-        self._faults = faults
-        self._retrier = retrier
+        self._needed: set[Applier] = set()  # the appliers that the configuration needs
         self._machine: Machine | None = None  # read when labels first need it
         self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
 
@@ -110,17 +70,17 @@ class Reconciler:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        found = [*self.warnings, *self._config.status.problems]
-        found += (*self.scan.problems, *self.base.problems, *self._faults.problems)
-        if self.choices.progresses:
-            found += self.choices.problems
+        found = [*self.warnings, *self._agent.config.status.problems]
+        found += (*self.scan.problems, *self.base.problems, *self._agent.faults.problems)
+        if self._agent.choices.progresses:
+            found += self._agent.choices.problems
         if self._plan:
             found += self._plan.problems
         for applier in self.appliers:
             found += applier.problems
         return tuple(dict.fromkeys((*found, *self._retrier.problems)))
 
-    # --- a turn -------------------------------------------------------------------------------------------------------
+    # --- a reconciliation ---------------------------------------------------------------------------------------------
 
     async def reconcile(self) -> float | None:
         """Plan and apply; return the (monotonic) time at which to do it again even if nothing happens, or None.
@@ -129,27 +89,27 @@ class Reconciler:
         """
         call = self._retrier.call
         call("choosing what to probe", functools.partial(self.verdicts.probe, self.scan, self.base.left_out))
-        if self._faults.engine.runs:
-            await asyncio.to_thread(self._faults.engine.meet, self.base)  # it selects the devices of all rules
-        call("looking at the faults", functools.partial(self._faults.engine.look, self.base))
-        if self.choices.progresses or any(entry.choice for entry in self.spec.entries):
+        if self._agent.faults.engine.runs:
+            await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
+        call("looking at the faults", functools.partial(self._agent.faults.engine.look, self.base))
+        if self._agent.choices.progresses or any(entry.choice for entry in self.spec.entries):
             await self._retrier.run("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
-        call("telling the kubelet", functools.partial(self._lists.send, plan))
+        call("telling the kubelet", functools.partial(self._agent.lists.send, plan))
         if plan.retired.keys() - self.previous.retired.keys():
-            self.holders.ask()  # the kubelet may know that a retired device is free
+            self._agent.holders.ask()  # the kubelet may know that a retired device is free
         self.published = True
-        self.previous = plan.as_previous(self._clock.now(), self._options.intervals.retire_handover)
+        self.previous = plan.as_previous(self._clock.now(), self._agent.options.intervals.retire_handover)
         if self.previous.dropped:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
-        times = [plan.again_at, self.choices.again_at if self.choices.progresses else None]
+        times = [plan.again_at, self._agent.choices.again_at if self._agent.choices.progresses else None]
         self.appliers = []
-        for applier in self._appliers:
+        for applier in self._agent.appliers:
             is_failing = applier.name in self._retrier.failing
             if applier in self._needed or not applier.is_done or is_failing:
                 self.appliers.append(applier)
@@ -168,37 +128,37 @@ class Reconciler:
             if plan is None:
                 return None
             await self._apply(Stage.PREPARE, plan)
-            await self._retrier.run("encoding lists", functools.partial(self._lists.encode, plan))
+            await self._retrier.run("encoding lists", functools.partial(self._agent.lists.encode, plan))
             if not planned:
                 return plan  # the last one stays in force
             delivered = (plan.observed.health, plan.observed.without_tools)
-            deliverable = (self.current_health(), self._tools.without_tools)
-            if delivered == deliverable and not plan.is_overtaken(self.holders.in_use):
+            deliverable = (self.current_health(), self._agent.tools.without_tools)
+            if delivered == deliverable and not plan.is_overtaken(self._agent.holders.in_use):
                 return plan
         return None
 
     async def _make_plan(self) -> None:
         if self._machine is None and self.spec.node.labels:
-            product = await asyncio.to_thread(machine_type, self._options.host)
+            product = await asyncio.to_thread(machine_type, self._agent.options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         before = self._plan
         observed = ObservedState(
-            spec=self.choices.in_force(self.spec),
-            layouts=self.choices.progresses,
-            node=self._options.node,
+            spec=self._agent.choices.in_force(self.spec),
+            layouts=self._agent.choices.progresses,
+            node=self._agent.options.node,
             machine=self._machine or Machine(),
             found=self.scan.devices if self._machine else {},
             inventory=self.base,
             health=self.current_health(),
-            without_tools=self._tools.without_tools,
-            faults=self._faults.engine.active_faults,
-            cdi_faults=self._faults.cdi_faults(self.base),
-            in_use=self.holders.in_use,
-            claimed=self._dra.claimed,
+            without_tools=self._agent.tools.without_tools,
+            faults=self._agent.faults.engine.active_faults,
+            cdi_faults=self._agent.faults.cdi_faults(self.base),
+            in_use=self._agent.holders.in_use,
+            claimed=self._agent.dra.claimed,
             previous=self.previous,
             now=self._clock.now(),
         )
-        self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
+        self._plan = await asyncio.to_thread(desired_state, observed, self._agent.options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 _log_problem("problem with what is said of the node", problem)
@@ -214,14 +174,14 @@ class Reconciler:
         """Set the metric of problems."""
         counts = Counter(problem.severity for problem in self.problems)
         for severity in (Severity.ERROR, Severity.WARNING):
-            self._metrics.problems.labels(severity).set(counts[severity])
+            self._agent.metrics.problems.labels(severity).set(counts[severity])
 
     def _log_problems(self) -> None:
         """Log the problems that the last configuration did not have, without those that have an event of their own."""
-        found = (*self.warnings, *self.scan.problems, *self.base.problems, *self._faults.problems)
+        found = (*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.problems)
         before, self._logged = self._logged, frozenset(found)
         for problem in dict.fromkeys(found):
-            if problem not in before and problem not in self._config.left_out:
+            if problem not in before and problem not in self._agent.config.left_out:
                 _log_problem("problem in the configuration", problem)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
@@ -234,7 +194,7 @@ class Reconciler:
 
     # --- configuration and devices ------------------------------------------------------------------------------------
 
-    async def start(self, last_good: LastGoodReader) -> bool:
+    async def start(self) -> bool:
         """Read, scan and arrange for the first time. Returns False if reading failed for a reason outside the files.
 
         The start is strict, also about errors that only this node shows, such as a path that is not a device; an absent
@@ -243,18 +203,18 @@ class Reconciler:
         or the exception.
         """
         try:
-            loaded = await self._config.read_first()
+            loaded = await self._agent.config.read_first()
             scan = await self.scanner.scan(self.scan, loaded.spec)
             base = self._arrange(loaded.spec, scan)
             if loaded.spec.flags.fail_on_init_error:
                 _must_be_good(base, scan)
         except ConfigError as bad:
-            await self._fall_back(bad, last_good)
+            await self._fall_back(bad)
             return True
         except Exception as failed:
             log.exception("configuration not read")
             try:
-                await self._fall_back(ConfigError((problem_of(READING, failed),)), last_good)
+                await self._fall_back(ConfigError((problem_of(READING, failed),)))
             except ConfigError:
                 raise failed from None
             return False
@@ -269,18 +229,18 @@ class Reconciler:
         `choices` is the progress of the layouts that labels chose.
         """
         self.previous = Previous(advertised=recorded)
-        self.choices.recall(choices)
-        if self.choices.in_force(self.spec) != self.spec:
+        self._agent.choices.progresses = choices
+        if self._agent.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
-    async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
+    async def _fall_back(self, bad: ConfigError) -> None:
         """Put the configuration of an earlier process in force, without the strict checks of a start.
 
         Raises ConfigError if there is none that can be used.
         """
         try:
-            kept = await last_good()
-            loaded = await self._config.read_again(kept.texts) if kept else None
+            kept = await self._agent.state.kept_config()
+            loaded = await self._agent.config.read_again(kept.texts) if kept else None
         except ConfigError as as_well:
             raise ConfigError((*bad.problems, *as_well.problems)) from None
         if kept is None or loaded is None:
@@ -289,29 +249,29 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
         self._log_problems()
-        self._config.fell_back(kept.texts, kept.at, bad)
+        self._agent.config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
         """Read the files again, and adopt them if they are good."""
         try:
-            loaded = await self._config.read()
+            loaded = await self._agent.config.read()
             scan, base = self.scan, self.base
             spec = loaded.spec
             if is_new := spec != self.spec:
                 scan = await self.scanner.scan(self.scan, spec)
                 base = await asyncio.to_thread(self._arrange, spec, scan)
-            strict = self._config.status.kept_at and spec.flags.fail_on_init_error  # the start is not over
+            strict = self._agent.config.status.kept_at and spec.flags.fail_on_init_error  # the start is not over
             if is_new or strict:
                 _must_be_good(base, scan if strict else Scan())
         except ConfigError as bad:
-            self._config.refused(bad)
+            self._agent.config.refused(bad)
             return
         except Exception:
-            self._config.broke_off()
+            self._agent.config.broke_off()
             raise
         if not is_new:
             self.warnings = loaded.warnings
-            self._config.unchanged(loaded)
+            self._agent.config.unchanged(loaded)
             return
         before = counts(self.base)
         self._adopt(loaded, scan, base)
@@ -325,45 +285,34 @@ class Reconciler:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
             self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
             self.scan, self.base = scan, base
-            if self._config.status.kept_at:
+            if self._agent.config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self.choices.in_force(spec), self._options.node, scan.devices)
+        return arrange(self._agent.choices.in_force(spec), self._agent.options.node, scan.devices)
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
-        await self.choices.begin(self.spec)
-        base = await self.choices.advance(
-            self.spec,
-            self.scan.devices,
-            listed=self.previous.advertised,
-            base=self.base,
-            in_use=lambda: self.holders.in_use,
-            claimed=self._claimed_devices,
-        )
+        await self._agent.choices.begin(self.spec)
+        base = await self._agent.choices.advance()
         if base is not None:
             self.base = base
 
-    def _claimed_devices(self) -> Mapping[Key, Device]:
-        """The devices of prepared claims, by driver and published name."""
-        return claimed_by_name(self.previous.pools, self._dra.claimed)
-
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
-        if loaded.spec.entries and not loaded.spec.on_node(self._options.node):
+        if loaded.spec.entries and not loaded.spec.on_node(self._agent.options.node):
             wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
-            log.info("no entry is for this node", node=self._options.node, onNodes=wanted, hint=hint)
-        self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
+            log.info("no entry is for this node", node=self._agent.options.node, onNodes=wanted, hint=hint)
+        self._agent.config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
         self._log_problems()
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
-        self._faults.adopt(loaded.spec, base)
+        self._agent.faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._needed = self._needed_by(loaded.spec)
-        self.appliers = [each for each in self._appliers if each in self._needed or each in self.appliers]
+        self._needed = self._agent.needed(loaded.spec)
+        self.appliers = [each for each in self._agent.appliers if each in self._needed or each in self.appliers]
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

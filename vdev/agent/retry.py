@@ -81,7 +81,7 @@ class Retrier:
         self._hurried = asyncio.Event()  # set and replaced when all pauses end
 
     def next_attempt(self, begun: float) -> float | None:
-        """The (monotonic) time at which the first pause ends that had not ended when this turn was `begun`, or None.
+        """The (monotonic) time at which the first pause ends that had not ended at the time `begun`, or None.
 
         It may be past: an operation may have been skipped shortly before its pause ended.
         """

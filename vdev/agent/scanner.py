@@ -125,7 +125,7 @@ class Verdicts:
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
     def flaps(self, raw: str) -> int:
-        """How often the device's probe began to fail, or the device disappeared."""
+        """Return how often the device disappeared or its probe began to fail."""
         report = self.monitor.verdicts.get(raw)
         return (report.flaps if report else 0) + self._losses[raw]
 

@@ -1,7 +1,4 @@
-"""A new pair of pseudo terminals in the host's devpts, so that the host's runtime finds the path of its terminal side.
-
-Blocks, but briefly.
-"""
+"""Serial lines: pseudo terminals in the host's devpts, and the programs at their other ends."""
 
 import asyncio
 import contextlib
@@ -10,8 +7,7 @@ import os
 import struct
 import tty
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass
 
 from ..aio.clock import Clock
 from ..errors import HostError, reason_of
@@ -38,7 +34,7 @@ class Pty:
 
 
 def open_pty(host: HostRoot) -> Pty:
-    """A raw line without echo, open to every user of the container that gets it. Raises HostError."""
+    """Make a raw line without echo, open to every user of the container that gets it. Raises HostError; blocks."""
     flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
     try:
         master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
@@ -57,52 +53,30 @@ def open_pty(host: HostRoot) -> Pty:
 
 
 _MAX_LINE = 4096  # bytes of an unfinished line; what is longer cannot be in a script
-_END = b"\r\n"
-
-
-@dataclass(slots=True)
-class Dialogue:
-    """The program at the other end of a line. `answers` maps a line, without its end, to the answer."""
-
-    end: LineEnd
-    answers: Mapping[str, str] = field(default_factory=dict)
-    otherwise: str | None = None
-    unfinished: bytes = b""  # the beginning of a line whose end has not come
-
-    def hear(self, data: bytes) -> bytes:
-        """What to send back for these bytes. A line ends with CR, LF or both; an empty one has no answer."""
-        match self.end:
-            case LineEnd.ECHO:
-                return data
-            case LineEnd.SILENCE:
-                return b""
-            case LineEnd.SCRIPT:
-                *lines, rest = (self.unfinished + data).replace(b"\r", b"\n").split(b"\n")
-                self.unfinished = rest[-_MAX_LINE:]
-                return b"".join(self._answer(line) for line in lines)
-            case _:
-                assert_never(self.end)
-
-    def _answer(self, line: bytes) -> bytes:
-        heard = line.decode(errors="replace").strip()
-        answer = self.answers.get(heard, self.otherwise) if heard else None
-        return b"" if answer is None else answer.encode() + _END
-
-
 _PIECE = 1024  # bytes
 
 
 class Line:
-    """One serial line, answered on the running event loop until it is closed; after each piece comes a `pause`."""
+    """One serial line, with a program at its other end that runs on the event loop until the line is closed.
 
-    def __init__(self, pty: Pty, dialogue: Dialogue, *, pause: float, clock: Clock) -> None:
+    The program is silent until `behave` is called. After each piece that it reads comes a `pause`.
+    """
+
+    def __init__(self, pty: Pty, *, pause: float, clock: Clock) -> None:
         self.pty = pty
-        self.dialogue = dialogue
+        self._end = LineEnd.SILENCE
+        self._answers: Mapping[str, str] = {}
+        self._otherwise: str | None = None
+        self._unfinished = b""  # the beginning of a line whose end has not come
         self._loop = asyncio.get_running_loop()
         self._seconds = pause
         self._clock = clock
         self._end_pause: Callable[[], object] | None = None
         self._listen()
+
+    def behave(self, end: LineEnd, answers: Mapping[str, str], otherwise: str | None) -> None:
+        """Set the program; `answers` maps a line, without its end, to the answer."""
+        self._end, self._answers, self._otherwise = end, answers, otherwise
 
     def close(self) -> None:
         if self._end_pause is not None:
@@ -117,8 +91,18 @@ class Line:
     def _answer(self) -> None:
         """Answer what came. What a full line does not take is lost, as on a line without flow control."""
         with contextlib.suppress(OSError):
-            answer = self.dialogue.hear(os.read(self.pty.master, _PIECE))
+            answer = self._response(os.read(self.pty.master, _PIECE))
             if answer:
                 os.write(self.pty.master, answer)
         self._loop.remove_reader(self.pty.master)
         self._end_pause = self._clock.call_later(self._seconds, self._listen)
+
+    def _response(self, data: bytes) -> bytes:
+        """Return what to send back for these bytes. A line ends with CR, LF or both; an empty one has no answer."""
+        if self._end is not LineEnd.SCRIPT:
+            return data if self._end is LineEnd.ECHO else b""
+        *lines, rest = (self._unfinished + data).replace(b"\r", b"\n").split(b"\n")
+        self._unfinished = rest[-_MAX_LINE:]
+        heard = (line.decode(errors="replace").strip() for line in lines)
+        answers = (self._answers.get(each, self._otherwise) for each in heard if each)
+        return b"".join(f"{each}\r\n".encode() for each in answers if each is not None)

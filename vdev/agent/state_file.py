@@ -11,18 +11,18 @@ machine's image, or belong to another version. Then the agent uses what ids and 
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..aio.clock import Clock
 from ..config import FileText, FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
@@ -35,6 +35,9 @@ from ..planning.plan import DesiredState
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import EMPTY, Inventory, Resource
 from .applier import Applier, Stage
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 log = structlog.get_logger(__name__)
 
@@ -160,11 +163,6 @@ def encoded(state: State) -> bytes:
     return b"".join((body, b"\n", hashlib.sha256(body).hexdigest().encode(), b"\n"))
 
 
-def new_state(*, node: str, plugin_dir: str, boot: str) -> State:
-    """Return the state of an agent that has listed nothing."""
-    return State(version=VERSION, node=node, plugin_dir=plugin_dir, boot=boot)
-
-
 def decoded(text: bytes, owner: State) -> State:
     """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
     body, _, rest = text.partition(b"\n")
@@ -191,34 +189,24 @@ def decoded(text: bytes, owner: State) -> State:
 
 
 class StateFile(Applier):
-    """The state file in `directory`; None: nothing is read or written.
-
-    `owner` is the state of an agent that has listed nothing. `given` are the paths of --config-file. `good` returns the
-    texts of the configuration in force, or None if it has errors.
-    """
+    """The state file of an agent. `path` None: nothing is read or written."""
 
     name = "writing the state file"
     stage = Stage.PREPARE
     problems: tuple[Problem, ...] = ()
 
-    def __init__(
-        self,
-        directory: Path | None,
-        owner: State,
-        given: Sequence[Path],
-        *,
-        good: Callable[[], FileTexts | None],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, agent: "Agent") -> None:
+        options, plugin_dir = agent.options, str(agent.options.plugin_dir)
         # One file per kubelet: agents of two kubelets on one machine may share the directory.
-        suffix = hashlib.sha256(os.fsencode(owner.plugin_dir)).hexdigest()[:8]
-        self.path = directory / f"state-{suffix}.json" if directory else None
-        self._given = tuple(str(path.absolute()) for path in given)
-        self._good = good
-        self._clock = clock
-        self._state = owner
+        suffix = hashlib.sha256(os.fsencode(plugin_dir)).hexdigest()[:8]
+        self.path = options.state_dir / f"state-{suffix}.json" if options.state_dir else None
+        self._agent = agent
+        self._given = tuple(str(path.absolute()) for path in options.files)
+        self._intervals, self._clock = options.timing
+        self._state = State(version=VERSION, node=options.node, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
         self._writing = threading.Lock()  # held by the thread that writes
+        self._will_sync = False  # whether an fsync is scheduled
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -283,7 +271,7 @@ class StateFile(Applier):
             await self._update(self.path, listed=listed, config=self._config())
 
     async def record(self, ledger: Ledger) -> None:
-        """Write the ledger. A failure is a problem that stops nothing; the next turn writes again."""
+        """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
         if self.path is None or ledger == self._state.handovers:
             return
         try:
@@ -294,7 +282,7 @@ class StateFile(Applier):
 
     def _config(self) -> KeptConfig | None:
         """The configuration in force if it has no errors; else the last one without errors."""
-        texts, before = self._good(), self._state.config
+        texts, before = self._agent.config.good, self._state.config
         if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
             return before
         return KeptConfig(
@@ -308,10 +296,15 @@ class StateFile(Applier):
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
         self._state = self._state.model_copy(update=changes)
-        if await asyncio.to_thread(self._write, path):
-            # No list waits for the disk: only a power cut in this moment would lose the write.
-            asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
+        if await asyncio.to_thread(self._write, path) and not self._will_sync:
+            # Once for all writes of a moment: no list waits for the disk, and a slow one does not occupy all threads.
+            self._will_sync = True
+            self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
         self.problems = ()
+
+    def _sync(self, path: Path) -> None:
+        self._will_sync = False
+        asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
 
     def _write(self, path: Path) -> bool:
         """Replace the file unless it has the current state, and return whether it was replaced. Raises HostError."""

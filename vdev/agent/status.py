@@ -57,7 +57,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "faults": agent.faults.commands.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
-        "layouts": agent.reconciler.choices.document(),
+        "layouts": agent.choices.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.advertised.resources.values()],
     }
@@ -69,8 +69,8 @@ def stand_by(agent: "Agent") -> str:
 
 
 def stalled(agent: "Agent") -> str:
-    """Return why the loop does not turn; empty if it does, or has not begun."""
-    silent = agent.options.clock.now() - agent.turned_at
+    """Return why the loop hangs; empty if it does not, or has not begun."""
+    silent = agent.options.clock.now() - agent.reconciled_at
     if not agent.lists.running or silent <= agent.options.intervals.stalled:
         return ""
     return f"the reconciler has not finished a step for {silent:.0f} s"

@@ -32,7 +32,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from .host_files import HostFiles
-from .serial_lines import Dialogue, Line, Pty, open_pty
+from .serial_lines import Line, Pty, open_pty
 
 if TYPE_CHECKING:
     from ..dra.published_devices import Pools
@@ -78,13 +78,13 @@ def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
 
 
 def _listed(inventory: Inventory) -> Iterator[Placeholder]:
-    """What Allocate gives."""
+    """Yield the placeholders of devices that Allocate gives."""
     for resource in inventory.resources.values():
         yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=any_cdi(resource.flags))
 
 
 def _published(pools: "Pools") -> Iterator[Placeholder]:
-    """What claims can get."""
+    """Yield the placeholders of devices that claims can get."""
     for pool in pools.values():
         yield from _of((each.device.raw for each in pool.devices), pool.offered, by_cdi=True)
 
@@ -97,7 +97,7 @@ def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> It
 
 
 def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
-    """What is made on the host for each device of an entry: with CDI, the runtime makes device nodes itself."""
+    """Return the placeholder of each device of an entry. With CDI, the runtime makes device nodes itself."""
     node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
@@ -124,7 +124,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         return wanted_placeholders(plan)
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
-        """What is in the directory, which only one agent at a time may use."""
+        """Return the placeholders in the directory, which only one agent at a time may use."""
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -146,9 +146,9 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
-    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
+    def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         del plan
-        return ((device, device) for device in self._wanted)
+        return {device: why for device, why in self.failed.items() if device in self._wanted}
 
     def make(
         self, plan: DesiredState, wanted: Mapping[str, Placeholder], kept: frozenset[str], gone: frozenset[str]
@@ -204,19 +204,18 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
-            silent = Dialogue(LineEnd.SILENCE)
-            self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
+            self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
         over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
         if over:  # a claim may keep the link, and the terminal's number will belong to another program
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in over:
             self._lines.pop(device).close()
-        for device, connected in self._lines.items():
-            each = self._standing[device]
-            if each.node.pty is not None:
-                unfinished = connected.dialogue.unfinished
-                connected.dialogue = _dialogue(each.node, each.node.pty, each.values, unfinished)
+        for device, line in self._lines.items():
+            node, values = self._standing[device].node, self._standing[device].values
+            answers = {heard: template.render(values) for heard, template in node.answers.items()}
+            otherwise = None if node.otherwise is None else node.otherwise.render(values)
+            line.behave(node.pty or LineEnd.SILENCE, answers, otherwise)
 
     def _is_line(self, device: str) -> bool:
         return device in self._standing and self._standing[device].node.pty is not None
@@ -266,11 +265,6 @@ class VirtualNodes(HostFiles[str, Placeholder]):
                     pty.close()
                     raise
                 self._opened[device] = pty
-
-
-def _dialogue(line: VirtualNode, end: LineEnd, values: Mapping[str, str], unfinished: bytes) -> Dialogue:
-    answers = {heard: template.render(values) for heard, template in line.answers.items()}
-    return Dialogue(end, answers, None if line.otherwise is None else line.otherwise.render(values), unfinished)
 
 
 def _make_node(path: Path, like: Like) -> None:

@@ -1,5 +1,4 @@
-"""Work beside the event loop: blocking calls in threads, programs in sessions of their own, a clock to
-wait by, and pauses between attempts.
+"""Helpers for asyncio: blocking calls in threads, programs in sessions of their own, the clock, and back-off.
 
 Nothing here knows devices, files of the host, or the kubelet.
 """

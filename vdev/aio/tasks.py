@@ -104,7 +104,7 @@ class TokenBucket:
 
 
 @contextlib.asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+async def in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
     """Run the work in a task while the context lasts, and cancel it then."""
     task = asyncio.create_task(work, name=name)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import config
-from ..aio.tasks import beside
+from ..aio.tasks import in_background
 from ..api_server import needed_server
 from ..errors import ConfigError, UsageError
 from ..model import names
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
                 for side in _sides(fleet, chosen, metrics_address):
-                    await stack.enter_async_context(beside(side, name="http"))
+                    await stack.enter_async_context(in_background(side, name="http"))
                 await fleet.run(until=stop.wait)
 
     asyncio.run(main())

@@ -22,21 +22,12 @@ from ..planning.in_use import Holder, HoldersAnswer, KubeletCheckpoint, Use
 from .registration import kubelet_channel
 
 
-class RateLimited(Exception):
-    """The kubelet is being asked too often; ask again soon."""
-
-
 async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
-    """What all active pods hold; None when the API does not answer `within` so many seconds.
-
-    Raises RateLimited when the kubelet's limit is hit.
-    """
+    """Return what all active pods hold; None if the API does not answer `within` so many seconds, or refuses to."""
     async with kubelet_channel(socket) as channel:
         try:
             answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
-        except grpc.aio.AioRpcError as failed:
-            if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                raise RateLimited from failed
+        except grpc.aio.AioRpcError:
             return None
     return _understood(answer)
 

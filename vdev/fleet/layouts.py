@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..agent.node_choices import CutDevices, with_pods
+from ..agent.node_choices import ChosenLayouts, with_pods
 from ..dra.pools import Held, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
@@ -16,7 +16,7 @@ from ..planning.repartition import Progresses, RepartitionView
 from ..planning.resources import EMPTY, Inventory
 
 
-class Layouts(CutDevices):
+class Layouts(ChosenLayouts):
     """How the devices of a node are partitioned now."""
 
     def labels_of(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import structlog
+
 from ..errors import reason_of
 from ..intervals import PRODUCTION
 from .files import is_unfinished
@@ -24,6 +26,8 @@ try:
     import inotify_simple
 except ImportError:  # not on Linux: every directory is polled
     inotify_simple = None
+
+log = structlog.get_logger(__name__)
 
 # linux/inotify.h
 _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
@@ -86,6 +90,7 @@ class Watcher:
     def _limit(self, sentence: str) -> None:
         if sentence not in self.limits:
             self.limits.append(sentence)
+            log.warning("file events are limited", reason=sentence)
 
     async def follow(self, directories: Mapping[Path, bool]) -> frozenset[Path]:
         """Watch these directories, which need not exist, and no others; return those that were not watched before.

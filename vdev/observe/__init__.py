@@ -1,1 +1,1 @@
-"""What others see of a running vdev: logs, metrics, and the HTTP side. Nothing here decides anything."""
+"""Logs, metrics, HTTP and messages to the service manager. Nothing here decides anything."""

@@ -1,15 +1,14 @@
-"""What devices measure, over HTTP: an application of its own, since scrapers expect an exporter at an own port.
+"""The HTTP application with the sensors of devices. It has its own port, because scrapers expect that of exporters.
 
     /metrics   Prometheus' text format        /healthz   200
     /          a line that says what this is
 
-The text is written by the core and not by the library, which sorts labels and appends _total to the names of counters.
+`telemetry/page.py` writes the text. The library would sort labels and append _total to the names of counters.
 """
 
 from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,18 +19,17 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def application(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None = None) -> Starlette:
-    """The ASGI application; `page` makes the metrics, in a thread.
+    """Return the application; `page` makes the metrics. Starlette calls it in a thread.
 
     With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
     /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).
     """
 
-    async def metrics(request: Request) -> Response:
+    def metrics(request: Request) -> Response:
         node = request.path_params.get("node", "")
         if nodes is not None and node and node not in nodes():
             return PlainTextResponse(f"no node {node} measures anything here\n", status_code=404)
-        body = await (run_in_threadpool(page, node) if node else run_in_threadpool(page))
-        return Response(body, headers={"Content-Type": _TEXT})
+        return Response(page(node) if node else page(), headers={"Content-Type": _TEXT})
 
     async def targets(request: Request) -> Response:
         here = request.headers.get("host", "")

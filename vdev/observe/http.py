@@ -1,6 +1,6 @@
 """HTTP: metrics, health, readiness, status, and a page for people. It is read-only and knows nothing of the agent.
 
-    /metrics  Prometheus or OpenMetrics text     /healthz  200 while the agent's loop turns
+    /metrics  Prometheus or OpenMetrics text     /healthz  200 unless the agent's loop hangs
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status  /telemetry  what devices measure now
 
@@ -100,7 +100,7 @@ class Watched(Protocol):
         """The metrics, brought up to date."""
 
     def stalled(self) -> str:
-        """Why the agent's loop does not turn; empty if it does."""
+        """Why the agent's loop hangs; empty if it does not."""
 
     def not_ready(self) -> Sequence[str]:
         """Why the agent is not ready, a sentence for each reason; empty if it is."""

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,14 +48,14 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         self.root = root
         self._read_sensors = read_sensors
         self._plan: DesiredState | None = None  # whose lists the kubelet has
-        self.without_tools: frozenset[str] = frozenset()  # the devices, by raw id, whose directory or tool is missing
         self._trouble = ""  # why `run` could not write
         self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
         self._plan_changed = asyncio.Event()
 
-    def _set_undeliverable(self, plan: DesiredState) -> None:
-        del plan
-        self.without_tools = frozenset(self._wanted[each].device.raw.id for each in self.failed)
+    @property
+    def without_tools(self) -> frozenset[str]:
+        """The devices, by raw id, whose directory or tool is missing. They are allocated without it."""
+        return frozenset(self._wanted[each].device.raw.id for each in self.failed)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -97,11 +97,6 @@ class ToolFiles(HostFiles[str, ToolDevice]):
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         claimable = published(plan)
         return [name for name in left if name in claimable or not plan.is_free(name)]
-
-    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
-        """None, because a device without its tools is allocated too, see `without_tools`."""
-        del plan
-        return ()
 
     def make(
         self, plan: DesiredState, wanted: Mapping[str, ToolDevice], kept: frozenset[str], gone: frozenset[str]

@@ -21,7 +21,8 @@ async def main(root):
     agent = Agent(run.agent_options(options.read(parsed(["run", *flags]), {})))
     async with Kubelet(Path(root) / "k") as kubelet, asyncio.TaskGroup() as group:
         task = group.create_task(agent.run())
-        await kubelet.wait_until(lambda: agent.turns > 1 and kubelet.listed().get("acme.dev/npu"), what="the devices")
+        is_up = lambda: agent.reconciles > 1 and kubelet.listed().get("acme.dev/npu")
+        await kubelet.wait_until(is_up, what="the devices")
         agent.stop()
         await task
     print(json.dumps(sorted(sys.modules)))
