@@ -152,7 +152,7 @@ class DraDriver(
 
     async def _publish(self):
         """Keep the slices published, also if they are deleted."""
-        self._stop_listening = self.objects.store.listen(self._changed.set)
+        self._stop_listening = self.objects.listen(self._changed.set)
         self._changed.set()
         while True:
             await self._changed.wait()

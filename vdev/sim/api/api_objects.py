@@ -76,6 +76,10 @@ class ApiObjects:
         if await self.get(kind, name, namespace) is not None:
             self.store.delete(BY_NAME[kind], _namespace(kind, namespace), name)
 
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` on the event loop after each change; returns a function that ends this."""
+        return self.store.listen(listener)
+
 
 def _namespace(kind: str, namespace: str) -> str:
     return (namespace or "default") if BY_NAME[kind].namespaced else ""

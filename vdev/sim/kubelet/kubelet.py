@@ -158,7 +158,7 @@ class Kubelet:
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
         process.life.every(self._settings.timings.tick, self._tick)
         self.tick()
-        self._stop_listening = self.objects.store.listen(self._scheduler.wake)
+        self._stop_listening = self.objects.listen(self._scheduler.wake)
         process.life.spawn(self._scheduler.run(self._admit_soon), "the scheduler")
         self._scheduler.wake()
         if readmit:
