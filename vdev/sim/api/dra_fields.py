@@ -14,7 +14,6 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from ...model import names
 from ...pb import api_objects_pb2 as pb
-from ..dra import slice_lint
 from ..lint import twice
 from ..objects.amounts import exact
 from ..objects.pod_manifest import quantity
@@ -59,6 +58,7 @@ _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "CounterSet": ("name", "counters"),
     "DeviceCounterConsumption": ("counterSet", "counters"),
     "Counter": ("value",),
+    "NodeSelector": ("nodeSelectorTerms",),
     "NodeSelectorRequirement": ("key", "operator"),
     "DeviceSelector": ("cel",),
     "CELDeviceSelector": ("expression",),
@@ -155,7 +155,9 @@ def _slice(spec: _Value) -> _Problems:
         yield "devices", f"{len(devices)} devices{why}; at most {most} are allowed"
     if devices and spec.get("sharedCounters"):
         yield "sharedCounters", "devices and sharedCounters exclude each other since 1.35; they need two slices"
-    yield from (("", each.text) for each in slice_lint.duplicates([spec]))
+    for field, entries in (("devices", devices), ("sharedCounters", spec.get("sharedCounters") or ())):
+        for name in twice(each["name"] for each in entries):
+            yield field, f"{name} is there more than once"
     for index, device in enumerate(devices):
         given = [name for name in _NODES_OF_DEVICES if device.get(name) is not None]
         if spec.get("perDeviceNodeSelection") and len(given) != 1:
@@ -190,8 +192,8 @@ def _capacity(capacity: _Value) -> _Problems:
         if amounts != sorted(set(amounts)) or default not in amounts or amounts[-1] > whole:
             yield "requestPolicy.validValues", "must be ascending, up to the capacity, and have the default"
     else:
-        least, most = quantity(span["min"], "min"), quantity(span.get("max", capacity["value"]), "max")
-        step = quantity(span.get("step", 0), "step")
+        least, most = quantity(span["min"], "min"), quantity(span.get("max") or capacity["value"], "max")
+        step = quantity(span.get("step") or 0, "step")
         if not least <= default <= most <= whole:
             yield "requestPolicy", "needs min <= default <= max <= value"
         elif step and ((default - least) % step or ("max" in span and (most - least) % step)):
