@@ -80,7 +80,7 @@ class ResourceSlices(ApiApplier):
         # The first time also without pools, because an earlier process may have left slices.
         if plan.pools != self._pools or not self._follows:
             self._pools = plan.pools
-            self._note()
+            self._note(wants=bool(plan.pools))
 
     async def withdraw(self) -> None:
         """Delete all slices, at a clean end. Raises ApiServerError."""
@@ -88,10 +88,6 @@ class ResourceSlices(ApiApplier):
             if _is_ours(each):
                 await self._delete(each)
         self.published.clear()
-
-    @property
-    def _wants_anything(self) -> bool:
-        return bool(self._pools)
 
     async def _write(self, document: Document) -> None:
         self._uid = str((document.get("metadata") or {}).get("uid") or "")

@@ -45,11 +45,7 @@ class NodeStatus(ApiApplier):
         if first or wanted != (self._capacity, self._conditions):
             self._capacity, self._conditions = wanted
             self.written = False
-            self._note()
-
-    @property
-    def _wants_anything(self) -> bool:
-        return bool(self._capacity or self._conditions)
+            self._note(wants=any(wanted))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         status = document.get(_STATUS) or {}
