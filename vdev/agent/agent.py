@@ -160,7 +160,7 @@ class Agent(AgentParts):
             "looking at holders regularly": self.events.look_at_holders,
             "following health": lambda: self.events.follow_health(news),
             **self.node_api.turns,
-            "publishing ResourceSlices": self.dra.work,
+            "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,
         }
         lasting = {
