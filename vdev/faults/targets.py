@@ -16,7 +16,7 @@ from typing import TypeVar
 from ..model.device import Health, Key, Slot, base_id, grouped
 from ..planning.resources import Inventory, Resource
 from .effects import ConditionFault, SensorFault, TaintFault, XidError
-from .rules import DeviceFilter, FaultRule, Select
+from .rules import FaultRule, Select
 from .schedule import Dice
 
 _Fault = TypeVar("_Fault")
@@ -93,7 +93,7 @@ def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> froz
 def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
     """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
-    filters = rule.selection.filters(entries)
+    alternatives = rule.selection.alternatives(entries)
     for name, offer in offered.items():
         # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
         resources = (
@@ -101,7 +101,7 @@ def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource
         )
         for slot in offer.slots:
             resource = resources.get(slot.device.raw.entry, name)
-            unit = _unit(filters, resource, slot, narrowed=rule.resource != "*")
+            unit = _unit(alternatives, resource, slot, narrowed=rule.resource != "*")
             if unit is not None:
                 yield unit, (name, slot.id), resource
 
@@ -149,25 +149,23 @@ def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Ma
     return found
 
 
-def _unit(filters: Iterable[DeviceFilter], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
-    """The unit of the slot that one of the filters selects, or None."""
-    for want in filters:
+def _unit(alternatives: Iterable[Select], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
+    """The unit of the slot that meets one of the alternatives, or None."""
+    for want in alternatives:
         if not _meets(want, resource, slot):
             continue
         raw, device, single = units_of(slot)
         if want.id:
             return next((each for each in (raw, device, single) if fnmatchcase(each[1], want.id)), None)
-        fine = narrowed or bool(want.profile or want.resource) or want.partition is not None
-        return device if fine else raw
+        return device if narrowed or want.of_partitions else raw
     return None
 
 
-def _meets(want: DeviceFilter, resource: str, slot: Slot) -> bool:
+def _meets(want: Select, resource: str, slot: Slot) -> bool:
     raw, device = slot.device.raw, slot.device
     return (
         (not want.entry or fnmatchcase(raw.entry, want.entry))
-        and (not want.indices or any(raw.index in each for each in want.indices))
-        and (want.partition is None or (device.is_partition and device.part == want.partition))
+        and want.has_index(device)
         and (not want.resource or fnmatchcase(resource, want.resource))
         and (not want.profile or (device.is_partition and fnmatchcase(device.profile, want.profile)))
         and (not want.numa or any(node in want.numa for node in raw.numa))
