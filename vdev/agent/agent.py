@@ -297,7 +297,7 @@ class Agent:
             "looking at holders regularly": self.events.look_at_holders,
             "following health": functools.partial(self.events.follow_health, news),
             **self.node_api.writers,
-            "publishing ResourceSlices": self.dra.work,
+            "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,
         }
         lasting = {

@@ -9,12 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ..faults.effects import ApiFaults, ClaimCall, Rpc
-from ..faults.rules import EFFECTS, OF_DEVICES, DeviceFilter, FaultRule, Select
+from ..faults.rules import EFFECTS, OF_DEVICES, FaultRule, Select
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
+from ..model.scalars import index_range
 from ..model.spec import Spec
 from .file_checks import check_names
 from .messages import ProblemReport
@@ -185,7 +186,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
             if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
                 kind = "resource" if rule.of_resources else "driver"
                 _unknown(kind, rule.resource, known, (*path, "resource"), report)
-        for number, want in enumerate(rule.selection.filters(names)):
+        for number, want in enumerate(rule.selection.alternatives(names)):
             _want(want, number, (*path, "devices"), spec.entries, resources, profiles, report)
 
 
@@ -197,7 +198,7 @@ def _unknown(
 
 
 def _want(
-    want: DeviceFilter,
+    want: Select,
     number: int,
     base: KeyPath,
     declared: Sequence[Entry],
@@ -205,7 +206,7 @@ def _want(
     profiles: Collection[str],
     report: ProblemReport,
 ) -> None:
-    """Check the names of a filter, the n-th one of the list `devices` if there is a list."""
+    """Check the names in these conditions, those of the n-th item of the list `devices` if there is a list."""
     places = [each for each in ((*base, number), (*base, "names", number)) if each in report.document.values]
     at = {key: (places or [(*base, key)])[0] for key in ("entry", "resource", "profile", "id", "index")}
     known = {each.name for each in declared}
@@ -220,7 +221,8 @@ def _want(
     if want.id and not _may_be_id(want.id, declared):
         _unknown("device", want.id, known, at["id"], report, what="known entries")
     counts = [each.virtual.count for each in entries if each.virtual]
-    beyond = [each for each in want.indices if len(counts) == len(entries) and each.stop > max(counts)]
+    indices = [index_range(each.partition(":")[0]) for each in want.index]
+    beyond = [each for each in indices if len(counts) == len(entries) and each.stop > max(counts)]
     if beyond:
         count = max(counts)
         message = f"there is no device {max(beyond[0].start, count)}; the entry has {count}"

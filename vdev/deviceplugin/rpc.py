@@ -95,21 +95,21 @@ class RpcCalls:
         found = self._faults.on_call(rpc, self._name)
         if found is None:
             return _RIGHT
-        fault, delay = found
-        rule = fault.name
+        run, delay = found
+        fault = run.rule
         if delay:
             # When the rule is cleared, the call goes on at once, and the answer is as it should be.
             end = self._clock.now() + delay
-            while self._faults.has(rule) and not self.closing and (left := end - self._clock.now()) > 0:
+            while run.live and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):
                     async with self._clock.timeout(left):
                         await self._poked.wait()
-            if not self._faults.has(rule):
+            if not run.live:
                 return _RIGHT
         if fault.hang:
-            while self._faults.holds(rule) and not self.closing:
+            while run.active and not self.closing:
                 await self._poked.wait()
-            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
+            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.name!r} ended")
         if fault.error is not None:
             raise InjectedError(fault.error.code, fault.error.message)
         return fault.answer or _RIGHT

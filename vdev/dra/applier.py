@@ -81,11 +81,6 @@ class Dra(Applier):
         """Read which claims an earlier process prepared, of all drivers."""
         self._recorded = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
 
-    async def work(self) -> None:
-        """Wait for changes, and write slices. Raises ApiServerError."""
-        await self._begun.wait()
-        await self.slices.work()
-
     async def follow(self) -> None:
         await self._begun.wait()
         await self._following.run()

@@ -13,7 +13,7 @@ with the name of a known maker's driver, which refuses them. If a request has se
 those of classes come first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
@@ -106,7 +106,7 @@ class SharingSettings:
     mps: MpsConfig | None = None
 
 
-def is_foreign(config: OpaqueConfig, driver: str) -> bool:
+def _is_foreign(config: OpaqueConfig, driver: str) -> bool:
     """Whether the driver ignores configuration of this kind."""
     given = config.parameters
     if driver in _MAKERS_DRIVERS or not isinstance(given, Mapping):
@@ -114,17 +114,28 @@ def is_foreign(config: OpaqueConfig, driver: str) -> bool:
     return str(given.get("apiVersion")).partition("/")[0] not in _GROUPS
 
 
-def kind_of(config: OpaqueConfig) -> str:
-    """Its kind, short enough for the status of a claim."""
+def _kind_of(config: OpaqueConfig) -> str:
     given = config.parameters if isinstance(config.parameters, Mapping) else {}
     written = (given.get("apiVersion"), given.get("kind"))
     return " ".join(str(each) for each in written if each)[:_LONGEST_KIND] or "an object without apiVersion and kind"
 
 
-def settings_of(claim: Claim, result: AllocationResult, device: Device) -> SharingSettings:
-    """The settings of an allocated device. Raises ClaimRefused for configuration that cannot be understood or used."""
-    for config in reversed([each for each in claim.configs if each.covers(result)]):
-        decoded = _decoded(config)
+Decoded = Sequence[tuple[OpaqueConfig, _MigDeviceConfig]]
+
+
+def decoded_configs(claim: Claim, driver: str) -> Decoded:
+    """What the driver does not ignore. Raises ClaimRefused if any of it is wrong, also if another one overrules it."""
+    return [(each, _decoded(each)) for each in claim.configs if not _is_foreign(each, driver)]
+
+
+def ignored_kinds(claim: Claim, driver: str, result: AllocationResult) -> tuple[str, ...]:
+    """The kinds of configuration for an allocated device that the driver ignores, for the status of the claim."""
+    return tuple(_kind_of(each) for each in claim.configs if _is_foreign(each, driver) and each.covers(result))
+
+
+def settings_of(configs: Decoded, result: AllocationResult, device: Device) -> SharingSettings:
+    """The settings of an allocated device. Raises ClaimRefused for configuration that the device cannot have."""
+    for config, decoded in reversed([each for each in configs if each[0].covers(result)]):
         if decoded.partitions in (None, device.is_partition):
             sharing = decoded.sharing
             mps = sharing.mps_config if sharing and sharing.strategy == "MPS" else None
@@ -135,12 +146,6 @@ def settings_of(claim: Claim, result: AllocationResult, device: Device) -> Shari
                 f"{_where(config)}: {decoded.kind} is not for request {result.request}, which got {what}"
             )
     return SharingSettings()
-
-
-def check_all(claim: Claim) -> None:
-    """Raise ClaimRefused if any configuration is wrong, also one that another one overrules."""
-    for config in claim.configs:
-        _decoded(config)
 
 
 def _where(config: OpaqueConfig) -> str:

@@ -22,7 +22,7 @@ from ..planning.allocation import ContainerEdits, MpsShare
 from ..planning.resources import Resource
 from ..planning.sharing import Sharing, mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
-from .opaque_config import MpsConfig, SharingSettings, check_all, is_foreign, kind_of, settings_of
+from .opaque_config import Decoded, MpsConfig, SharingSettings, decoded_configs, ignored_kinds, settings_of
 from .published_devices import DraDevice, PublishedPool, Record, record
 
 _ALL = 100  # per cent
@@ -61,10 +61,8 @@ def file_name(driver: str, uid: str) -> str:
 
 def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     """Prepare a claim. Raises AllocationError with a sentence for the pod's event."""
-    foreign = [each for each in claim.configs if is_foreign(each, driver)]
-    claim = replace(claim, configs=tuple(each for each in claim.configs if each not in foreign))
-    check_all(claim)
-    members = [_member(claim, result, find) for result in claim.results]
+    configs = decoded_configs(claim, driver)
+    members = [_member(configs, result, find) for result in claim.results]
     requests = grouped((each.result.main_request, each) for each in members)
     own_kind = kind(driver)
     named: dict[str, cdi.CdiDevice] = {}
@@ -87,7 +85,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
                 raw=each.device.raw.id,
                 slices=(each.device.slices.start, each.device.slices.stop),
                 record=each.record,
-                ignored=tuple(kind_of(config) for config in foreign if config.covers(result)),
+                ignored=ignored_kinds(claim, driver, result),
             )
         )
     whole: list[cdi.CdiDevice] = []
@@ -105,7 +103,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     )
 
 
-def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
+def _member(configs: Decoded, result: AllocationResult, find: Find) -> _Member:
     found = find(result.pool, result.device)
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
@@ -128,7 +126,7 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
         device=published.device,
         resource=replace(pool.offered, name=entry.resource, flags=flags, sharing=None),
         sharing=pool.offered.sharing,
-        settings=settings_of(claim, result, published.device),
+        settings=settings_of(configs, result, published.device),
         record=record(pool, published),
     )
 

@@ -12,6 +12,7 @@ import structlog
 
 from ..faults.engine import Engine
 from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
+from ..kube.ownership import owned_by_others, written
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState
@@ -80,7 +81,7 @@ class ResourceSlices(ApiApplier):
         # The first time also without pools, because an earlier process may have left slices.
         if plan.pools != self._pools or not self._follows:
             self._pools = plan.pools
-            self._note()
+            self._note(wants=bool(plan.pools))
 
     async def withdraw(self) -> None:
         """Delete all slices, at a clean end. Raises ApiServerError."""
@@ -88,10 +89,6 @@ class ResourceSlices(ApiApplier):
             if _is_ours(each):
                 await self._delete(each)
         self.published.clear()
-
-    @property
-    def _wants_anything(self) -> bool:
-        return bool(self._pools)
 
     async def _write(self, document: Document) -> None:
         self._uid = str((document.get("metadata") or {}).get("uid") or "")
@@ -101,7 +98,7 @@ class ResourceSlices(ApiApplier):
             of_driver = [each for each in present if each["spec"]["driver"] == driver]
             foreign = next((each for each in of_driver if not _is_ours(each)), None)
             if foreign is not None and driver in self._pools:
-                self._is_taken(driver, _manager(foreign))
+                self._is_taken(driver, next(iter(owned_by_others(foreign, "spec").values()), "somebody"))
             else:
                 self._taken.pop(driver, None)
                 await self._publish(driver, [each for each in of_driver if _is_ours(each)])
@@ -212,17 +209,7 @@ class ResourceSlices(ApiApplier):
 
 def _is_ours(document: Document) -> bool:
     """Whether vdev published it, even if somebody else wrote to it later."""
-    return MANAGER in _writers(document)
-
-
-def _writers(document: Document) -> Sequence[str]:
-    """The owners of fields of its specification, the oldest first."""
-    entries = document["metadata"].get("managedFields") or ()
-    return [str(each.get("manager")) for each in entries if "f:spec" in (each.get("fieldsV1") or {})]
-
-
-def _manager(document: Document) -> str:
-    return next(iter(_writers(document)), "somebody")
+    return bool(written(document, "spec", manager=MANAGER))
 
 
 def _gated(spec: Document) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """ResourceSlices: cuts the pool of a driver into slices, and compares these with those of the API server."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,17 +114,8 @@ class Changes:
 
 def without(spec: Written, fields: Collection[str]) -> Document:
     """The specification without these fields of the slice, its devices and their capacities."""
-    plain = _without(spec, fields)
-    if "devices" in plain:
-        plain["devices"] = [_without(each, fields) for each in plain["devices"]]
-        for device in plain["devices"]:
-            if "capacity" in device:
-                device["capacity"] = {name: _without(each, fields) for name, each in device["capacity"].items()}
-    return plain
-
-
-def _without(values: Written, keys: Collection[str]) -> Document:
-    return {key: value for key, value in values.items() if key not in keys}
+    found: Document = _pruned(spec, lambda key, _: key in fields)
+    return found
 
 
 def content(spec: Written) -> Document:
@@ -133,23 +124,21 @@ def content(spec: Written) -> Document:
     It leaves out the pool's bookkeeping, the times at which taints were added, and what is empty, because a server does
     not store that.
     """
-    plain = _stored(_without(spec, {"pool"}))
-    if "devices" in plain:
-        plain["devices"] = [_device_content(each) for each in plain["devices"]]
-    return plain
+    found: Document = _pruned(
+        {key: each for key, each in spec.items() if key != "pool"},
+        lambda key, each: key == "timeAdded" or each in (None, [], {}),
+    )
+    return found
 
 
-def _device_content(device: Written) -> Document:
-    plain = _stored(device)
-    if "taints" in plain:
-        plain["taints"] = [_stored(_without(each, {"timeAdded"})) for each in plain["taints"]]
-    if "capacity" in plain:
-        plain["capacity"] = {name: _stored(each) for name, each in plain["capacity"].items()}
-    return plain
-
-
-def _stored(fields: Written) -> Document:
-    return {key: value for key, value in fields.items() if value not in (None, [], {})}
+def _pruned(value: Any, drops: Callable[[str, Any], bool]) -> Any:
+    """A copy without the fields that `drops` chooses by key and value; attributes stay as they are."""
+    if isinstance(value, Mapping):
+        kept = {key: each for key, each in value.items() if not drops(key, each)}
+        return {key: each if key == "attributes" else _pruned(each, drops) for key, each in kept.items()}
+    if isinstance(value, list):
+        return [_pruned(each, drops) for each in value]
+    return value
 
 
 def changes(wanted: Sequence[Written], present: Sequence[Written], *, missing: int = 0, least: int = 0) -> Changes:
@@ -250,5 +239,5 @@ def _beside_old(wanted: Sequence[Written], present: Sequence[Written]) -> Change
     if old or not wanted:
         return found
     pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    obsolete = {**_without(wanted[-1], {"sharedCounters"}), "pool": pool, "devices": [{"name": STALE}]}
+    obsolete = {**without(wanted[-1], {"sharedCounters"}), "pool": pool, "devices": [{"name": STALE}]}
     return replace(found, create=(*found.create, (len(wanted), obsolete)))

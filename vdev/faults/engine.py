@@ -77,6 +77,7 @@ class Engine:
         for name, run in before.items():
             if self.runs.get(name) is not run:
                 self._end(run)
+                run.here = False
         if before or self.runs:
             self._on_change()
 
@@ -181,24 +182,15 @@ class Engine:
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[FaultRule, float] | None:
+    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> tuple[RuleRun, float] | None:
         """The first rule that hits this call of a resource or a driver, and how many seconds the call must wait."""
         for run in self._active:
             rule = run.rule
             if rpc in rule.rpc and rule.concerns(name) and (number := run.counted_hit(rpc, name)):
                 delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
                 self._inject(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                return rule, delay
+                return run, delay
         return None
-
-    def has(self, rule: str) -> bool:
-        """Whether the rule exists and was not cleared, active or not."""
-        run = self.runs.get(rule)
-        return run is not None and run.live
-
-    def holds(self, rule: str) -> bool:
-        """Whether the rule is active, so that a hanging call must go on hanging."""
-        return any(run.rule.name == rule for run in self._active)
 
     def on_register(self, resource: str) -> tuple[str, RegisterFaults] | None:
         """What happens to this registration, and by which rule. `never` also means that it must wait."""

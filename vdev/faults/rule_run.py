@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ..model.device import Health, Key
+from ..model.device import Key
 from ..planning.resources import Inventory
 from . import targets
-from .effects import ConditionFault, Rpc, SensorFault, TaintFault, XidError
+from .effects import Rpc
 from .rules import FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 from .targets import ActiveFaults
@@ -121,48 +121,12 @@ def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, s
 
 
 def active_faults(runs: Collection[RuleRun], inventory: Inventory, now: float) -> ActiveFaults:
-    """What all active rules do to devices and to the Node's conditions. Later rules win."""
+    """What all active rules do."""
     if not runs:
         return targets.NONE
-    verdicts: dict[Key, Health] = {}
-    removed: dict[Key, str] = {}
-    dropped: dict[Key, str] = {}
-    xids: dict[Key, tuple[XidError, ...]] = {}
-    conditions: dict[str, ConditionFault] = {}
-    taints: dict[Key, tuple[TaintFault, ...]] = {}
-    sensors: dict[Key, tuple[SensorFault, ...]] = {}
-    for run in (each for each in runs if each.live and each.active):
-        rule, keys = run.rule, run.hit(inventory, now)
-        if rule.verdict is not None:
-            verdicts |= dict.fromkeys(keys, rule.verdict)
-        if rule.xid is not None:
-            xids |= {key: (*xids.get(key, ()), XidError(rule.xid, rule.name)) for key in keys}
-        if rule.taint is not None:
-            taints |= {key: (*taints.get(key, ()), rule.taint) for key in keys}
-        for fault in (rule.overheat, rule.hardware_errors):
-            if fault is not None:
-                sensors |= {key: (*sensors.get(key, ()), fault) for key in keys}
-        if rule.condition is not None:
-            conditions[rule.condition.type] = rule.condition.with_message(rule.name)
-        if rule.drop:
-            dropped |= dict.fromkeys(keys, rule.name)
-        elif rule.remove:
-            removed |= dict.fromkeys(keys, rule.name)
     # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
-    pre_start = frozenset(
-        name
-        for run in runs
-        if run.live and Rpc.PRE_START in run.rule.rpc
-        for name in inventory.resources
-        if run.rule.concerns(name)
-    )
+    failing = [run.rule for run in runs if run.live and Rpc.PRE_START in run.rule.rpc]
     return ActiveFaults(
-        verdicts=verdicts,
-        removed=removed,
-        dropped=dropped,
-        pre_start=pre_start,
-        xids=xids,
-        conditions=conditions,
-        taints=taints,
-        sensors=sensors,
+        tuple((run.rule, run.hit(inventory, now)) for run in runs if run.live and run.active),
+        frozenset(name for name in inventory.resources if any(rule.concerns(name) for rule in failing)),
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
-from ..model.device import Health
+from ..model.device import Device, Health
 from ..model.scalars import (
     INTEGER,
     STRING,
@@ -66,19 +66,6 @@ ALWAYS = 1.0  # a probability
 DRILL = "drill"  # the default reason of an injected failure, which is shown beside the rule's name
 
 # --- devices and nodes ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFilter:
-    """Conditions that a device must meet, all of them. Names are globs; an empty field is no condition."""
-
-    entry: str = ""
-    indices: tuple[range, ...] = ()  # in the entry
-    partition: int | None = None  # a partition's number on its device
-    id: str = ""
-    resource: str = ""
-    profile: str = ""
-    numa: tuple[int, ...] = ()
 
 
 _ARRAY_OR_STRING = (("type", ("array", "string")),)
@@ -145,29 +132,35 @@ class Select(Section):
     share: Part | None = None
     """Only this fraction of the devices, at least one, chosen at random by the seed."""
 
-    def filters(self, entries: Collection[str]) -> tuple[DeviceFilter, ...]:
-        """The filters, of which a device must meet one. `entries` are the names of all entries."""
-        conditions = DeviceFilter(
-            entry=self.entry or "",
-            indices=tuple(map(index_range, self.index)),
-            id=self.id or "",
-            resource=self.resource or "",
-            profile=self.profile or "",
-            numa=self.numa,
-        )
-        return tuple(_filter(name, entries) for name in self.names) or (conditions,)
+    def alternatives(self, entries: Collection[str]) -> "tuple[Select, ...]":
+        """The conditions, with one set for each name; a device must meet all of one set.
+
+        `entries` are the names of all entries.
+        """
+        return tuple(_reference(name, entries) for name in self.names) or (self,)
+
+    @property
+    def of_partitions(self) -> bool:
+        """Whether devices are partitions, if there are any, and not whole devices."""
+        return bool(self.profile or self.resource) or any(":" in each for each in self.index)
+
+    def has_index(self, device: Device) -> bool:
+        """Whether the device has one of the indices. The first partition of device 3 has the index 3:0."""
+        for each in self.index:
+            indices, _, part = each.partition(":")
+            is_here = device.raw.index in index_range(indices)
+            if is_here and (not part or (device.is_partition and device.part == int(part))):
+                return True
+        return not self.index
 
 
-def _filter(name: str, entries: Collection[str]) -> DeviceFilter:
-    """The filter for a reference: `<entry>/<index>`, `<entry>` or a device id."""
+def _reference(name: str, entries: Collection[str]) -> Select:
+    """The conditions of a reference: `<entry>/<index>`, `<entry>` or a device id."""
     entry, slash, index = name.partition("/")
-    if not slash:
-        is_entry = any(fnmatchcase(each, name) for each in entries)
-        return DeviceFilter(entry=name) if is_entry else DeviceFilter(id=name)
-    if index == "*":
-        return DeviceFilter(entry=entry)
-    number, colon, partition = index.partition(":")
-    return DeviceFilter(entry=entry, indices=(index_range(number),), partition=int(partition) if colon else None)
+    if slash:
+        return Select.model_construct(entry=entry, index=() if index == "*" else (index,))
+    is_entry = any(fnmatchcase(each, name) for each in entries)
+    return Select.model_construct(entry=name) if is_entry else Select.model_construct(id=name)
 
 
 def _globs(value: object) -> "OnNodes":

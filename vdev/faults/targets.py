@@ -5,17 +5,18 @@ If the rule names a resource, a profile or a partition, a unit is what the resou
 device. If it names the id of a replica, a unit is that replica.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
 
-from ..model.device import Health, Key, Slot, base_id
+from ..model.device import Health, Key, Slot, base_id, grouped
 from ..planning.resources import Inventory, Resource
 from .effects import ConditionFault, SensorFault, TaintFault, XidError
-from .rules import DeviceFilter, FaultRule, Select
+from .rules import FaultRule, Select
 from .schedule import Dice
 
 _Fault = TypeVar("_Fault")
@@ -23,18 +24,50 @@ _Fault = TypeVar("_Fault")
 Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ActiveFaults:
-    """What all active rules do to the slots of a node at one moment."""
+    """What the active rules of a node do at one moment: each rule, with the slots on which it acts.
 
-    verdicts: Mapping[Key, Health] = field(default_factory=dict)
-    removed: Mapping[Key, str] = field(default_factory=dict)  # unplugged, by which rule; a held device stays listed
-    dropped: Mapping[Key, str] = field(default_factory=dict)  # those that leave the list even while held
+    Of two rules that contradict each other, the later one counts.
+    """
+
+    hits: tuple[tuple[FaultRule, frozenset[Key]], ...] = ()
     pre_start: frozenset[str] = frozenset()  # resources whose PreStartContainer must be called, so that it can fail
-    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)  # whatever the health
-    conditions: Mapping[str, ConditionFault] = field(default_factory=dict)  # of the Node, by type
-    taints: Mapping[Key, tuple[TaintFault, ...]] = field(default_factory=dict)
-    sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def verdicts(self) -> Mapping[Key, Health]:
+        """The health of slots."""
+        return {key: verdict for rule, keys in self.hits if (verdict := rule.verdict) for key in keys}
+
+    @cached_property
+    def removed(self) -> Mapping[Key, str]:
+        """The rule by which each slot is unplugged; a slot that a pod holds stays listed."""
+        return {key: rule.name for rule, keys in self.hits if rule.remove for key in keys}
+
+    @cached_property
+    def dropped(self) -> Mapping[Key, str]:
+        """The rule by which each slot leaves its list, even while a pod holds it."""
+        return {key: rule.name for rule, keys in self.hits if rule.drop for key in keys}
+
+    @cached_property
+    def xids(self) -> Mapping[Key, Sequence[XidError]]:
+        """The Xids of slots, whatever their health."""
+        return grouped((key, XidError(rule.xid, rule.name)) for rule, keys in self.hits if rule.xid for key in keys)
+
+    @cached_property
+    def taints(self) -> Mapping[Key, Sequence[TaintFault]]:
+        return grouped((key, rule.taint) for rule, keys in self.hits if rule.taint for key in keys)
+
+    @cached_property
+    def sensors(self) -> Mapping[Key, Sequence[SensorFault]]:
+        faults = ((rule.overheat or rule.hardware_errors, keys) for rule, keys in self.hits)
+        return grouped((key, fault) for fault, keys in faults if fault for key in keys)
+
+    @cached_property
+    def conditions(self) -> Mapping[str, ConditionFault]:
+        """The conditions of the Node, by type."""
+        found = [rule.condition.with_message(rule.name) for rule, _ in self.hits if rule.condition]
+        return {each.type: each for each in found}
 
     def unplugged_by(self, key: Key) -> str | None:
         """The rule that has taken this slot away."""
@@ -60,7 +93,7 @@ def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> froz
 def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
     """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
-    filters = rule.selection.filters(entries)
+    alternatives = rule.selection.alternatives(entries)
     for name, offer in offered.items():
         # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
         resources = (
@@ -68,7 +101,7 @@ def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource
         )
         for slot in offer.slots:
             resource = resources.get(slot.device.raw.entry, name)
-            unit = _unit(filters, resource, slot, narrowed=rule.resource != "*")
+            unit = _unit(alternatives, resource, slot, narrowed=rule.resource != "*")
             if unit is not None:
                 yield unit, (name, slot.id), resource
 
@@ -105,7 +138,7 @@ def drop(inventory: Inventory, keys: Collection[Key]) -> Inventory:
     return inventory.changed(kept) if keys else inventory
 
 
-def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> Mapping[Key, tuple[_Fault, ...]]:
+def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Mapping[Key, tuple[_Fault, ...]]:
     """Faults of slots as faults of these devices, by resource and device (without a replica's number)."""
     found: dict[Key, tuple[_Fault, ...]] = {}
     for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
@@ -116,25 +149,23 @@ def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> 
     return found
 
 
-def _unit(filters: Iterable[DeviceFilter], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
-    """The unit of the slot that one of the filters selects, or None."""
-    for want in filters:
+def _unit(alternatives: Iterable[Select], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
+    """The unit of the slot that meets one of the alternatives, or None."""
+    for want in alternatives:
         if not _meets(want, resource, slot):
             continue
         raw, device, single = units_of(slot)
         if want.id:
             return next((each for each in (raw, device, single) if fnmatchcase(each[1], want.id)), None)
-        fine = narrowed or bool(want.profile or want.resource) or want.partition is not None
-        return device if fine else raw
+        return device if narrowed or want.of_partitions else raw
     return None
 
 
-def _meets(want: DeviceFilter, resource: str, slot: Slot) -> bool:
+def _meets(want: Select, resource: str, slot: Slot) -> bool:
     raw, device = slot.device.raw, slot.device
     return (
         (not want.entry or fnmatchcase(raw.entry, want.entry))
-        and (not want.indices or any(raw.index in each for each in want.indices))
-        and (want.partition is None or (device.is_partition and device.part == want.partition))
+        and want.has_index(device)
         and (not want.resource or fnmatchcase(resource, want.resource))
         and (not want.profile or (device.is_partition and fnmatchcase(device.profile, want.profile)))
         and (not want.numa or any(node in want.numa for node in raw.numa))

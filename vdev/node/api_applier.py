@@ -115,6 +115,7 @@ class ApiApplier(Applier, Writer):
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
         self._follows = False
+        self._wants = False
         self._tokens = TokenBucket(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
         # Few, so that vdev does not race with another controller that undoes what it writes.
         self._repairs = TokenBucket(access.timing.clock, burst=_REPAIRS, every=access.timing.intervals.repair_node)
@@ -126,8 +127,9 @@ class ApiApplier(Applier, Writer):
             raise Unconfigured(NO_SERVER)
         return self._given
 
-    def _note(self) -> None:
-        """Note that the plan wants something else, or for the first time something."""
+    def _note(self, *, wants: bool) -> None:
+        """Note that the plan wants something else, or for the first time something; `wants`: it wants anything."""
+        self._wants = wants
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._see_node)
@@ -138,7 +140,7 @@ class ApiApplier(Applier, Writer):
         self._news.set()
 
     async def _write_due(self) -> None:
-        if self._given is None and not self._wants_anything:
+        if self._given is None and not self._wants:
             return  # nothing was ever written that has to be removed now
         try:
             if self._is_undone(await self._view.seen()):
@@ -157,11 +159,6 @@ class ApiApplier(Applier, Writer):
         self._tokens.take()
         subresource = "status" if status else ""
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
-
-    @property
-    @abstractmethod
-    def _wants_anything(self) -> bool:
-        """Whether the plan wants something on the server."""
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         """Whether somebody else undid what was written."""

@@ -66,7 +66,7 @@ class NodeEvents(ApiApplier):
     async def apply(self, plan: DesiredState) -> None:
         before, self._before = self._before, plan if plan.observed.spec.node.events else None
         if self._before is None:
-            self._seen, self._unregistered, self.retry_at = NOTHING, {}, None
+            self._seen, self._unregistered, self.retry_at, self._wants = NOTHING, {}, None, False
             return
         now = self._lasting(self._situation())
         recut = of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
@@ -83,10 +83,6 @@ class NodeEvents(ApiApplier):
         """Write the Event of a fault rule."""
         if self._before:
             self._add([EventText(event.reason, event.message, warning=event.warning)])
-
-    @property
-    def _wants_anything(self) -> bool:
-        return self._before is not None
 
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""
@@ -105,7 +101,7 @@ class NodeEvents(ApiApplier):
     def _add(self, events: Iterable[EventText]) -> None:
         for each in events:
             self._waiting[each] = self._waiting.get(each, 0) + 1
-            self._note()
+            self._note(wants=True)
         while len(self._waiting) > _WAITING:
             self._waiting.popitem(last=False)
             self.dropped += 1

@@ -44,11 +44,7 @@ class NodeLabels(ApiApplier):
         first = self._wanted is None and is_asked
         if first or wanted != (self._wanted or {}):
             self._wanted = wanted
-            self._note()
-
-    @property
-    def _wants_anything(self) -> bool:
-        return bool(self._wanted)
+            self._note(wants=bool(wanted))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         free, _ = self._free(document)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from ..model.device import EMPTY, RawDevice
 from ..model.entry import Entry, MigStrategy
@@ -57,10 +56,7 @@ def hardware(
 ) -> tuple[Hardware, ...]:
     """The virtual devices, in the order of the file, as far as they have a `maker`."""
     entries = [(entry, domain) for entry in spec.on_node(node) if (domain := maker(entry))]
-    listed: frozenset[str] = frozenset()
-    if any(_may_be_cut(entry) for entry, _ in entries):
-        slots = chain.from_iterable(each.slots for each in inventory.resources.values())
-        listed = frozenset(slot.device.id for slot in slots)
+    listed = frozenset(slot.device.id for each in inventory.resources.values() for slot in each.slots)
     return tuple(
         Hardware(entry, domain, raw, parts)
         for entry, domain in entries

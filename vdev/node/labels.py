@@ -11,6 +11,7 @@ from ..model.spec import Spec
 from ..planning.allocation import placeholders
 from ..planning.resources import Inventory
 from . import amd_labels, gke_labels, intel_labels, nvidia_labels
+from .events import named
 from .label_values import NVIDIA, Hardware, Labels, Machine, hardware, maker
 from .nvidia_labels import sanitised
 
@@ -92,20 +93,12 @@ def _of_entry(entry: Entry, devices: Sequence[tuple[str, Device]], problems: lis
         if others:
             message = (
                 f"the devices of {entry.name!r} want different values for the label {key}: {used!r}, which is used, "
-                f"and {_listed(others)}"
+                f"and {named([*map(repr, others)])}"
             )
             hint = "a node has one value: use placeholders that are the same for all of them"
             problems.append(warning(_where(entry, key), message, hint))
         values[key] = used if not names.value_problem(used) else sanitised(used)
     return values
-
-
-_SHOWN = 3
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(map(repr, texts[:_SHOWN])) + more
 
 
 def _where(entry: Entry, key: str) -> str:

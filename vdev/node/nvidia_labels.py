@@ -144,20 +144,18 @@ def model(gpu: Hardware) -> str:
 
 
 def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
-    """The labels by model, including devices with MIG, whose model is labelled without sharing."""
+    """The labels of the last model. Devices with MIG are labelled, without sharing, if there are no others."""
     count = Counter(map(model, gpus))
-    example: dict[bool, dict[str, Hardware]] = {True: {}, False: {}}
-    for gpu in gpus:
-        example[gpu.parts is not None][model(gpu)] = gpu
-    values: dict[str, str] = {}
-    for cut in (True, False):
-        for name, gpu in example[cut].items():
-            values |= _base(_GPU, count[name], (name,), spec, None if cut else rule_for(spec, gpu))
-            values |= {f"{_GPU}.replicas": "0"} if cut else {}
-            values |= {f"{_GPU}.memory": str(gpu.raw.memory // _MIB)} if gpu.raw.memory >= _MIB else {}
-            values |= _architecture(gpu.attributes.get("computeCapability", ""))
+    labelled = [gpu for gpu in gpus if gpu.parts is None] or gpus
+    last = list(dict.fromkeys(map(model, labelled)))[-1]
+    gpu = [each for each in labelled if model(each) == last][-1]
+    values = _base(_GPU, count[last], (last,), spec, rule_for(spec, gpu) if gpu.parts is None else None)
+    if gpu.parts is not None:
+        values[f"{_GPU}.replicas"] = "0"
+    if gpu.raw.memory >= _MIB:
+        values[f"{_GPU}.memory"] = str(gpu.raw.memory // _MIB)
+    values |= _architecture(gpu.attributes.get("computeCapability", ""))
     if len(count) > 1:
-        last = list(example[False] or example[True])[-1]
         message = f"GPUs of several models are on this node: {', '.join(count)}; the labels are those of {last!r}"
         problems.append(
             warning(gpus[-1].entry.where, message, "a node has one set of labels for all; give it one model")

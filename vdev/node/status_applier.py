@@ -35,8 +35,7 @@ class NodeStatus(ApiApplier):
         self._may_have_kubelet = access.may_have_kubelet
         self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
-        self._since: dict[str, tuple[bool, str]] = {}  # by type: the status of a condition, and since when
-        self._offered: Mapping[str, str] = {}  # the allocatable that was written last
+        self._offered: Mapping[str, int] = {}  # the allocatable that was written last
 
     async def apply(self, plan: DesiredState) -> None:
         """Take the plan's resources and conditions; at first also none: an earlier process may have left some."""
@@ -45,11 +44,7 @@ class NodeStatus(ApiApplier):
         if first or wanted != (self._capacity, self._conditions):
             self._capacity, self._conditions = wanted
             self.written = False
-            self._note()
-
-    @property
-    def _wants_anything(self) -> bool:
-        return bool(self._capacity or self._conditions)
+            self._note(wants=any(wanted))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         status = document.get(_STATUS) or {}
@@ -62,12 +57,13 @@ class NodeStatus(ApiApplier):
             self.written = True
             return
         wanted, written = (self._capacity, self._conditions), self._document(status)
+        offered = self._amounts.get("allocatable", {})
         rest = await cleared(self._api, document, written)
         if rest is not document:
             self._view.note(rest)
         if rest is document or not self._is_up_to_date(rest, rest.get(_STATUS) or {}):
             await self._apply(rest, {_STATUS: written}, status=True)
-        self._offered = written.get("allocatable", {})
+        self._offered = offered
         self.written = wanted == (self._capacity, self._conditions)  # else the plan changed in between
         log.log(self._level, "node status written", resources=len(self._capacity), conditions=len(self._conditions))
 
@@ -81,9 +77,17 @@ class NodeStatus(ApiApplier):
             "kubeletDecidesAllocatable": self.kubelet_decides,
         }
 
+    @property
+    def _amounts(self) -> dict[str, dict[str, int]]:
+        """The amounts that vdev writes: what is allocatable only if no kubelet computes it."""
+        amounts = {"capacity": {name: each.capacity for name, each in self._capacity.items()}}
+        if not self.kubelet_decides:
+            amounts["allocatable"] = {name: each.allocatable for name, each in self._capacity.items()}
+        return amounts
+
     def _learn(self, status: Mapping[str, Any]) -> None:
         """Find out whether a kubelet computes what is allocatable."""
-        if self._may_have_kubelet and not self.kubelet_decides and self._offered == self._allocatable():
+        if self._may_have_kubelet and not self.kubelet_decides and self._offered == self._amounts["allocatable"]:
             capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
             self.kubelet_decides = any(
                 amount_of(capacity.get(name)) == count.capacity == amount_of(allocatable.get(name)) != count.allocatable
@@ -92,15 +96,9 @@ class NodeStatus(ApiApplier):
             if self.kubelet_decides:
                 log.info("the kubelet computes what is allocatable; unhealthy devices stay in it")
 
-    def _allocatable(self) -> dict[str, str]:
-        return {name: str(amount.allocatable) for name, amount in self._capacity.items()}
-
     def _is_up_to_date(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         """Whether the Node has what the plan wants, and nothing else from vdev."""
-        wanted = {"capacity": {name: count.capacity for name, count in self._capacity.items()}}
-        if not self.kubelet_decides:
-            wanted["allocatable"] = {name: count.allocatable for name, count in self._capacity.items()}
-        for part, amounts in wanted.items():
+        for part, amounts in self._amounts.items():
             present = status.get(part) or {}
             if any(amount_of(present.get(name)) != amount for name, amount in amounts.items()):
                 return False
@@ -108,36 +106,23 @@ class NodeStatus(ApiApplier):
                 return False
         if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each.type for each in self._conditions}:
             return False
-        found = {each.get("type"): each for each in status.get("conditions") or ()}
-        return all(_matches(found.get(each.type), each) for each in self._conditions)
+        present = {each.get("type"): each for each in status.get("conditions") or ()}
+        wanted = map(condition_document, self._conditions)
+        return all(each.items() <= present.get(each["type"], {}).items() for each in wanted)
 
     def _document(self, status: Mapping[str, Any]) -> dict[str, Any]:
-        document: dict[str, Any] = {}
-        if self._capacity:
-            document["capacity"] = {name: str(amount.capacity) for name, amount in self._capacity.items()}
-            if not self.kubelet_decides:
-                document["allocatable"] = self._allocatable()
+        document: dict[str, Any] = {
+            part: {name: str(amount) for name, amount in amounts.items()}
+            for part, amounts in self._amounts.items()
+            if amounts
+        }
         if self._conditions:
             found = {each.get("type"): each for each in status.get("conditions") or ()}
-            document["conditions"] = [self._condition(each, found.get(each.type)) for each in self._conditions]
+            document["conditions"] = [self._condition(each, found.get(each.type, {})) for each in self._conditions]
         return document
 
-    def _condition(self, wanted: NodeCondition, found: Mapping[str, Any] | None) -> dict[str, str]:
-        """The condition with its times. It changed now, unless the Node or the last write already has this status."""
+    def _condition(self, wanted: NodeCondition, found: Mapping[str, Any]) -> dict[str, str]:
+        """The condition with its times. It changed now, unless the Node already has this status."""
         now = timestamp(self._clock.wall())
-        status = wanted.word
-        known = self._since.get(wanted.type)
-        if found is not None and found.get("status") == status and found.get("lastTransitionTime"):
-            since = str(found["lastTransitionTime"])
-        else:
-            since = known[1] if known is not None and known[0] == wanted.status else now
-        self._since[wanted.type] = (wanted.status, since)
-        return {
-            **condition_document(wanted),
-            "lastHeartbeatTime": now,
-            "lastTransitionTime": since,
-        }
-
-
-def _matches(found: Mapping[str, Any] | None, wanted: NodeCondition) -> bool:
-    return found is not None and condition_document(wanted).items() <= found.items()
+        since = found.get("lastTransitionTime") if found.get("status") == wanted.word else None
+        return {**condition_document(wanted), "lastHeartbeatTime": now, "lastTransitionTime": str(since or now)}

@@ -7,7 +7,7 @@ import pytest
 from vdev.config import load_rules, load_text
 from vdev.errors import ConfigError
 from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc
-from vdev.faults.rules import DeviceFilter, OnNodes, Select
+from vdev.faults.rules import OnNodes, Select
 from vdev.model.device import Health
 
 HEAD = """version: v1
@@ -78,13 +78,13 @@ def test_references():
     """A reference is an entry, an entry with an index, a range, a partition or all, or an id."""
     (rule,) = faults('name: x, devices: [acme, "a100/1-2", "a100/0:1", "uart/*", acme-1], health: Unhealthy').rules
     expected = (
-        DeviceFilter(entry="acme"),
-        DeviceFilter(entry="a100", indices=(range(1, 3),)),
-        DeviceFilter(entry="a100", indices=(range(1),), partition=1),
-        DeviceFilter(entry="uart"),
-        DeviceFilter(id="acme-1"),
+        Select(entry="acme"),
+        Select(entry="a100", index=["1-2"]),
+        Select.model_construct(entry="a100", index=("0:1",)),
+        Select(entry="uart"),
+        Select(id="acme-1"),
     )
-    assert expected == rule.selection.filters(["a100", "acme", "edge", "uart"])
+    assert expected == rule.selection.alternatives(["a100", "acme", "edge", "uart"])
 
 
 @pytest.mark.parametrize(

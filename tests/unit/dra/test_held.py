@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kit.rules import rule
 from tests.kit.slice_rules import check_pool
 from vdev import config
 from vdev.dra import slices as cutting
@@ -71,7 +72,7 @@ def test_what_claims_have_stays(data, files):
             inventory=base,
             previous=Previous(pools=pools),
             claimed={"x.dev": dict.fromkeys(claimed)},
-            faults=ActiveFaults(removed=dict.fromkeys(gone, "rule")),
+            faults=ActiveFaults(((rule(remove=True), frozenset(gone)),)),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")

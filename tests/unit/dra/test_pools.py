@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.kit.rules import rule
 from tests.kit.slice_rules import check_pool, fits
 from vdev import config
 from vdev.config.presets import preset_names
 from vdev.dra import slices as cutting
 from vdev.dra.published_devices import record
 from vdev.errors import ConfigError
-from vdev.faults.effects import XidError
 from vdev.faults.targets import ActiveFaults
 from vdev.model.device import Health
 from vdev.model.geometry import LayoutError
@@ -337,13 +337,13 @@ def test_nvidias_taints(reason, taint):
 )
 def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
-    xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
-    plan = desired_state(world(spec, faults=ActiveFaults(xids=xids)))
+    faults = ActiveFaults(tuple((rule(xid=number), frozenset({slot(spec, 1)})) for number in numbers))
+    plan = desired_state(world(spec, faults=faults))
     assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
         [(taint.key, taint.value, taint.effect) for taint in each.taints]
         for each in plan.pools["gpu.nvidia.com"].devices
     ]
-    assert xids == plan.xids
+    assert [*numbers] == [each.number for each in plan.xids[slot(spec, 1)]]
 
 
 def slot(spec, index):
@@ -489,9 +489,8 @@ def test_any_file_makes_valid_slices(data, tree):
     base = inventory(spec, NODE)
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
-    active_faults = ActiveFaults(
-        verdicts=dict.fromkeys(data.draw(some), SICK), removed=dict.fromkeys(data.draw(some), "rule")
-    )
+    sick, away = rule(health="Unhealthy", reason="dead"), rule(remove=True)
+    active_faults = ActiveFaults(tuple((each, frozenset(data.draw(some))) for each in (sick, away)))
     before = desired_state(ObservedState(spec=spec, node=NODE, inventory=base))
     plan = desired_state(
         ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=active_faults)
