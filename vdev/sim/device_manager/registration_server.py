@@ -93,7 +93,11 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.options(request, options))
 
     def _note_waiting(self, resource: str, endpoint: str) -> None:
-        text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
+        text = f"{resource} called Register, but nothing answers at {endpoint}: "
+        if resource in self._table.endpoints:
+            text += "a kubelet that starts removes all sockets of the directory; serve again before you register"
+        else:
+            text += "serve before you register"
         self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
     def _check(self, resource: str, versions: Sequence[str], wrong_version: str, *, place: str = "") -> None:

@@ -405,23 +405,17 @@ def _forget_node(paths: KubeletPaths) -> None:
 
 def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
     """Why resources are not registered with the current kubelet process."""
-    known: dict[str, str] = {}  # by resource, the endpoint of its last registration
+    endpoints: dict[str, str] = {}  # of the last registrations
     missing: dict[str, str] = {}  # by resource, why it is not registered
     for entry in entries:
         resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
         match entry.event:
             case "kubelet" if entry.fields["what"] == "started":
                 text = "has not registered since the kubelet started again: watch kubelet.sock"
-                missing = {resource: text for resource, endpoint in known.items() if "/" not in endpoint}
+                missing = {each: f"{each} {text}" for each, endpoint in endpoints.items() if "/" not in endpoint}
             case "registered":
-                known[resource] = endpoint
+                endpoints[resource] = endpoint
                 missing.pop(resource, None)
-            case "registrationFailed":
-                missing[resource] = f"called Register, and was refused: {entry.fields['error']}"
-            case "registrationWaits":
-                missing[resource] = f"called Register, but nothing answers at {endpoint}: " + (
-                    "a kubelet that starts removes all sockets of the directory; serve again before you register"
-                    if resource in known
-                    else "serve before you register"
-                )
-    return [f"{resource} {text}" for resource, text in missing.items()]
+            case "registrationFailed" | "registrationWaits":
+                missing[resource] = entry.text.partition(" ")[2].lstrip()  # without the subject
+    return list(missing.values())
