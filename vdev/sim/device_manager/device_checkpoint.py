@@ -44,7 +44,7 @@ def dump(table: DeviceTable) -> str:
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     """Fill the table of a kubelet that starts. Resources are known, but have no plugin and no healthy device."""
     for resource in data["RegisteredDevices"]:
-        table.endpoints[resource] = Endpoint("", None, now)
+        table.endpoints[resource] = Endpoint(None, None, now)
         table.healthy[resource] = set()
         table.unhealthy[resource] = set()
     for entry in data["PodDeviceEntries"] or []:

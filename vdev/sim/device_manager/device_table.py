@@ -6,9 +6,13 @@ plugin's instance.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...errors import VdevError
 from ...pb import deviceplugin_v1beta1_pb2 as api
+
+if TYPE_CHECKING:
+    from .plugin_client import PluginClient
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -43,8 +47,9 @@ class Capacity:
 class Endpoint:
     """The plugin instance that serves a resource."""
 
-    socket: str
-    options: api.DevicePluginOptions | None  # None after a kubelet restart, until the plugin registers
+    # None after a kubelet restart, until the plugin registers.
+    client: "PluginClient | None"
+    options: api.DevicePluginOptions | None
     stopped: float | None = None  # since when it is disconnected
     lists: bool = False  # it has sent a list; until then, the table has that of the previous instance
 
@@ -81,9 +86,9 @@ class DeviceTable:
 
     # --- plugins -----------------------------------------------------------------------------------------------
 
-    def connected(self, resource: str, *, socket: str, options: api.DevicePluginOptions) -> None:
+    def connected(self, client: "PluginClient", options: api.DevicePluginOptions) -> None:
         """A plugin registered. The health sets stay until its first list."""
-        self.endpoints[resource] = Endpoint(socket, options)
+        self.endpoints[client.resource] = Endpoint(client, options)
 
     def lists_now(self, resource: str) -> bool:
         """Whether the plugin is connected and has sent a list."""
@@ -104,13 +109,16 @@ class DeviceTable:
         changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
         return frozenset(pod for pod in map(self._first_holder, changed) if pod is not None)
 
-    def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:
-        """A plugin disconnected: its devices become unhealthy and its grace period starts.
+    def disconnected(self, client: "PluginClient", *, now: float, is_1_37: bool) -> bool:
+        """A plugin disconnected: the resource's devices become unhealthy and its grace period starts.
 
-        With `socket` (1.37's rule), only if it is that of the endpoint. Returns whether anything changed.
+        By 1.37's rule, only if no other socket has registered since. Returns whether anything changed.
         """
+        resource = client.resource
         endpoint = self.endpoints.get(resource)
-        if endpoint is None or (socket is not None and endpoint.socket != socket):
+        if endpoint is None:
+            return False
+        if is_1_37 and endpoint.client is not None and endpoint.client.socket != client.socket:
             return False
         if resource in self.healthy:
             self.unhealthy.setdefault(resource, set()).update(self.healthy[resource])

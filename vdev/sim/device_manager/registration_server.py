@@ -48,13 +48,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._is_1_37 = life.settings.compat is Compat.V1_37
         self._save = save
         self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
-        self._endpoints: dict[str, PluginClient] = {}  # by resource, the connection for Allocate
         self._opened: list[PluginClient] = []  # every connection that is open
         self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket
-
-    def endpoint(self, resource: str) -> PluginClient | None:
-        """The connection for Allocate, GetPreferredAllocation and PreStartContainer."""
-        return self._endpoints.get(resource)
 
     async def Register(
         self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
@@ -156,8 +151,7 @@ class Registry(api_grpc.RegistrationServicer):
         """
         client, options = await self._dial(resource, socket)
         again = resource in self._table.endpoints
-        self._table.connected(resource, socket=socket, options=options)
-        self._endpoints[resource] = client
+        self._table.connected(client, options)
         self._life.spawn(self._run(client), f"list-and-watch {resource}")
         extra = ["pre-start"] if options.pre_start_required else []
         extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
@@ -214,8 +208,7 @@ class Registry(api_grpc.RegistrationServicer):
         """Close a connection and mark its devices as unhealthy."""
         await victim.close()
         self._opened.remove(victim)
-        socket = victim.socket if self._is_1_37 else None
-        if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
+        if self._table.disconnected(victim, now=self._life.clock.now(), is_1_37=self._is_1_37):
             text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
             self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
