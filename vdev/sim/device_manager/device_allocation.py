@@ -53,8 +53,8 @@ class Allocator:
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
         calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
-        for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
-            pool = self._reusable[pod.uid].setdefault(resource, set())
+        for held in self._table.held_by(pod.uid, container.name):
+            pool = self._reusable[pod.uid].setdefault(held.resource, set())
             if container.kind is Kind.INIT:
                 pool |= held.ids
             else:

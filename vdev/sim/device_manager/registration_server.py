@@ -236,8 +236,8 @@ class Registry(api_grpc.RegistrationServicer):
 
         The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
         """
-        holders, pods = self._table.holders_of(resource), self._life.pods
-        used = {id_ for pod, container, ids in holders if pods.uses(pod, container) for id_ in ids}
+        holders = [each for each in self._table.holders.values() if each.resource == resource]
+        used = {id_ for each in holders if self._life.pods.uses(each.pod, each.container) for id_ in each.ids}
         return used | self._table.in_flight.get(resource, set())
 
 
