@@ -40,7 +40,7 @@ CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES, Capability.REASON
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
-_LOOKS = 3
+_END_SECONDS = 0.3  # a broken connection is noticed earlier than the end of the plugin's process
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
 
@@ -338,18 +338,14 @@ class EmbeddedNode:
         return matters and finding.code not in self._options.allow
 
     async def explained(self, failure: str) -> str:
-        """The failure with the last lines of the plugin's output, and with its exit code if it has ended.
-
-        A broken connection is noticed before the end of the plugin's process, so this looks several times.
-        """
-        for _ in range(_LOOKS):
-            if LAST_LINES in failure:
-                return failure
-            await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
-            try:
-                await self._plugin.check()
-            except ScenarioError as ended:
-                return f"{failure}\n{ended}"
+        """The failure with the last lines of the plugin's output, and with its exit code if it has ended."""
+        if LAST_LINES in failure:
+            return failure
+        await asyncio.sleep(_END_SECONDS)
+        try:
+            await self._plugin.check()
+        except ScenarioError as ended:
+            return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._places.log)}"
 
     # --- the command --------------------------------------------------------------------------------------------------
