@@ -280,6 +280,27 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
     assert kubelet.alive
 
 
+async def test_deleted_during_the_admission_of_another_pod(kubelet, plugins):
+    """A pod that waits for its admission and is deleted is not admitted."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    answer, go = plugin.answer_allocate, asyncio.Event()
+
+    async def wait(request):
+        await go.wait()
+        return await answer(request)
+
+    plugin.answer_allocate = wait
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kubelet.run_pod(manifest("first", {NPU: 1})), name="first pod")
+        await kubelet.wait_until(lambda: plugin.requests("Allocate"))
+        group.create_task(kubelet.run_pod(manifest("second", {NPU: 1})), name="second pod")
+        await kubelet.wait_until(lambda: len(kubelet.pods()) == 2)
+        await asyncio.sleep(0.05)  # it waits now
+        await kubelet.delete_pod("second")
+        go.set()
+    assert 1 == len(plugin.requests("Allocate"))
+
+
 async def test_crash_during_allocate(kubelet, plugins):
     """If the kubelet crashes during an Allocate, the pod stays Pending and is admitted after the next start."""
     plugin = await plugins(NPU, ["d1"])

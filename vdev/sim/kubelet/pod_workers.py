@@ -58,7 +58,7 @@ class PodWorkers:
     async def sync(self, pod: PodRecord) -> None:
         """Do what there is to do for a pod now: admit it, start its containers, or end it. Raises KubeletPanic."""
         async with pod.work:
-            if not pod.known and not pod.ended and self._store.exists(pod):
+            if not pod.known:
                 await self._admit_or_reject(pod)
             if pod.ended:
                 await self._end(pod)
@@ -80,6 +80,8 @@ class PodWorkers:
 
     async def _admit_or_reject(self, pod: PodRecord) -> None:
         async with self._admission:
+            if pod.ended or not self._store.exists(pod):
+                return  # it was deleted while other pods were admitted
             pod.known = True
             try:
                 await self._admit(pod)
