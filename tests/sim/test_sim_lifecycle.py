@@ -7,23 +7,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.sim.conftest import listed
 from vdev.errors import SocketError
-from vdev.pb import podresources_v1_pb2 as resources
-from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
 
 NPU = "acme.dev/npu"
-
-
-async def listed(kubelet):
-    """The device ids in PodResources, by pod and container."""
-    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        answer = await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
-    return {
-        (pod.name, container.name): sorted(id_ for entry in container.devices for id_ in entry.device_ids)
-        for pod in answer.pod_resources
-        for container in pod.containers
-    }
 
 
 async def again(plugin, *, devices=None):
