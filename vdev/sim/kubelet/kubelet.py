@@ -282,7 +282,10 @@ class Kubelet:
     async def restart_container(
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
-        """Restart a container, by default the first app container, even if it could not be started before."""
+        """Restart a container, by default the first app container, even if it could not be started before.
+
+        Other containers of the pod that are down are started, too.
+        """
         record = self._store.record(pod, namespace)
         await self._pods_known()
         self._up()
