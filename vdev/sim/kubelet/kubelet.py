@@ -268,7 +268,7 @@ class Kubelet:
         record.phase = phase
         for container in record.containers:
             container.running = False
-        self._update(record)
+        self._store.note(record)
         await self._sync(record)
         return record.status()
 
@@ -276,7 +276,7 @@ class Kubelet:
         """Kill a container. It stays down until `restart_container` or the kubelet's next work on the pod."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
-        self._update(record)
+        self._store.note(record)
         return record.status()
 
     async def restart_container(
@@ -452,8 +452,3 @@ class Kubelet:
         if self._process is None:
             raise UsageError("the kubelet is down; start it first")
         return self._process
-
-    def _update(self, record: PodRecord) -> None:
-        if self._process is not None:
-            self._process.workers.update(record)
-        self.journal.changed()
