@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from vdev.sim.scenarios import library
+
 FILES = Path(__file__).parents[1] / "sim" / "scenarios"
 
 
@@ -14,4 +16,9 @@ def scenarios():
 
 def dra_scenarios():
     """One parameter per file for DRA drivers."""
-    return [pytest.param(path, id=path.stem) for path in sorted((FILES / "dra").glob("*.yaml"))]
+    return [pytest.param(path, id=f"dra-{path.stem}") for path in sorted((FILES / "dra").glob("*.yaml"))]
+
+
+def built_in_scenarios():
+    """One parameter per built-in file, for any plugin."""
+    return [pytest.param(each.path, id=f"built-in-{each.name}") for each in library.built_in()]

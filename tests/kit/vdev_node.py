@@ -28,7 +28,7 @@ class VdevNode(EmbeddedNode):
 
         options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so CDI names are resolved
         super().__init__(options, plugin=on_this_host, **kubelet_options)
-        self.capabilities = frozenset(Capability) - {Capability.HOOK}
+        self.capabilities = frozenset(Capability)
 
     async def __aenter__(self):
         self._host = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="host-"))
@@ -42,6 +42,12 @@ class VdevNode(EmbeddedNode):
         await super().__aexit__(*error)
         if self._host != Path("/"):
             await asyncio.to_thread(shutil.rmtree, self._host)
+
+    async def hook(self, name):
+        """Let the device npu/0 fail, or heal it: the hooks `fail` and `heal` of the built-in scenarios."""
+        healthy = self._places.configuration.read_text().partition("faults:")[0]
+        sick = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}\n"
+        await self.configure(healthy + {"fail": sick, "heal": ""}[name])
 
     async def device_node(self, path, *, make):
         """Create or remove a character device below the host root."""

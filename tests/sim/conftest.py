@@ -20,6 +20,8 @@ from tests.kit.dra_driver import device as dra_device
 from tests.kit.rest import Caller
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from vdev.pb import podresources_v1_pb2 as resources
+from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, LeapClock, Timings
 from vdev.sim.api.server import ApiServer
 
@@ -218,6 +220,17 @@ async def shows(kubelet, resource, capacity=None, allocatable=None):
         )
 
     await kubelet.wait_until(condition, what=f"{resource} {capacity}/{allocatable}")
+
+
+async def listed(kubelet):
+    """The device ids in PodResources, by pod, asked over a new connection."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}", options=options) as channel:
+        answer = await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
+    return {
+        pod.name: sorted(id_ for each in pod.containers for entry in each.devices for id_ in entry.device_ids)
+        for pod in answer.pod_resources
+    }
 
 
 @pytest.fixture

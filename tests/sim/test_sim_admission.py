@@ -5,9 +5,8 @@ import json
 import grpc
 import pytest
 
+from tests.sim.conftest import listed
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.pb import podresources_v1_pb2 as resources
-from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
 
 NPU = "acme.dev/npu"
@@ -123,8 +122,7 @@ async def test_freed_while_the_plugin_is_asked(kubelet, plugins):
 
     async def free_meanwhile(request):
         await kubelet.finish_pod("old")
-        async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-            await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
+        await listed(kubelet)  # frees its device
         return await answer(request)
 
     plugin.answer_preferred = free_meanwhile

@@ -71,11 +71,10 @@ ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
         ("a: 1\nb: [}\n", 2, "while parsing a flow node: expected the node content, but found '}'"),
         (f"{ONE}---\nkind: Deployment\n", ONE.count("\n") + 2, "expected a v1 Pod, found None 'Deployment'"),
         (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "the manifest: expected a mapping, found list"),
-        (f"{ONE}{ONE}", ONE.count("\n") + 2, "pod default/one is in this file already"),
         ("# nothing\n", 1, "the file is empty: expected Pods or objects of DRA"),
         ("a: !!int x", 0, "a value cannot be read: invalid literal for int() with base 10: 'x'"),
     ],
-    ids=["YAML", "another kind", "a list", "twice", "empty", "a value"],
+    ids=["YAML", "another kind", "a list", "empty", "a value"],
 )
 async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
     """The report has the line of the mistake or of its document; no pod of the file runs, and other files are read."""

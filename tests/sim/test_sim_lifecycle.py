@@ -7,23 +7,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.sim.conftest import listed
 from vdev.errors import SocketError
-from vdev.pb import podresources_v1_pb2 as resources
-from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
 
 NPU = "acme.dev/npu"
-
-
-async def listed(kubelet):
-    """The device ids in PodResources, by pod and container."""
-    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        answer = await resources_grpc.PodResourcesListerStub(channel).List(resources.ListPodResourcesRequest())
-    return {
-        (pod.name, container.name): sorted(id_ for entry in container.devices for id_ in entry.device_ids)
-        for pod in answer.pod_resources
-        for container in pod.containers
-    }
 
 
 async def again(plugin, *, devices=None):
@@ -278,6 +266,27 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
     assert {"panic", "held-device-dropped"} == {finding.code for finding in kubelet.errors}
     await kubelet.start()
     assert kubelet.alive
+
+
+async def test_deleted_during_the_admission_of_another_pod(kubelet, plugins):
+    """A pod that waits for its admission and is deleted is not admitted."""
+    plugin = await plugins(NPU, ["d1", "d2"])
+    answer, go = plugin.answer_allocate, asyncio.Event()
+
+    async def wait(request):
+        await go.wait()
+        return await answer(request)
+
+    plugin.answer_allocate = wait
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kubelet.run_pod(manifest("first", {NPU: 1})), name="first pod")
+        await kubelet.wait_until(lambda: plugin.requests("Allocate"))
+        group.create_task(kubelet.run_pod(manifest("second", {NPU: 1})), name="second pod")
+        await kubelet.wait_until(lambda: len(kubelet.pods()) == 2)
+        await asyncio.sleep(0.05)  # it waits now
+        await kubelet.delete_pod("second")
+        go.set()
+    assert 1 == len(plugin.requests("Allocate"))
 
 
 async def test_crash_during_allocate(kubelet, plugins):

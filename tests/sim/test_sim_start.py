@@ -7,9 +7,8 @@ import json
 import grpc
 import pytest
 
+from tests.sim.conftest import listed
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.pb import podresources_v1_pb2 as v1
-from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
 from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
 
 NPU = "acme.dev/npu"
@@ -22,22 +21,6 @@ async def kubelet(clock):
     timings = Timings(boot=0.01, lead=0.01, sources=SOURCES)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings) as running:
         yield running
-
-
-async def ask(kubelet, request, method="List"):
-    """A PodResources call on a new connection."""
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}", options=options) as channel:
-        return await getattr(v1_grpc.PodResourcesListerStub(channel), method)(request)
-
-
-async def listed(kubelet):
-    """The devices in PodResources, by pod."""
-    answer = await ask(kubelet, v1.ListPodResourcesRequest())
-    return {
-        pod.name: sorted(id_ for each in pod.containers for entry in each.devices for id_ in entry.device_ids)
-        for pod in answer.pod_resources
-    }
 
 
 def checkpoint(kubelet):
@@ -182,7 +165,7 @@ async def test_a_device_is_given_twice(kubelet, plugins, clock):
     running = asyncio.create_task(kubelet.run_pod(manifest("slow", {NPU: 1})))
     await asked.wait()
     await kubelet.finish_pod("old")
-    await ask(kubelet, v1.ListPodResourcesRequest())
+    await listed(kubelet)
     go.set()
     await running
     plugin.answer_allocate = answer

@@ -113,7 +113,7 @@ class Life:
 
         self.clock.call_later(seconds, due)
 
-    def every(self, period: float, action: Callable[[], None]) -> None:
+    def every(self, period: float, action: Callable[[], object]) -> None:
         """Call an action periodically. If a clock is advanced over several periods, it is called once."""
 
         def due() -> None:

@@ -25,6 +25,7 @@ SUN_PATH_LIMIT = 107  # bytes of a unix socket's path on Linux
 _CDI_PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
+_OPTIONS = ("pre_start_required", "get_preferred_allocation_available")
 _T = TypeVar("_T", str, tuple[str, str])
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _CODES = """
@@ -120,9 +121,10 @@ def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Find
 
 def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> Iterator[Finding]:
     """Compare the request's options, which the kubelet ignores, with those of GetDevicePluginOptions."""
-    if request.HasField("options") and request.options != answered:
-        both = f"Register has {_in_words(request.options)}, GetDevicePluginOptions has {_in_words(answered)}"
-        yield warning("options-differ", request.resource_name, f"{both}; the kubelet uses only the latter")
+    names = [name for name in _OPTIONS if getattr(request.options, name) != getattr(answered, name)]
+    if request.HasField("options") and names:
+        text = f"Register and GetDevicePluginOptions differ in {' and '.join(names)}; the kubelet uses only the latter"
+        yield warning("options-differ", request.resource_name, text)
 
 
 def device_list(
@@ -294,14 +296,6 @@ def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Find
     for side, path in (("host", host), ("container", container)):
         if not path.startswith("/"):
             yield error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
-
-
-def _in_words(options: api.DevicePluginOptions) -> str:
-    """The options with their names in the API."""
-    return (
-        f"pre_start_required {str(options.pre_start_required).lower()} and "
-        f"get_preferred_allocation_available {str(options.get_preferred_allocation_available).lower()}"
-    )
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ class NodeObjects:
         self._kubelet = kubelet
         self._objects = objects
         self._changed = asyncio.Event()
-        self._given: dict[str, str] = {}  # pods that the kubelet was given: namespace/name by UID
+        self._given: set[str] = set()  # the UIDs of the pods that the kubelet was given
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
@@ -96,18 +96,24 @@ class NodeObjects:
         self._write_node()
         mine = {each["metadata"]["uid"]: each for each in self._objects.all(_POD) if self._is_mine(each)}
         pods = {pod.uid: pod for pod in self._kubelet.pods()}
+        keys = {pod.spec.key for pod in pods.values()}
         for uid, document in mine.items():
-            if uid not in self._given:
-                self._begin(group, uid, document, names={pod.spec.key for pod in pods.values()})
-            elif document["metadata"].get("deletionTimestamp"):
-                self._end(group, uid, pods, document)
-            elif uid in pods:
-                self._write_pod(document, pods[uid])
-        for uid in [uid for uid in self._given if uid not in mine]:
-            namespace, _, name = self._given.pop(uid).partition("/")
+            meta, pod = document["metadata"], pods.get(uid)
+            gone = bool(meta.get("deletionTimestamp"))
+            if pod is not None and gone and not pod.terminating:
+                self._delete(group, pod)
+            elif pod is not None:
+                self._write_pod(document, pod)
+            elif gone:
+                self._objects.delete(_POD, meta["namespace"], meta["name"])
+            # Otherwise, the kubelet gets the pod, unless it has an older pod of this name, which has not ended.
+            elif uid not in self._given and f"{meta['namespace']}/{meta['name']}" not in keys:
+                self._given.add(uid)
+                group.create_task(self._start(uid, document), name=f"start pod {meta['name']}")
+        for uid in self._given - mine.keys():
+            self._given.discard(uid)
             if uid in pods:
-                force = self._quietly(self._kubelet.delete_pod(name, namespace=namespace, force=True))
-                group.create_task(force, name=f"forget pod {namespace}/{name}")
+                self._delete(group, pods[uid], force=True)
         self._write_events()
 
     def _is_mine(self, document: Document) -> bool:
@@ -117,22 +123,13 @@ class NodeObjects:
             return bool(node == self._kubelet.node_name)
         return spec.get("schedulerName") == _OWN and not spec.get("schedulingGates")
 
-    def _begin(self, group: asyncio.TaskGroup, uid: str, document: Document, *, names: set[str]) -> None:
-        meta = document["metadata"]
-        key = f"{meta['namespace']}/{meta['name']}"
-        if meta.get("deletionTimestamp"):
-            self._objects.delete(_POD, meta["namespace"], meta["name"])
-        elif key not in names:  # otherwise, an old pod of this name has not ended
-            self._given[uid] = key
-            group.create_task(self._start(uid, document), name=f"start pod {key}")
-
     async def _start(self, uid: str, document: Document) -> None:
         """Give a pod to the kubelet. A refused pod is tried again at the next change."""
         try:
             await self._kubelet.run_pod(document, wait_for_devices=True)
         except ManifestError as error:
             self._refuse(document, str(error))
-            self._given.pop(uid, None)
+            self._given.discard(uid)
         except KubeletPanic:
             pass  # it is in the journal, and the next kubelet process admits the pod
         else:
@@ -150,20 +147,13 @@ class NodeObjects:
                 self._kubelet.journal.note_refused(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
-    def _end(self, group: asyncio.TaskGroup, uid: str, pods: Mapping[str, PodStatus], document: Document) -> None:
-        namespace, _, name = self._given[uid].partition("/")
-        if uid not in pods:
-            self._objects.delete(_POD, namespace, name)
-        elif not pods[uid].terminating:
-            work = self._quietly(self._kubelet.delete_pod(name, namespace=namespace))
-            group.create_task(work, name=f"end pod {namespace}/{name}")
-        else:
-            self._write_pod(document, pods[uid])
+    def _delete(self, group: asyncio.TaskGroup, pod: PodStatus, *, force: bool = False) -> None:
+        async def delete() -> None:
+            with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
+                await self._kubelet.delete_pod(pod.name, namespace=pod.namespace, force=force)
+            self._changed.set()
 
-    async def _quietly(self, work: Any) -> None:
-        with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
-            await work
-        self._changed.set()
+        group.create_task(delete(), name=f"delete pod {pod.spec.key}")
 
     def _write_pod(self, document: Document, pod: PodStatus) -> None:
         with contextlib.suppress(Refused):

@@ -6,14 +6,13 @@ directory is polled, so it may be on any file system.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import UsageError
 from .api.api_objects import ApiObjectError, ApiObjects
 from .api.kinds import BY_NAME, Refused
 from .journal import Journal
@@ -39,22 +38,6 @@ class _Object:
         return bool(self.document["kind"] == "Pod")
 
 
-@dataclass(slots=True)
-class _File:
-    """A file of the directory."""
-
-    content: bytes
-    objects: list[_Object] = field(default_factory=list)
-
-
-class _FileError(UsageError):
-    """A file is refused because of an error on a line."""
-
-    def __init__(self, line: int, error: str) -> None:
-        super().__init__(error)
-        self.line = line
-
-
 class PodDirectory:
     """Creates and deletes objects as the files of a directory say. It is read every `interval` seconds."""
 
@@ -63,7 +46,8 @@ class PodDirectory:
         self._journal = journal
         self._path = Path(path)
         self._interval = interval
-        self._files: dict[str, _File] = {}
+        self._contents: dict[str, bytes] = {}  # by file
+        self._manifests: dict[str, list[_Object]] = {}  # by file
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
@@ -74,22 +58,35 @@ class PodDirectory:
     async def sync(self) -> None:
         """Read the directory: delete the objects of removed and changed files, and create new objects."""
         found = await asyncio.to_thread(_read, self._path)
-        for name in [name for name, file in self._files.items() if found.get(name) != file.content]:
-            self._delete(self._files.pop(name))
-        for name in sorted(found.keys() - self._files.keys()):
-            self._files[name] = self._load(name, found[name])
+        for name in [name for name, content in self._contents.items() if found.get(name) != content]:
+            del self._contents[name]
+            self._delete(self._manifests.pop(name))
+        for name in sorted(found.keys() - self._contents.keys()):
+            self._contents[name] = found[name]
+            self._manifests[name] = self._load(name, found[name])
         # Pods come last, so that their claims and classes exist.
-        objects = [(name, each) for name, file in sorted(self._files.items()) for each in file.objects]
+        objects = [(name, each) for name, objects in sorted(self._manifests.items()) for each in objects]
         for name, each in sorted(objects, key=lambda item: item[1].is_pod):
             if each.created is None:
                 await self._create(name, each)
 
-    def _load(self, name: str, content: bytes) -> _File:
+    def _load(self, name: str, content: bytes) -> list[_Object]:
+        """The objects of a file; none if there is a mistake in it, which is reported."""
+        line, why = 1, "the file is empty: expected Pods or objects of DRA"
         try:
-            return _File(content, _parse(content))
-        except _FileError as error:
-            self._journal.note_refused(str(self._path / name), str(error), error.line)
-            return _File(content)
+            objects = [_Object(*each) for each in yaml_text.numbered_documents(content) if each[1] is not None]
+            for each in objects:
+                line = each.line
+                _check(each.document)
+        except yaml.YAMLError as error:
+            line, why = yaml_text.line_and_problem(error)
+        except (ManifestError, AttributeError, RecursionError) as error:
+            why = str(error)
+        else:
+            if objects:
+                return objects
+        self._journal.note_refused(str(self._path / name), why, line)
+        return []
 
     async def _create(self, name: str, new: _Object) -> None:
         try:
@@ -100,43 +97,20 @@ class PodDirectory:
                 new.refused = str(error)
                 self._journal.note_refused(str(self._path / name), str(error), new.line)
 
-    def _delete(self, file: _File) -> None:
-        for each in sorted(file.objects, key=lambda each: not each.is_pod):
+    def _delete(self, objects: Iterable[_Object]) -> None:
+        for each in sorted(objects, key=lambda each: not each.is_pod):
             if (meta := each.created) is not None:
                 with contextlib.suppress(Refused):  # somebody else has deleted it
                     kind, place = BY_NAME[each.document["kind"]], (meta.get("namespace", ""), meta["name"])
                     self._objects.store.delete(kind, *place, {"uid": meta["uid"]}, now=False)
 
 
-def _parse(content: bytes) -> list[_Object]:
-    """The objects of a file. Raises _FileError."""
-    try:
-        documents = [each for each in yaml_text.numbered_documents(content) if each[1] is not None]
-    except yaml.YAMLError as error:
-        line, problem = yaml_text.line_and_problem(error)
-        raise _FileError(line, problem) from error
-    if not documents:
-        raise _FileError(1, "the file is empty: expected Pods or objects of DRA")
-    pods: set[str] = set()
-    for line, document in documents:
-        try:
-            pod = _pod(document)
-        except (ManifestError, AttributeError, RecursionError) as error:
-            raise _FileError(line, str(error)) from error
-        if pod and pod in pods:
-            raise _FileError(line, f"pod {pod} is in this file already")
-        pods.add(pod)
-    return [_Object(line, document) for line, document in documents]
-
-
-def _pod(document: Any) -> str:
-    """Namespace and name of a Pod; empty for an object of DRA or a Namespace. Raises ManifestError."""
+def _check(document: Any) -> None:
+    """Raise ManifestError if a document is neither a Pod nor an object of DRA."""
     if not isinstance(document, dict) or document.get("kind") not in _DRA_KINDS:
-        return pod_manifest.parse(document).key
-    kind = BY_NAME[document["kind"]]
-    if document.get("apiVersion") != kind.api_version:
+        pod_manifest.parse(document)
+    elif document.get("apiVersion") != (kind := BY_NAME[document["kind"]]).api_version:
         raise ManifestError(f"expected a {kind.kind} of {kind.api_version}, found {document.get('apiVersion')!r}")
-    return ""
 
 
 def _read(directory: Path) -> dict[str, bytes]:

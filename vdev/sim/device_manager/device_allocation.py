@@ -21,28 +21,13 @@ class AdmissionError(Exception):
 
 
 class Allocator:
-    """Allocates devices through the connected plugins.
+    """Allocates devices through the connected plugins. `save` writes the checkpoint."""
 
-    Args:
-        table: the device manager's state
-        life: the kubelet process
-        client: the connection to the plugin of a resource
-        save: writes the checkpoint
-    """
-
-    def __init__(
-        self,
-        table: DeviceTable,
-        life: Life,
-        *,
-        client: Callable[[str], PluginClient | None],
-        save: Callable[[], None],
-    ) -> None:
+    def __init__(self, table: DeviceTable, life: Life, *, save: Callable[[], None]) -> None:
         self._table = table
         self._life = life
         self._rng = life.rng
         self._journal = life.journal
-        self._client = client
         self._save = save
         self._reusable: dict[str, dict[str, set[str]]] = {}  # by pod UID and resource: devices of init containers
         self._pending = ""  # the UID of the pod that was admitted last
@@ -68,8 +53,8 @@ class Allocator:
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
         calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
-        for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
-            pool = self._reusable[pod.uid].setdefault(resource, set())
+        for held in self._table.held_by(pod.uid, container.name):
+            pool = self._reusable[pod.uid].setdefault(held.resource, set())
             if container.kind is Kind.INIT:
                 pool |= held.ids
             else:
@@ -206,11 +191,10 @@ class Allocator:
 
     def _endpoint(self, resource: str) -> PluginClient:
         endpoint = self._table.endpoints[resource]
-        client = self._client(resource)
-        if endpoint.stopped is not None or client is None:
+        if endpoint.stopped is not None or endpoint.client is None:
             # Go prints the whole structure; its addresses are zeros here.
             raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
-        return client
+        return endpoint.client
 
     def _shuffled(self, ids: Collection[str]) -> list[str]:
         return self._rng.sample(sorted(ids), len(ids))

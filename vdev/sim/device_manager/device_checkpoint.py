@@ -26,15 +26,13 @@ def dump(table: DeviceTable) -> str:
     """The text of the file for a table."""
     entries = [
         {
-            "PodUID": pod,
-            "ContainerName": container,
-            "ResourceName": resource,
+            "PodUID": held.pod,
+            "ContainerName": held.container,
+            "ResourceName": held.resource,
             "DeviceIDs": {str(node): list(ids) for node, ids in held.by_numa},
             "AllocResp": base64.b64encode(held.response).decode(),
         }
-        for pod, containers in table.holders.items()
-        for container, resources in containers.items()
-        for resource, held in resources.items()
+        for held in table.holders.values()
     ]
     registered = {resource: sorted(ids) for resource, ids in sorted(table.healthy.items())}
     data = {"PodDeviceEntries": entries or None, "RegisteredDevices": registered}  # Go writes an empty slice as null
@@ -44,14 +42,13 @@ def dump(table: DeviceTable) -> str:
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     """Fill the table of a kubelet that starts. Resources are known, but have no plugin and no healthy device."""
     for resource in data["RegisteredDevices"]:
-        table.endpoints[resource] = Endpoint("", None, now)
+        table.endpoints[resource] = Endpoint(None, None, now)
         table.healthy[resource] = set()
         table.unhealthy[resource] = set()
     for entry in data["PodDeviceEntries"] or []:
         by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["DeviceIDs"].items())
-        containers = table.holders.setdefault(entry["PodUID"], {})
-        held = containers.setdefault(entry["ContainerName"], {})
-        held[entry["ResourceName"]] = Held(tuple(by_numa), base64.b64decode(entry["AllocResp"]))
+        key = entry["PodUID"], entry["ContainerName"], entry["ResourceName"]
+        table.holders[key] = Held(*key, tuple(by_numa), base64.b64decode(entry["AllocResp"]))
     table.recount()
 
 

@@ -4,11 +4,15 @@ Pure: no I/O, no clock, no gRPC. As in the real kubelet, everything is keyed by 
 plugin's instance.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...errors import VdevError
 from ...pb import deviceplugin_v1beta1_pb2 as api
+
+if TYPE_CHECKING:
+    from .plugin_client import PluginClient
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -43,8 +47,9 @@ class Capacity:
 class Endpoint:
     """The plugin instance that serves a resource."""
 
-    socket: str
-    options: api.DevicePluginOptions | None  # None after a kubelet restart, until the plugin registers
+    # None after a kubelet restart, until the plugin registers.
+    client: "PluginClient | None"
+    options: api.DevicePluginOptions | None
     stopped: float | None = None  # since when it is disconnected
     lists: bool = False  # it has sent a list; until then, the table has that of the previous instance
 
@@ -53,6 +58,9 @@ class Endpoint:
 class Held:
     """The devices of one resource that a container holds."""
 
+    pod: str  # its UID
+    container: str
+    resource: str
     by_numa: tuple[tuple[int, tuple[str, ...]], ...]  # NUMA node and ids; a device is listed at each of its nodes
     response: bytes  # the encoded ContainerAllocateResponse
 
@@ -75,15 +83,14 @@ class DeviceTable:
     healthy: dict[str, set[str]] = field(default_factory=dict)
     unhealthy: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
-    # By pod UID, container name and resource.
-    holders: dict[str, dict[str, dict[str, Held]]] = field(default_factory=dict)
+    holders: dict[tuple[str, str, str], Held] = field(default_factory=dict)  # by pod UID, container and resource
     in_flight: dict[str, set[str]] = field(default_factory=dict)  # ids in Allocate calls that have not been answered
 
     # --- plugins -----------------------------------------------------------------------------------------------
 
-    def connected(self, resource: str, *, socket: str, options: api.DevicePluginOptions) -> None:
+    def connected(self, client: "PluginClient", options: api.DevicePluginOptions) -> None:
         """A plugin registered. The health sets stay until its first list."""
-        self.endpoints[resource] = Endpoint(socket, options)
+        self.endpoints[client.resource] = Endpoint(client, options)
 
     def lists_now(self, resource: str) -> bool:
         """Whether the plugin is connected and has sent a list."""
@@ -104,13 +111,16 @@ class DeviceTable:
         changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
         return frozenset(pod for pod in map(self._first_holder, changed) if pod is not None)
 
-    def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:
-        """A plugin disconnected: its devices become unhealthy and its grace period starts.
+    def disconnected(self, client: "PluginClient", *, now: float, is_1_37: bool) -> bool:
+        """A plugin disconnected: the resource's devices become unhealthy and its grace period starts.
 
-        With `socket` (1.37's rule), only if it is that of the endpoint. Returns whether anything changed.
+        By 1.37's rule, only if no other socket has registered since. Returns whether anything changed.
         """
+        resource = client.resource
         endpoint = self.endpoints.get(resource)
-        if endpoint is None or (socket is not None and endpoint.socket != socket):
+        if endpoint is None:
+            return False
+        if is_1_37 and endpoint.client is not None and endpoint.client.socket != client.socket:
             return False
         if resource in self.healthy:
             self.unhealthy.setdefault(resource, set()).update(self.healthy[resource])
@@ -174,8 +184,12 @@ class DeviceTable:
 
     def held(self, pod: str, container: str, resource: str) -> frozenset[str] | None:
         """The ids that a container holds of a resource, or None."""
-        held = self.holders.get(pod, {}).get(container, {}).get(resource)
+        held = self.holders.get((pod, container, resource))
         return None if held is None else held.ids
+
+    def held_by(self, pod: str, container: str) -> list[Held]:
+        """What a container holds, by resource."""
+        return [each for each in self.holders.values() if (each.pod, each.container) == (pod, container)]
 
     def mark_allocated(self, resource: str, id_: str) -> None:
         """Mark a device as allocated, before the plugin is called."""
@@ -194,36 +208,22 @@ class DeviceTable:
                 )
             for node in device.numa or (NO_NUMA,):
                 by_numa.setdefault(node, []).append(id_)
-        held = Held(tuple((node, tuple(members)) for node, members in sorted(by_numa.items())), response)
-        self.holders.setdefault(pod, {}).setdefault(container, {})[resource] = held
+        numbered = tuple((node, tuple(members)) for node, members in sorted(by_numa.items()))
+        self.holders[pod, container, resource] = Held(pod, container, resource, numbered, response)
 
     def free_all_but(self, active: Collection[str]) -> None:
         """Free the devices of all pods whose UIDs are not `active`."""
-        if gone := [pod for pod in self.holders if pod not in active]:
-            for pod in gone:
-                del self.holders[pod]
+        kept = {key: held for key, held in self.holders.items() if held.pod in active}
+        if len(kept) < len(self.holders):
+            self.holders = kept
             self.recount()
 
     def recount(self) -> None:
         """Compute the allocated devices from the holders, as the kubelet does after a failed Allocate."""
-        allocated: dict[str, set[str]] = {}
-        for containers in self.holders.values():
-            for resources in containers.values():
-                for resource, held in resources.items():
-                    allocated.setdefault(resource, set()).update(held.ids)
-        self.allocated = allocated
-
-    def holders_of(self, resource: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-        """The holders of a resource's devices: UID of the pod, name of the container, and the ids."""
-        for pod, containers in self.holders.items():
-            for container, held in containers.items():
-                if resource in held:
-                    yield pod, container, held[resource].ids
+        self.allocated = {}
+        for held in self.holders.values():
+            self.allocated.setdefault(held.resource, set()).update(held.ids)
 
     def _first_holder(self, id_: str) -> str | None:
         """The pod that holds a device. As in the kubelet, the id alone is looked up, over all resources."""
-        for pod, containers in self.holders.items():
-            for resources in containers.values():
-                if any(id_ in held.ids for held in resources.values()):
-                    return pod
-        return None
+        return next((held.pod for held in self.holders.values() if id_ in held.ids), None)

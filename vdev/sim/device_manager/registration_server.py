@@ -48,13 +48,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._is_1_37 = life.settings.compat is Compat.V1_37
         self._save = save
         self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
-        self._endpoints: dict[str, PluginClient] = {}  # by resource, the connection for Allocate
         self._opened: list[PluginClient] = []  # every connection that is open
         self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket
-
-    def endpoint(self, resource: str) -> PluginClient | None:
-        """The connection for Allocate, GetPreferredAllocation and PreStartContainer."""
-        return self._endpoints.get(resource)
 
     async def Register(
         self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
@@ -93,7 +88,11 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.options(request, options))
 
     def _note_waiting(self, resource: str, endpoint: str) -> None:
-        text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
+        text = f"{resource} called Register, but nothing answers at {endpoint}: "
+        if resource in self._table.endpoints:
+            text += "a kubelet that starts removes all sockets of the directory; serve again before you register"
+        else:
+            text += "serve before you register"
         self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
     def _check(self, resource: str, versions: Sequence[str], wrong_version: str, *, place: str = "") -> None:
@@ -152,8 +151,7 @@ class Registry(api_grpc.RegistrationServicer):
         """
         client, options = await self._dial(resource, socket)
         again = resource in self._table.endpoints
-        self._table.connected(resource, socket=socket, options=options)
-        self._endpoints[resource] = client
+        self._table.connected(client, options)
         self._life.spawn(self._run(client), f"list-and-watch {resource}")
         extra = ["pre-start"] if options.pre_start_required else []
         extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
@@ -210,8 +208,7 @@ class Registry(api_grpc.RegistrationServicer):
         """Close a connection and mark its devices as unhealthy."""
         await victim.close()
         self._opened.remove(victim)
-        socket = victim.socket if self._is_1_37 else None
-        if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
+        if self._table.disconnected(victim, now=self._life.clock.now(), is_1_37=self._is_1_37):
             text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
             self._life.changed(frozenset())  # like the kubelet, without writing the checkpoint
@@ -239,8 +236,8 @@ class Registry(api_grpc.RegistrationServicer):
 
         The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
         """
-        holders, pods = self._table.holders_of(resource), self._life.pods
-        used = {id_ for pod, container, ids in holders if pods.uses(pod, container) for id_ in ids}
+        holders = [each for each in self._table.holders.values() if each.resource == resource]
+        used = {id_ for each in holders if self._life.pods.uses(each.pod, each.container) for id_ in each.ids}
         return used | self._table.in_flight.get(resource, set())
 
 

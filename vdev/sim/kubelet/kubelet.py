@@ -6,7 +6,6 @@ process is in `kubelet_process`, and its work on pods is in `pod_workers`.
 
 import asyncio
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -75,8 +74,11 @@ class Kubelet:
         self.node_name = node_name
         self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
-        self._temporary = root is None
-        self._root = None if root is None else Path(root).absolute()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if root is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
+            root = self._temporary.name
+        self._paths = KubeletPaths(Path(root).absolute())
         self._rng = random.Random(seed)
         self.objects = objects or ApiObjects()
         self._settings = KubeletSettings(
@@ -107,17 +109,17 @@ class Kubelet:
         try:
             await self.start()
         except BaseException:
-            await self._remove_root()
+            self._remove_root()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-        await self._remove_root()
+        self._remove_root()
 
-    async def _remove_root(self) -> None:
-        if self._temporary and self._root is not None:
-            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+    def _remove_root(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
         """Start the kubelet: remove all sockets in its directory, read the checkpoint, and admit the pods again.
@@ -132,10 +134,8 @@ class Kubelet:
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
-        if self._root is None:
-            self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kubelet-"))
         life = Life(self._settings, self._store, self._rng, self._devices_changed)
-        process = KubeletProcess(KubeletPaths(self._root), life, self._scheduler, self._node)
+        process = KubeletProcess(self._paths, life, self._scheduler, self._node)
         self._store.forget()
         try:
             await process.start()
@@ -147,7 +147,8 @@ class Kubelet:
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        life.every(self._settings.timings.tick, self._tick)
+        life.every(life.timings.tick, self.tick)
+        life.every(life.timings.tick, lambda: life.spawn(self._scheduler.report_incomplete_pools(), "look at slices"))
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduler.wake)
         life.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
@@ -209,11 +210,6 @@ class Kubelet:
         if self._node.update(self._process.table.capacity(now=self._settings.clock.now())):
             self._process.save()
 
-    def _tick(self) -> None:
-        self.tick()
-        if self._process is not None and self._process.alive:
-            self._process.life.spawn(self._scheduler.report_incomplete_pools(), "look at slices")
-
     # --- pods ----------------------------------------------------------------------------------------------------
 
     async def run_pod(
@@ -272,7 +268,7 @@ class Kubelet:
         record.phase = phase
         for container in record.containers:
             container.running = False
-        self._update(record)
+        self._store.note(record)
         await self._sync(record)
         return record.status()
 
@@ -280,13 +276,16 @@ class Kubelet:
         """Kill a container. It stays down until `restart_container` or the kubelet's next work on the pod."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
-        self._update(record)
+        self._store.note(record)
         return record.status()
 
     async def restart_container(
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
-        """Restart a container, by default the first app container, even if it could not be started before."""
+        """Restart a container, by default the first app container, even if it could not be started before.
+
+        Other containers of the pod that are down are started, too.
+        """
         record = self._store.record(pod, namespace)
         await self._pods_known()
         self._up()
@@ -309,25 +308,23 @@ class Kubelet:
 
     @property
     def root(self) -> Path:
-        """The kubelet's directory, for `vdev run --kubelet-dir`. A temporary one exists after the first start."""
-        if self._root is None:
-            raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
-        return self._root
+        """The kubelet's directory, for `vdev run --kubelet-dir`."""
+        return self._paths.root
 
     @property
     def device_plugin_dir(self) -> Path:
         """The directory of plugin sockets and of kubelet.sock."""
-        return KubeletPaths(self.root).device_plugins
+        return self._paths.device_plugins
 
     @property
     def socket(self) -> Path:
         """kubelet.sock, where plugins register."""
-        return KubeletPaths(self.root).registration_socket
+        return self._paths.registration_socket
 
     @property
     def pod_resources_socket(self) -> Path:
         """The socket of the PodResources API."""
-        return KubeletPaths(self.root).pod_resources_socket
+        return self._paths.pod_resources_socket
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -455,8 +452,3 @@ class Kubelet:
         if self._process is None:
             raise UsageError("the kubelet is down; start it first")
         return self._process
-
-    def _update(self, record: PodRecord) -> None:
-        if self._process is not None:
-            self._process.workers.update(record)
-        self.journal.changed()

@@ -24,7 +24,6 @@ from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority, which is the socket's path
-_ERROR = "RegisterPlugin error -- "  # begins the texts of the kubelet's errors
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
@@ -99,39 +98,29 @@ class PluginWatcher:
         authority, timings = quote(path, safe=_UNQUOTED), self._life.timings
         options = [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(f"unix:{path}", options=options) as channel:
+            stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
+            call = "dial"
             try:
                 await dial(channel, path, timings.dial)
-            except TimeoutError:
-                text = f"dial failed at socket {path}, err: failed to dial socket {path}"
-                raise RegistrationError(f"{_ERROR}{text}, err: context deadline exceeded") from None
-            stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
-            try:
+                call = "GetInfo"
                 info = await stub.GetInfo(api.InfoRequest(), timeout=timings.get_info)
-            except grpc.aio.AioRpcError as error:
-                text = f"failed to get plugin info using RPC GetInfo at socket {path}, err: {go_text(error)}"
-                raise RegistrationError(f"{_ERROR}{text}") from None
-            problem = ""
-            try:
-                await self._take(path, stamp, info)
-            except RegistrationError as refused:
-                problem = str(refused)
-            status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
-            try:
+                problem = await self._take(path, stamp, info)
+                call = "NotifyRegistrationStatus"
+                status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
                 await stub.NotifyRegistrationStatus(status, timeout=timings.notify)
-            except grpc.aio.AioRpcError as error:
+            except (TimeoutError, grpc.aio.AioRpcError) as error:
                 if instance := self._registered.pop(path, None):
                     await instance.handler.deregister(instance.name, instance.endpoint)
-                what = "error" if problem else "registration status"
-                text = f"failed to send {what} at socket {path}, err: {go_text(error)}"
-                raise RegistrationError(f"{_ERROR}{text}") from None
-            if problem:
-                raise RegistrationError(problem)
+                why = go_text(error) if isinstance(error, grpc.aio.AioRpcError) else "context deadline exceeded"
+                raise RegistrationError(f"{call} failed: {why}") from None
+        if problem:
+            raise RegistrationError(problem)
 
-    async def _take(self, path: str, stamp: _Stamp, info: api.PluginInfo) -> None:
-        """Register a plugin with the handler of its type. Raises RegistrationError."""
+    async def _take(self, path: str, stamp: _Stamp, info: api.PluginInfo) -> str:
+        """Register a plugin with the handler of its type; returns the kubelet's error, empty if it is registered."""
         handler = self._handlers.get(info.type)
         if handler is None:
-            raise RegistrationError(f"{_ERROR}no handler registered for plugin type: {info.type} at socket {path}")
+            return f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
         endpoint, versions = info.endpoint or path, list(info.supported_versions)
         step = "validation"
         try:
@@ -141,7 +130,8 @@ class PluginWatcher:
             await handler.register(info.name, endpoint, versions)
         except RegistrationError as error:
             self._registered.pop(path, None)
-            raise RegistrationError(f"{_ERROR}plugin {step} failed with err: {error}") from None
+            return f"RegisterPlugin error -- plugin {step} failed with err: {error}"
+        return ""
 
 
 def _sockets(directory: str) -> dict[str, _Stamp]:

@@ -58,7 +58,7 @@ class PodWorkers:
     async def sync(self, pod: PodRecord) -> None:
         """Do what there is to do for a pod now: admit it, start its containers, or end it. Raises KubeletPanic."""
         async with pod.work:
-            if not pod.known and not pod.ended and self._store.exists(pod):
+            if not pod.known:
                 await self._admit_or_reject(pod)
             if pod.ended:
                 await self._end(pod)
@@ -80,6 +80,8 @@ class PodWorkers:
 
     async def _admit_or_reject(self, pod: PodRecord) -> None:
         async with self._admission:
+            if pod.ended or not self._store.exists(pod):
+                return  # it was deleted while other pods were admitted
             pod.known = True
             try:
                 await self._admit(pod)
@@ -102,7 +104,7 @@ class PodWorkers:
         self._check_hardware(pod)
 
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
-        holds = pod.spec.uid in self._table.holders
+        holds = any(each.pod == pod.spec.uid for each in self._table.holders.values())
         held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
         others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
         return self._status.shortage(pod.spec.requested(), others, held=held)
@@ -123,11 +125,11 @@ class PodWorkers:
 
     def _ids(self, pod: PodRecord) -> dict[str, str]:
         """The device ids that the pod's containers use or will use, with their resources."""
+        uid = pod.spec.uid
         return {
-            id_: resource
-            for container, devices in self._table.holders.get(pod.spec.uid, {}).items()
-            if self._store.uses(pod.spec.uid, container)
-            for resource, each in devices.items()
+            id_: each.resource
+            for each in self._table.holders.values()
+            if each.pod == uid and self._store.uses(uid, each.container)
             for id_ in each.ids
         }
 
@@ -197,11 +199,9 @@ class PodWorkers:
         if any(table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
             container.allocations += await self._allocator.allocate(pod.spec, spec)
             self._check_hardware(pod)
-        held = table.holders.get(pod.spec.uid, {}).get(spec.name, {})
+        held = {each.resource: each.response for each in table.held_by(pod.spec.uid, spec.name)}
         resources = self._life.rng.sample(sorted(held), len(held))
-        edits = container_edits.merge(
-            (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
-        )
+        edits = container_edits.merge((r, api.ContainerAllocateResponse.FromString(held[r])) for r in resources)
         self._journal.find(
             lint.error("conflict", "", f"pod {pod.spec.key}, container {spec.name}: {text}") for text in edits.conflicts
         )
@@ -268,12 +268,11 @@ class PodWorkers:
         self._store.note(pod)
 
     def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
-        table = self._table
-        held = table.holders.get(pod.spec.uid, {}).get(container.name, {})
-        container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
+        held = self._table.held_by(pod.spec.uid, container.name)
+        container.devices = {each.resource: tuple(sorted(each.ids)) for each in held}
         if container.kind is Kind.APP:
             container.health = {
-                r: {id_: table.health_of(r, id_) for id_ in ids} for r, ids in container.devices.items()
+                r: {id_: self._table.health_of(r, id_) for id_ in ids} for r, ids in container.devices.items()
             }
 
     def _update_claims(self, pod: PodRecord, container: ContainerStatus) -> None:

@@ -1,6 +1,6 @@
 """The PodResources API, v1, on pod-resources/kubelet.sock: which container holds which devices."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import grpc
@@ -69,14 +69,13 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
 
         As in a real kubelet, a container has all devices of each claim, even if it names one request of it.
         """
-        held = self._table.holders.get(pod.uid, {})
         return v1.PodResources(
             name=pod.name,
             namespace=pod.namespace,
             containers=[
                 v1.ContainerResources(
                     name=each.name,
-                    devices=_devices(held.get(each.name, {})),
+                    devices=_devices(self._table.held_by(pod.uid, each.name)),
                     dynamic_resources=self._claims(pod, each.name),
                 )
                 for each in pod.containers
@@ -96,11 +95,11 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         ]
 
 
-def _devices(held: Mapping[str, Held]) -> Iterator[v1.ContainerDevices]:
+def _devices(held: Iterable[Held]) -> Iterator[v1.ContainerDevices]:
     """As in the kubelet, node -1 means that a device has no NUMA node."""
-    for resource, devices in held.items():
-        for node, ids in devices.by_numa:
-            yield from (_device(resource, id_, None if node == NO_NUMA else node) for id_ in ids)
+    for each in held:
+        for node, ids in each.by_numa:
+            yield from (_device(each.resource, id_, None if node == NO_NUMA else node) for id_ in ids)
 
 
 def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:

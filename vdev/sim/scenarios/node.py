@@ -40,7 +40,7 @@ CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES, Capability.REASON
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
-_LOOKS = 3
+_END_SECONDS = 0.3  # a broken connection is noticed earlier than the end of the plugin's process
 _TAIL = 1_000  # characters of a hook's output that an error shows
 
 
@@ -338,18 +338,14 @@ class EmbeddedNode:
         return matters and finding.code not in self._options.allow
 
     async def explained(self, failure: str) -> str:
-        """The failure with the last lines of the plugin's output, and with its exit code if it has ended.
-
-        A broken connection is noticed before the end of the plugin's process, so this looks several times.
-        """
-        for _ in range(_LOOKS):
-            if LAST_LINES in failure:
-                return failure
-            await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
-            try:
-                await self._plugin.check()
-            except ScenarioError as ended:
-                return f"{failure}\n{ended}"
+        """The failure with the last lines of the plugin's output, and with its exit code if it has ended."""
+        if LAST_LINES in failure:
+            return failure
+        await asyncio.sleep(_END_SECONDS)
+        try:
+            await self._plugin.check()
+        except ScenarioError as ended:
+            return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._places.log)}"
 
     # --- the command --------------------------------------------------------------------------------------------------
@@ -405,23 +401,17 @@ def _forget_node(paths: KubeletPaths) -> None:
 
 def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
     """Why resources are not registered with the current kubelet process."""
-    known: dict[str, str] = {}  # by resource, the endpoint of its last registration
+    endpoints: dict[str, str] = {}  # of the last registrations
     missing: dict[str, str] = {}  # by resource, why it is not registered
     for entry in entries:
         resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
         match entry.event:
             case "kubelet" if entry.fields["what"] == "started":
                 text = "has not registered since the kubelet started again: watch kubelet.sock"
-                missing = {resource: text for resource, endpoint in known.items() if "/" not in endpoint}
+                missing = {each: f"{each} {text}" for each, endpoint in endpoints.items() if "/" not in endpoint}
             case "registered":
-                known[resource] = endpoint
+                endpoints[resource] = endpoint
                 missing.pop(resource, None)
-            case "registrationFailed":
-                missing[resource] = f"called Register, and was refused: {entry.fields['error']}"
-            case "registrationWaits":
-                missing[resource] = f"called Register, but nothing answers at {endpoint}: " + (
-                    "a kubelet that starts removes all sockets of the directory; serve again before you register"
-                    if resource in known
-                    else "serve before you register"
-                )
-    return [f"{resource} {text}" for resource, text in missing.items()]
+            case "registrationFailed" | "registrationWaits":
+                missing[resource] = entry.text.partition(" ")[2].lstrip()  # without the subject
+    return list(missing.values())

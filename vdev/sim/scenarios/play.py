@@ -154,8 +154,6 @@ class _Player:
         try:
             async with asyncio.timeout(self._patience):
                 while found := await self._differences(expect):
-                    if final := await self._final(expect):
-                        raise ScenarioError(f"it cannot become true any more: {'; '.join(final)}")
                     await self._change()
         except TimeoutError:
             why = "; ".join([*found, *await self._node.causes()])
@@ -173,27 +171,25 @@ class _Player:
         await self._node.change()
         await self.check()
 
-    async def _final(self, expect: Expect) -> list[str]:
-        """Differences that no time can change: a finding stays, and a pod that has ended does not run again."""
-        found = await self._findings(expect)
-        for name, wanted in expect.pods.items():
-            pod = await self._node.pod(name)
-            if pod is not None and pod.phase.terminal and wanted is not None and wanted.phase is not None:
-                found += self._compared(_pod_rows({"phase": wanted.phase}, pod, edits=False))
-        return found
-
-    async def _findings(self, expect: Expect) -> list[str]:
-        if expect.findings is None or Capability.FINDINGS not in self._node.capabilities:
-            return []
-        return await self._node.errors(expect.findings)
-
     # --- comparing ----------------------------------------------------------------------------------------------------
 
     async def _differences(self, expect: Expect) -> list[str]:
+        """What is not as expected. Raises ScenarioError if no time can change that.
+
+        A finding stays, and a pod that has ended does not run again.
+        """
+        final: list[str] = []
+        if expect.findings is not None and Capability.FINDINGS in self._node.capabilities:
+            final += await self._node.errors(expect.findings)
+        for name, wanted in expect.pods.items():
+            pod = await self._node.pod(name)
+            if pod is not None and pod.phase.terminal and wanted is not None and wanted.phase is not None:
+                final += self._compared(_pod_rows({"phase": wanted.phase}, pod, edits=False))
+        if final:
+            raise ScenarioError(f"it cannot become true any more: {'; '.join(final)}")
         names = await self._names(expect.document)
         found = [_NOT_REGISTERED[each] for each in names if not names[each]]
-        found += self._compared([row async for row in self._rows(_spread(expect.document, names))])
-        return found + await self._findings(expect)
+        return found + self._compared([row async for row in self._rows(_spread(expect.document, names))])
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
         """What is expected and what is seen. What this node cannot see is left out."""

@@ -119,19 +119,16 @@ class CommandPlugin:
         process, self._process = self._process, None
         if process is None:
             return
-        ended = False
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
         try:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._grace):
-                    await process.wait()
-                    ended = True
+            async with asyncio.timeout(self._grace):
+                code = await process.wait()
+        except TimeoutError:
+            text = f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed"
+            raise ScenarioError(text) from None
         finally:
             await _kill(process)  # also if the wait was cancelled
-        if not ended:
-            raise ScenarioError(f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed")
-        code = await process.wait()
         if code in _CRASHES or (self._strict and code not in _CLEAN_EXITS):
             raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {last_words(self._log)}")
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from ...errors import HostError, reason_of
 from ..journal import Entry
 from .library import ScenarioFile
 
-_INDENT = "      "
 _WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
@@ -76,10 +76,10 @@ class ScenarioReport:
         """A scenario ended."""
         rows = [f"  ! {remark}" for remark in result.remarks]
         if result.failure:
-            rows.append("    " + result.failure.replace("\n", "\n    "))
+            rows.append(textwrap.indent(result.failure, "    "))
             if result.history:
                 rows.append("    what happened last:")
-                rows += [_INDENT + row.replace("\n", f"\n{_INDENT}") for row in result.history]
+                rows += [textwrap.indent(row, "      ") for row in result.history]
             rows.append(f"    the plugin's whole output: {result.log}")
         document = {"outcome": "failed" if result.failure else "passed", "failure": result.failure}
         self._print(

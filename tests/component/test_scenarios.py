@@ -1,0 +1,99 @@
+"""Every scenario file, played with vdev on the embedded kubelet in both forms: here, and as a process."""
+
+import asyncio
+import importlib.util
+import itertools
+import os
+
+import pytest
+import structlog
+
+from tests.kit.agent_here import AgentHere
+from tests.kit.api_server import ApiServer
+from tests.kit.manifests import permissions_of
+from tests.kit.scenarios import built_in_scenarios, dra_scenarios, scenarios
+from tests.kit.vdev_node import VdevNode
+from vdev.sim import Timings
+from vdev.sim.api.api_objects import ApiObjects
+from vdev.sim.scenarios.play import play
+from vdev.sim.scenarios.plugin_process import VdevRun
+from vdev.sim.scenarios.scenario import Capability, load
+
+ALL = [*scenarios(), *dra_scenarios(), *built_in_scenarios()]
+HERE = [each for each in ALL if each.id != "built-in-plugin-crash"]  # only a process can be killed
+# In CI, all are played with a process; otherwise some of each kind, in which the plugin ends and another one comes.
+SOME = {"hot-plug", "kubelet-crash", "reboot-plugin-first", "dra-driver-restart", "dra-rolling-update"}
+SOME |= {"built-in-plugin-crash"}
+BY_PROCESS = [each for each in ALL if os.environ.get("CI") or each.id in SOME]
+QUICK = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
+# What vdev advertises in a scenario for any plugin.
+NPUS = """
+version: v1
+devices:
+- {name: npu, resource: acme.dev/npu, virtual: {count: 2}}
+"""
+
+
+@pytest.fixture
+async def api_server():
+    """An API server with a node, where the plugin may do what its manifests let it do."""
+    async with ApiServer() as server:
+        await server.add("nodes", {"metadata": {"name": "sim-node"}}, manager="kubelet")
+        server.permissions = permissions_of("dra")
+        yield server
+
+
+@pytest.fixture
+def comes_true(monkeypatch, api_server, kubeconfig):
+    """Plays a file with a plugin. It may be skipped only if it needs real device nodes."""
+    serial = itertools.count(1)
+
+    def claims(plugin):
+        """The options of a node with an API server, whose kubelet asks everything twice. Each plugin is in a pod."""
+
+        def in_a_pod(places):
+            monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
+            return plugin(places)
+
+        objects = ApiObjects(api_server.objects)
+        return {"plugin": in_a_pod, "objects": objects, "kubeconfig": kubeconfig, "timings": QUICK, "strict": True}
+
+    async def comes_true(path, plugin):
+        scenario = await asyncio.to_thread(load, path)
+        is_dra = Capability.DRA in scenario.requires
+        if is_dra and importlib.util.find_spec("cel_expr_python") is None:
+            pytest.skip("cel-expr-python, which evaluates selectors, is not installed")
+        if not scenario.configuration:
+            advertise = "[dra]" if is_dra else "[device-plugin]"
+            text = NPUS.replace("virtual", f"advertise: {advertise}, virtual")
+            scenario = scenario.model_copy(update={"configuration": text})
+        async with VdevNode(**claims(plugin)) if is_dra else VdevNode(plugin) as node:
+            skipped = await play(scenario, node, patience=30)
+            if Capability.HOST_NODES in scenario.requires - node.capabilities:
+                pytest.skip(skipped[0])
+            assert [] == skipped
+
+    return comes_true
+
+
+@pytest.mark.parametrize("path", HERE)
+async def test_scenario(path, comes_true):
+    """It passes with an agent in this process, with shorter intervals."""
+    with structlog.testing.capture_logs():
+        await comes_true(path, AgentHere.at)
+
+
+async def test_a_boot_with_the_plugin_first_is_no_race():
+    """A slow plugin that starts before the kubelet loses no pod."""
+    (path,) = (each.values[0] for each in scenarios() if each.id == "reboot-plugin-first")
+    at_once = Timings(boot=0.01, lead=0.01, sources=0.0)
+    with structlog.testing.capture_logs():
+        async with VdevNode(AgentHere.at, timings=at_once) as node:
+            assert [] == await play(load(path), node, patience=30)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", BY_PROCESS)
+async def test_scenario_by_process(path, comes_true, prepared_python):
+    """It passes with `vdev run`, with real intervals."""
+    await comes_true(path, VdevRun)
