@@ -151,10 +151,11 @@ class Session:
 
     async def connect(self) -> "httpx.AsyncClient":
         """Return the connection. Raises Unconfigured."""
-        async with self._connecting:
-            if self._http is None:
-                self._http = await asyncio.to_thread(_connect, self._server)
-            return self._http
+        if self._http is None:
+            async with self._connecting:
+                if self._http is None:
+                    self._http = await asyncio.to_thread(_connect, self._server)
+        return self._http
 
     async def aclose(self) -> None:
         """Close the connection; another request makes a new one."""
