@@ -97,7 +97,7 @@ class Session:
         path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
         request = http.build_request(
             _METHODS.get(call.verb, "GET"),
-            f"{path}?{urlencode(params)}",
+            f"{call.where}{path}?{urlencode(params)}",  # whole: the library would parse a part of a URL twice
             headers=_ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
