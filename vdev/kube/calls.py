@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 LIMIT = 64 * 2**20  # bytes of an answer, and of a line of a watch
-_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}
 _METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
 
@@ -98,7 +97,7 @@ class Session:
         request = http.build_request(
             _METHODS.get(call.verb, "GET"),
             f"{call.where}{path}?{urlencode(params)}",  # whole: the library would parse a part of a URL twice
-            headers=_ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type},
+            headers=None if body is None else {"Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
         self._users[http] += 1
