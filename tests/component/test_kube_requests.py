@@ -48,6 +48,20 @@ async def test_a_token_that_was_replaced(api_server, api, account, node):
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
+async def test_a_token_is_read_again_although_the_server_still_takes_the_old_one(api_server, start_api, account, node):
+    """After ten minutes; the old connection is closed."""
+    clock = LeapClock()
+    api = await start_api(clock=clock)
+    await api.get(NODES, "worker-1")
+    account.token.write_text("fresh")
+    api_server.tokens.add("fresh")
+    await api.get(NODES, "worker-1")
+    clock.advance(601)
+    await api.get(NODES, "worker-1")
+    sent = [each.headers["authorization"] for each in api_server.asked]
+    assert ["Bearer secret", "Bearer secret", "Bearer fresh"] == sent
+
+
 async def test_a_token_that_nobody_knows(api_server, api):
     """401 says who is meant."""
     api_server.tokens = {"another"}

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    from ..fleet.controller import AT_ONCE, Fleet, Options
+    from ..fleet.controller import Fleet, Options
     from ..kube import Api, Unconfigured
     from ..observe import log
 
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     metrics_address = (telemetry.address if telemetry else None) or ""
 
     async def main() -> None:
-        async with Api(server, at_once=AT_ONCE) as api:
+        async with Api(server) as api:
             try:
                 await api.connect()
             except Unconfigured as wrong:

@@ -43,8 +43,6 @@ from .work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 16
-"""Requests in flight, beside watches."""
 EVENTS = 500
 """Events of all nodes that may be written at once; more follow one by one."""
 _READING = "reading the configuration"

@@ -27,6 +27,7 @@ _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _DEAD = 2.0  # times the length of a watch, after which its connection must be dead
+_AT_ONCE = 8  # requests in flight, beside watches
 _ATTEMPTS = 4  # if the server asks to wait
 
 T = TypeVar("T")
@@ -62,12 +63,11 @@ class Api:
         *,
         timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = lambda call: None,
-        at_once: int = 8,
         limit: int = LIMIT,
     ) -> None:
         self.timing = timing
         self._session = Session(server, timing, limit)
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 LIMIT = 64 * 2**20  # bytes of an answer, and of a line of a watch
-_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}
+_RENEWAL = 600.0  # seconds; a kubelet replaces a token of an hour after 48 minutes
 _METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
 
@@ -36,6 +36,7 @@ class Session:
         self._intervals, self._clock = timing
         self._connecting = asyncio.Lock()
         self._http: httpx.AsyncClient | None = None
+        self._renew_at = 0.0  # when the next request reads the credentials again
         self._users: Counter[httpx.AsyncClient] = Counter()  # the requests that use a client now
         self._watches: list[Interruption] = []
 
@@ -97,8 +98,8 @@ class Session:
         path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
         request = http.build_request(
             _METHODS.get(call.verb, "GET"),
-            f"{path}?{urlencode(params)}",
-            headers=_ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type},
+            f"{call.where}{path}?{urlencode(params)}",  # whole: the library would parse a part of a URL twice
+            headers=None if body is None else {"Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
         self._users[http] += 1
@@ -151,10 +152,14 @@ class Session:
 
     async def connect(self) -> "httpx.AsyncClient":
         """Return the connection. Raises Unconfigured."""
-        async with self._connecting:
-            if self._http is None:
-                self._http = await asyncio.to_thread(_connect, self._server)
-            return self._http
+        if self._http is None or self._clock.now() >= self._renew_at:
+            async with self._connecting:
+                if self._http is None or self._clock.now() >= self._renew_at:
+                    before, self._http = self._http, await asyncio.to_thread(_connect, self._server)
+                    self._renew_at = self._clock.now() + _RENEWAL
+                    if before is not None and not self._users[before]:
+                        await before.aclose()
+        return self._http
 
     async def aclose(self) -> None:
         """Close the connection; another request makes a new one."""

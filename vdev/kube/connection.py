@@ -18,7 +18,7 @@ from ..api_server import ApiServerAddress
 from ..errors import reason_of
 from .answers import Unconfigured
 
-_AGENT = "vdev"
+_HEADERS = {"User-Agent": "vdev", "Accept": "application/json", "Accept-Encoding": "identity"}
 _FOREVER = httpx.Timeout(None)  # `calls` sets the deadlines, by its own clock
 
 ConnectError = httpx.ConnectError
@@ -39,7 +39,7 @@ def connect(server: ApiServerAddress) -> httpx.AsyncClient:
     except Exception as wrong:  # the library reports a wrong file by errors of many types
         why = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
         raise Unconfigured(f"{server.kubeconfig or server.token} cannot be used: {why}") from wrong
-    http.headers["User-Agent"] = _AGENT
+    http.headers.update(_HEADERS)
     return http
 
 

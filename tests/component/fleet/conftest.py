@@ -10,7 +10,7 @@ from tests.kit import quick
 from tests.kit.fleet import CONFIG
 from vdev import cli, config
 from vdev.aio.clock import LeapClock, Timing
-from vdev.fleet.controller import AT_ONCE, Fleet, Options
+from vdev.fleet.controller import Fleet, Options
 from vdev.hostfs.watch import Watcher
 from vdev.intervals import Intervals
 
@@ -32,7 +32,7 @@ async def start(watching, start_api, directory):
             path = directory / "vdev.yaml"
             path.write_text(text)
             clock = clock or LeapClock()
-            api = await start_api(clock=clock, at_once=AT_ONCE)
+            api = await start_api(clock=clock)
             read = functools.partial(load, [path])
             intervals = Intervals(**quick.INTERVALS | more)
             options = Options(
