@@ -257,7 +257,7 @@ class ConfigSource:
         try:
             loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
         except ConfigError as bad:
-            named = (each.place.file for each in bad.problems if isinstance(each, Problem) and each.place)
+            named = (each.place.file for each in bad.problems if each.place)
             self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
             raise
         self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
@@ -306,14 +306,13 @@ class ConfigSource:
 
     def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
         """Record that the last reading is bad. The same errors are logged once, because an editor may write often."""
-        problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
-        is_news = self.status.last_was_good or problems != self.status.problems
-        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), problems
+        is_news = self.status.last_was_good or bad.problems != self.status.problems
+        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), bad.problems
         self.status.failed += 1
         if is_news:
-            log.error(event, problems=[str(problem) for problem in problems])
+            log.error(event, problems=[str(problem) for problem in bad.problems])
             self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
 
 

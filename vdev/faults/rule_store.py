@@ -200,7 +200,7 @@ class RuleStore:
             try:
                 files[source] = self._parse(text, path)
             except ConfigError as bad:
-                problems += [each for each in bad.problems if isinstance(each, Problem)]
+                problems += bad.problems
         self._files, self._problems = files, tuple(problems)
         self._load()
 
