@@ -67,8 +67,10 @@ def built(
     asked = any(entry.telemetry is not None or entry.smi for entry in written.entries)
     telemetry = written.telemetry or (Telemetry() if asked else None)
     for entry in written.entries:
-        check_entry(entry, report)
-    entries = tuple(resolved(entry, files, report, is_measured=telemetry is not None) for entry in written.entries)
+        check_entry(entry, report.of(entry))
+    entries = tuple(
+        resolved(entry, files, report.of(entry), is_measured=telemetry is not None) for entry in written.entries
+    )
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
@@ -108,7 +110,7 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
     """Return the checked fault rules for the devices of `spec`. If there are errors in the report, ignore them."""
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
-        check_rule(rule, report)
+        check_rule(rule, report.of(rule))
     if rules and not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         check_rules(rules, spec, report)
     return rules
