@@ -106,10 +106,8 @@ def test_what_is_meant_works(subtests):
     """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
     cases = [
         path("/srv/{attributes.serial}"),
-        path("{path}"),
         path("/srv{path}/x"),
         inside("/run/{id}/{index}"),
-        node("{path}"),
         variable("{attributes.serial}:{attributes.hidraw},{numa}"),
         annotation("{attributes.maker}"),
         variable("a,b\nc"),
