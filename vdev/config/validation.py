@@ -42,7 +42,7 @@ def _copied(tree: Any, *, strict: bool) -> Any:
         case dict():
             values = {key: _copied(value, strict=strict) for key, value in tree.items()}
             if isinstance(tree, FileMapping):
-                return FileMapping(values, tree.where, for_nvidia=tree.for_nvidia)
+                return FileMapping(values, tree.where)
             return values  # of an override
         case list():
             return [None if item is None else _copied(item, strict=strict) for item in tree]

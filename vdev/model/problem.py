@@ -38,15 +38,19 @@ def show(path: KeyPath) -> str:
 
 
 class Where(str):
-    """`file:line:column: path` of a value, with both parts, for problems that are found later."""
+    """`file:line:column: path` of a value, with both parts, for problems that are found later.
+
+    `for_nvidia`: the file is for NVIDIA's plugin, which ignores values that it does not know.
+    """
 
     place: Place = Place("")
     path: KeyPath = ()
+    for_nvidia: bool = False
 
     @classmethod
-    def of(cls, place: Place, path: KeyPath) -> "Where":
+    def of(cls, place: Place, path: KeyPath, *, for_nvidia: bool) -> "Where":
         where = cls(f"{place}: {show(path)}")
-        where.place, where.path = place, path
+        where.place, where.path, where.for_nvidia = place, path, for_nvidia
         return where
 
 
