@@ -194,7 +194,7 @@ def _apis(entry: Entry, report: ProblemReport) -> None:
         )
         report.warning("advertise", message, "advertise them in one way where pods must not share them")
     elif entry.wanted_partitions and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
-        message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims cut the devices"
+        message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims make their own"
         report.warning("partitions", message, "take them out, or set dra.partitions to static")
 
 

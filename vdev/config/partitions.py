@@ -40,7 +40,7 @@ def check_partitioning(geometry: Geometry, report: ProblemReport) -> bool:
     """Report contradictions in a block `partitioning`. Returns whether there are none."""
     before = len(report.problems)
     if not geometry.profiles:
-        report.error("profiles", "a device without profiles cannot be cut", "name at least one")
+        report.error("profiles", "a device without profiles cannot be partitioned", "name at least one")
     suffixes: dict[str, str] = {}
     for name, profile in geometry.profiles.items():
         here = report.at("profiles", name)
@@ -94,7 +94,7 @@ def partitions(
 ) -> dict[int, tuple[str, ...]]:
     """Return profiles by device index, with layouts resolved. `all` is for devices that no other key names."""
     if geometry is None:
-        _cannot_be_cut(report)
+        _cannot_be_partitioned(report)
         return {}
     result: dict[int, tuple[str, ...]] = {}
     named: dict[int, str] = {}
@@ -122,7 +122,7 @@ def partitions(
     return result
 
 
-def _cannot_be_cut(report: ProblemReport) -> None:
+def _cannot_be_partitioned(report: ProblemReport) -> None:
     """Report `partitions` of devices that cannot be partitioned."""
     hint = "give virtual.partitioning, or a preset that has partitions"
     report.key_error((), "these devices cannot be partitioned", hint)
@@ -154,7 +154,7 @@ def chosen_layouts(
     If there are errors in the report, ignore the result.
     """
     if source is None or source.partitioning is None:
-        _cannot_be_cut(report)
+        _cannot_be_partitioned(report)
         return choice
     target = LayoutTarget(source.partitioning, source.count, source.attributes.get("pciDeviceId", ""))
     layouts = generated(target.geometry, target.count)

@@ -204,7 +204,7 @@ def _check_dynamic(entry: Entry, report: ProblemReport) -> None:
         hint = "give virtual.partitioning, or a preset that has partitions"
         report.error((), "these devices cannot be partitioned", hint)
     elif entry.geometry.whole_device:
-        message = "these devices are cut as a whole, in one mode, which the counters of ResourceSlices cannot say"
+        message = "all partitions of such a device are alike, which the counters of ResourceSlices cannot express"
         report.error((), message, "use static, with the entry's partitions")
     else:
         room = MAX_COUNTERS - (_NVIDIAS_COUNTERS if entry.is_nvidia else 0)

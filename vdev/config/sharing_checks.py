@@ -114,13 +114,13 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
         hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
     single = flags.mig_strategy is MigStrategy.SINGLE
-    cut = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
+    partitioned = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
     for item in mps.resources:
         here = report.of(item)
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
             hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
             here.unless("replicas", message, hint, instead, lenient=item.for_nvidia)
-        if item.name in cut:
-            at = report.document.key_place((*cut[item.name], "partitions"))
+        if item.name in partitioned:
+            at = report.document.key_place((*partitioned[item.name], "partitions"))
             here.error("name", f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

@@ -165,5 +165,5 @@ def either(words: Sequence[str]) -> str:
 def _is_first_part(word: str, whole: str) -> bool:
     """Whether `word` is the beginning of `whole`, and ends at the end of a word or a number in it."""
     last, following = word[-1:], whole[len(word) : len(word) + 1]
-    cut = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
-    return bool(last and following) and not cut and whole.startswith(word)
+    is_inside = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
+    return bool(last and following) and not is_inside and whole.startswith(word)
