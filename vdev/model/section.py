@@ -46,7 +46,7 @@ NO_VALUE = NoValue()
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case.
 
-    A key without a value counts as absent, unless `config.validation` puts NO_VALUE for it, which every type refuses.
+    A key without a value counts as absent, unless `config.pipeline` puts NO_VALUE for it, which every type refuses.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
