@@ -1,6 +1,7 @@
 """Fault rules, and configurations with them."""
 
 from vdev.faults.rules import FaultRule
+from vdev.model.problem import Where
 
 
 def with_rules(head, *rules):
@@ -11,4 +12,4 @@ def with_rules(head, *rules):
 def rule(seed=7, **fields):
     """A rule called x, unless it has a name, with these fields: keys of the file, in snake case."""
     made = FaultRule.model_validate({"name": "x", **fields}, by_name=True, by_alias=True)
-    return made.placed("f.yaml").seeded(seed)
+    return made.placed(Where("f.yaml")).seeded(seed)

@@ -8,6 +8,7 @@ from tests.kit.geometry import made_geometry, made_profile
 from tests.kit.specs import made_entry, made_spec, made_virtual
 from vdev.model.device import Health, IdStyle, RawDevice
 from vdev.model.dra import ClaimApi
+from vdev.model.problem import Where
 from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, TimeSlicing
 from vdev.planning.inventory import arrange
 
@@ -71,9 +72,7 @@ class Build:
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
         items = [
-            SharedItem.model_construct(**{"devices": None, **each}).placed(
-                each.get("where", ""), for_nvidia=each.get("for_nvidia", False)
-            )
+            SharedItem.model_construct(**{"devices": None, **each}).placed(Where(each.get("where", "")))
             for each in resources
         ]
         block = Mps if kind is SharingKind.MPS else TimeSlicing

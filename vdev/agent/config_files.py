@@ -266,14 +266,13 @@ class ConfigSource:
 
     def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
         """Record that the last reading is bad. The same errors are logged once, because an editor may write often."""
-        problems = bad.problems
         self._metrics.reloads.labels("refused").inc()
         self._metrics.reload_ok.set(0)
-        is_news = self.status.last_was_good or problems != self.status.problems
-        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), problems
+        is_news = self.status.last_was_good or bad.problems != self.status.problems
+        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), bad.problems
         self.status.failed += 1
         if is_news:
-            log.error(event, problems=[str(problem) for problem in problems])
+            log.error(event, problems=[str(problem) for problem in bad.problems])
             self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
 
 

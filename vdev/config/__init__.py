@@ -1,8 +1,8 @@
 """Turns files, environment and flags into one checked `Spec` (`model.spec`).
 
-    pipeline                   all of it, in order
+    pipeline                   all of it in order, with the step from the tree to the models in `model` and `faults`
     loader, parser             text to a tree of values, each with its position (`nvidia_file`: in Go's reading)
-    validation                 tree to the models in `model` and `faults`; `messages` explains what is wrong
+    messages                   what is wrong with the values, in words, and the report of all problems
     entry_checks               keys of one entry that must fit together
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)
     file_checks                entries and sections that must fit together, with `sharing_checks` and `fault_checks`

@@ -15,102 +15,102 @@ from ..model.problem import KeyPath
 from ..model.sources import GroupBy, PathType
 from ..model.telemetry import EntryTelemetry, LoadPattern
 from ..model.template import Template
+from ..model.virtual import are_scores
 from ..model.virtual_node import LineEnd, VirtualNode
 from .messages import ProblemReport
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
+MAX_LINKED = 256  # devices with fast links; the largest known domain, an NVL72 rack, has 72
 MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole machine, see kernel.pty.max
 
 
 def check_entry(entry: Entry, report: ProblemReport) -> None:
     """Check the keys of one entry against each other, as the file gives them."""
-    path = entry.where.path
-    _sources(entry, path, report)
+    _sources(entry, report)
     for number, name in enumerate(entry.on_nodes):
         if name != name.lower():
             message = f"{name!r} matches no node of a cluster, whose names are in lower case"
-            report.warning((*path, "onNodes", number), message, f"write {name.lower()!r}")
+            report.warning(("onNodes", number), message, f"write {name.lower()!r}")
     if entry.health:
-        _health(entry.health, entry.virtual is not None, (*path, "health"), report)
-    _container(entry, path, report)
+        _health(entry.health, entry.virtual is not None, report.at("health"))
+    _container(entry, report)
     if entry.virtual and entry.virtual.node:
-        _virtual_node(entry.virtual.node, entry.virtual.count, (*path, "virtual", "node"), report)
+        _virtual_node(entry.virtual.node, entry.virtual.count, report.at("virtual", "node"))
     for key in ("on_allocate", "on_release", "pre_start"):
         if actions := getattr(entry, key):
-            _actions(actions, (*path, to_camel(key)), report)
+            _actions(actions, report.at(to_camel(key)))
     if entry.if_release_fails and not entry.on_release:
-        report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
-    _apis(entry, path, report)
+        report.key_error("ifReleaseFails", "ifReleaseFails is for onRelease only")
+    _apis(entry, report)
     if entry.telemetry:
-        _telemetry(entry.telemetry, (*path, "telemetry"), report)
+        _telemetry(entry.telemetry, report.at("telemetry"))
 
 
-def _sources(entry: Entry, path: KeyPath, report: ProblemReport) -> None:
+def _sources(entry: Entry, report: ProblemReport) -> None:
     """Check that there is one source, and the keys that only some sources have."""
-    report.exactly_one(path, {key: entry.by_key[key] or None for key in SOURCES}, "no device source")
+    report.exactly_one({key: entry.by_key[key] or None for key in SOURCES}, "no device source")
     if entry.exclude and not entry.glob:
-        report.key_error((*path, "exclude"), "exclude is for glob only")
+        report.key_error("exclude", "exclude is for glob only")
     if entry.group_by and not (entry.glob or entry.usb):
-        report.key_error((*path, "groupBy"), "groupBy is for glob and usb only")
+        report.key_error("groupBy", "groupBy is for glob and usb only")
     if entry.group_by is GroupBy.NAME and entry.usb:
-        report.error((*path, "groupBy"), "groupBy name is for glob only", "expected position or all")
+        report.error("groupBy", "groupBy name is for glob only", "expected position or all")
     if entry.virtual and entry.shared:
         hint = "to offer a virtual device several times, use sharing"
-        report.key_error((*path, "shared"), "shared is for glob, sysfs and usb only", hint)
+        report.key_error("shared", "shared is for glob, sysfs and usb only", hint)
     for number, item in enumerate(entry.glob):
-        here = (*path, "glob", number)
+        here = report.at("glob", number)
         if item.permissions is not None and item.type is PathType.MOUNT:
-            report.key_error((*here, "permissions"), "permissions are for type device only", "use readOnly for a mount")
+            here.key_error("permissions", "permissions are for type device only", "use readOnly for a mount")
         if item.read_only is not None and item.type is PathType.DEVICE:
-            report.key_error((*here, "readOnly"), "readOnly is for type mount only", "use permissions for a device")
-        _dangerous(item.path, entry, (*here, "path"), report)
+            here.key_error("readOnly", "readOnly is for type mount only", "use permissions for a device")
+        _dangerous(item.path, entry, here.at("path"))
     if entry.sysfs:
         kinds = {"class": entry.sysfs.class_, "bus": entry.sysfs.bus}
-        report.exactly_one((*path, "sysfs"), kinds, "nothing says where in sysfs the devices are")
+        report.at("sysfs").exactly_one(kinds, "nothing says where in sysfs the devices are")
     for number, selector in enumerate(entry.usb):
         if not any((selector.vendor, selector.product, selector.serial, selector.port, selector.class_)):
             hint = "give at least one of vendor, product, serial, port and class"
-            at = (*path, "usb", number) if len(entry.usb) > 1 else (*path, "usb")
-            report.error(at, "every USB device would match", hint)
+            report.error(("usb", number) if len(entry.usb) > 1 else "usb", "every USB device would match", hint)
 
 
-def _dangerous(host_path: str, entry: Entry, path: KeyPath, report: ProblemReport) -> None:
+def _dangerous(host_path: str, entry: Entry, report: ProblemReport) -> None:
     plain = "/" + "/".join(_parts(host_path))
     if plain in DANGEROUS and not entry.allow_dangerous:
         message = f"{plain} gives a container power over the whole host"
-        report.error(path, message, "set allowDangerous: true on the entry if that is intended")
+        report.error((), message, "set allowDangerous: true on the entry if that is intended")
 
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _health(health: Health, is_virtual: bool, path: KeyPath, report: ProblemReport) -> None:
+def _health(health: Health, is_virtual: bool, report: ProblemReport) -> None:
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(health.probe)
     if needed and not health.by_key[needed]:
-        report.error(path, f"probe {health.probe} needs the key {needed}")
+        report.error((), f"probe {health.probe} needs the key {needed}")
     owners = {"path": ["probe file"], "content": ["probe file"], "command": ["probe command"]}
-    report.keys_fit(path, health, f"probe {health.probe}", owners)
+    report.keys_fit(health, f"probe {health.probe}", owners)
     if is_virtual and health.probe in (Probe.EXISTS, Probe.OPEN):
         message = f"a virtual device has no node of its own to probe with {health.probe}"
-        report.error((*path, "probe"), message, "use file or command")
+        report.error("probe", message, "use file or command")
 
 
-def _container(entry: Entry, path: KeyPath, report: ProblemReport) -> None:
+def _container(entry: Entry, report: ProblemReport) -> None:
     """Check what a container gets: no path twice, none that replaces its root, no node with the path of a directory."""
-    members = list(_own_places(entry, path))
+    members = list(_own_places(entry))
     items: list[tuple[str, int, ContainerPath]]
     items = [("deviceNodes", n, item) for n, item in enumerate(entry.container.device_nodes)]
     items += [("mounts", n, item) for n, item in enumerate(entry.container.mounts)]
     for key, number, item in items:
-        at = (*path, "container", key, number)
+        here = report.at("container", key, number)
         has_own = "container_path" in item.model_fields_set
-        members.append(((*at, "containerPath" if has_own else "hostPath"), item.inside.source))
-        _dangerous(item.host_path.source, entry, (*at, "hostPath"), report)
+        members.append((("container", key, number, "containerPath" if has_own else "hostPath"), item.inside.source))
+        _dangerous(item.host_path.source, entry, here.at("hostPath"))
         if key == "deviceNodes":
-            _is_no_directory(item.host_path, (*at, "hostPath"), report)
+            _is_no_directory(item.host_path, here.at("hostPath"))
             if has_own:
-                _is_no_directory(item.inside, (*at, "containerPath"), report)
+                _is_no_directory(item.inside, here.at("containerPath"))
     taken: dict[str, KeyPath] = {}
     for at, shown in members:
         parts = _parts(shown)
@@ -118,92 +118,137 @@ def _container(entry: Entry, path: KeyPath, report: ProblemReport) -> None:
             report.error(at, f"{shown} is the root of the container, which cannot be replaced")
         first = taken.setdefault("/".join(parts), at)
         if first != at:
-            message = f"{shown} is already taken in the container, at {report.document.value_place(first)}"
+            message = f"{shown} is already taken in the container, at {report.place(first)}"
             report.error(at, message, "give each a path of its own")
 
 
-def _own_places(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _own_places(entry: Entry) -> Iterator[tuple[KeyPath, str]]:
     """Return the paths of the entry's own nodes in the container, as far as they are known."""
     for number, glob in enumerate(entry.glob):
         if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"
-            yield (*path, "glob", number, key), glob.container_path or glob.path
+            yield ("glob", number, key), glob.container_path or glob.path
     for number, selector in enumerate(entry.usb if len(entry.usb) > 1 else ()):
         if selector.container_path and not selector.container_path.endswith("/"):
-            yield (*path, "usb", number, "containerPath"), selector.container_path
+            yield ("usb", number, "containerPath"), selector.container_path
     node = entry.virtual.node if entry.virtual else None
     if node and "container_path" in node.model_fields_set:
-        yield (*path, "virtual", "node", "containerPath"), node.inside.source
+        yield ("virtual", "node", "containerPath"), node.inside.source
 
 
-def _is_no_directory(template: Template, at: KeyPath, report: ProblemReport) -> None:
+def _is_no_directory(template: Template, report: ProblemReport) -> None:
     """Check the path of one node. Only a path that is found on the host has a name to put into a directory."""
     path = template.source
     if path.endswith("/") and _parts(path):
-        report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
+        report.error((), f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
 
-def _virtual_node(node: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
+def _virtual_node(node: VirtualNode, count: int, report: ProblemReport) -> None:
     """Check the keys of a virtual node against each other; `count` is the number of devices."""
     kinds = {"like": node.like, "pty": node.pty, "file": node.file, "directory": node.directory}
-    kind = report.exactly_one(path, kinds, "nothing says what the node is")
+    kind = report.exactly_one(kinds, "nothing says what the node is")
     if not kind:
         return
     if kind != "directory":
-        _is_no_directory(node.inside, (*path, "containerPath"), report)
+        _is_no_directory(node.inside, report.at("containerPath"))
     owners = {"permissions": ["like"], "readOnly": ["file", "directory"], "answers": ["pty"], "otherwise": ["pty"]}
-    report.keys_fit(path, node, kind, owners)
+    report.keys_fit(node, kind, owners)
     scripted = bool(node.answers) or node.otherwise is not None
     if node.pty is not None and scripted != (node.pty is LineEnd.SCRIPT):
-        message = "answers are for pty script only" if scripted else "pty script needs answers, or otherwise"
-        report.error((*path, "pty"), message)
+        report.error("pty", "answers are for pty script only" if scripted else "pty script needs answers, or otherwise")
     if node.pty is not None and count > MAX_LINES:
-        report.error((*path, "pty"), f"{count} serial lines", f"an entry may have at most {MAX_LINES}")
+        report.error("pty", f"{count} serial lines", f"an entry may have at most {MAX_LINES}")
 
 
-def _actions(actions: Sequence[Action], path: KeyPath, report: ProblemReport) -> None:
+def _actions(actions: Sequence[Action], report: ProblemReport) -> None:
     """Check the keys of each action against each other."""
     for number, action in enumerate(actions):
-        here = (*path, number)
+        here = report.at(number)
         kinds = {"command": action.command or None, "truncate": action.truncate, "chmod": action.chmod}
-        kind = report.exactly_one(here, kinds, "the action does nothing")
+        kind = here.exactly_one(kinds, "the action does nothing")
         if kind:
-            report.keys_fit(here, action, kind, {"mode": ["chmod"], "timeout": ["command"]})
-        if kind and path[-1] == "preStart" and (action.timeout or 0) > PRE_START_LIMIT:
+            here.keys_fit(action, kind, {"mode": ["chmod"], "timeout": ["command"]})
+        if kind and report.path[-1] == "preStart" and (action.timeout or 0) > PRE_START_LIMIT:
             message = f"{action.timeout:g} seconds are too long: the kubelet waits 30 for all actions before a start"
-            report.error((*here, "timeout"), message, f"at most {PRE_START_LIMIT:g}s")
+            here.error("timeout", message, f"at most {PRE_START_LIMIT:g}s")
 
 
-def _apis(entry: Entry, path: KeyPath, report: ProblemReport) -> None:
+def _apis(entry: Entry, report: ProblemReport) -> None:
     """Check how the entry is advertised: keys without effect, and devices that two APIs count."""
     for number, api in enumerate(entry.advertise):
         if api in entry.advertise[:number]:
-            report.error((*path, "advertise", number), f"{api} is listed twice")
+            report.error(("advertise", number), f"{api} is listed twice")
     if ClaimApi.DRA not in entry.advertise:
         if entry.dra is not None:
             hint = "set advertise to [dra], or to [device-plugin, dra]"
-            report.key_error((*path, "dra"), f"{entry.name} is not advertised by dra, so dra has no effect", hint)
+            report.key_error("dra", f"{entry.name} is not advertised by dra, so dra has no effect", hint)
         return
     if "{" in entry.resource:
         hint = "give the entry a resource without placeholders, or advertise it by device-plugin alone"
-        report.error((*path, "resource"), "dra knows no resources with placeholders in their name", hint)
+        report.error("resource", "dra knows no resources with placeholders in their name", hint)
     if ClaimApi.DEVICE_PLUGIN in entry.advertise:
         message = (
             f"the devices of {entry.name} are counted twice: the device plugin and dra each give them out without "
             f"knowing of the other; a pod that asks for {entry.resource} as an extended resource is served by the "
             "device plugin, which wins on every node where it has a healthy device"
         )
-        hint = "advertise them in one way where pods must not share them"
-        report.warning((*path, "advertise"), message, hint)
+        report.warning("advertise", message, "advertise them in one way where pods must not share them")
     elif entry.wanted_partitions and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
-        message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims cut the devices"
-        report.warning((*path, "partitions"), message, "take them out, or set dra.partitions to static")
+        message = f"the partitions of {entry.name} have no effect: dra.partitions is dynamic, so claims make their own"
+        report.warning("partitions", message, "take them out, or set dra.partitions to static")
 
 
-def _telemetry(telemetry: EntryTelemetry, path: KeyPath, report: ProblemReport) -> None:
+def _telemetry(telemetry: EntryTelemetry, report: ProblemReport) -> None:
     """Report keys that have no meaning for the pattern."""
     if telemetry.pattern in (LoadPattern.IDLE, LoadPattern.STEADY) and telemetry.period is not None:
-        report.key_error((*path, "period"), f"{telemetry.pattern} has no period", "leave it out")
+        report.key_error("period", f"{telemetry.pattern} has no period", "leave it out")
     for key in ("gpu", "memory", "encoder", "decoder") if telemetry.pattern is LoadPattern.IDLE else ():
         if getattr(telemetry, key) is not None:
-            report.key_error((*path, key), f"idle devices have no load, so {key} has no effect")
+            report.key_error(key, f"idle devices have no load, so {key} has no effect")
+
+
+# --- NUMA nodes and fast links, also of presets -----------------------------------------------------------------------
+
+
+def check_numa(nodes: Sequence[int], count: int, report: ProblemReport) -> None:
+    """Report a list of NUMA nodes that is neither one for all devices nor one per device.
+
+    A `count` of 0 is any number of devices.
+    """
+    if len(nodes) not in (1, count):
+        message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"
+        report.error((), message, "give one for all devices, or one per device")
+
+
+def check_links(rows: Sequence[Sequence[int]], count: int, report: ProblemReport) -> None:
+    """Report links that `count` devices cannot have."""
+    if count > MAX_LINKED:
+        report.error((), f"there are {count} devices", f"links are for at most {MAX_LINKED}")
+    elif are_scores(rows, count):
+        _check_scores(rows, report)
+    else:
+        for number, group in enumerate(rows):
+            _check_group(group, count, report.at(number))
+
+
+def _check_group(group: Sequence[int], count: int, report: ProblemReport) -> None:
+    for position, index in enumerate(group):
+        if index >= count:
+            expected = f"expected 0 to {count - 1}" if count else "links need a count"
+            report.error(position, f"there is no device {index}", expected)
+        elif index in group[:position]:
+            report.error(position, f"device {index} is in this group twice", "name each device once")
+    if len(group) < 2:  # a link has two ends
+        report.error((), "a group of linked devices needs at least two indices")
+
+
+def _check_scores(rows: Sequence[Sequence[int]], report: ProblemReport) -> None:
+    hint = "as many lists of as many numbers as there are devices are scores of pairs, not groups of indices"
+    for one, row in enumerate(rows):
+        if row[one]:
+            report.error((one, one), f"device {one} is linked to itself; the diagonal must be 0", hint)
+        for other in range(one):
+            if row[other] != rows[other][one]:
+                back = rows[other][one]
+                message = f"the score of {one} with {other} is {row[other]}, and of {other} with {one} it is {back}"
+                report.error((one, other), message, hint)

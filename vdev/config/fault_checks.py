@@ -18,7 +18,7 @@ from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import index_range
 from ..model.spec import Spec
 from .file_checks import check_names
-from .messages import ProblemReport
+from .messages import Below, ProblemReport
 from .sharing_checks import partition_names
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
@@ -40,26 +40,25 @@ _ASKS_TO_WAIT = (429, 503)
 
 def check_rule(rule: FaultRule, report: ProblemReport) -> None:
     """Check one rule."""
-    path, given = rule.where.path, rule.given
+    given = rule.given
     kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
         kinds = ["xid"]  # with this health
     if not kinds and any(key in given for key in _CALL_KEYS):
-        report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
+        report.error((), "no calls are named", "add rpc, such as rpc: Allocate")
     elif not kinds:
-        report.error(path, "the rule has no effect", f"give one of {', '.join(EFFECTS)}")
+        report.error((), "the rule has no effect", f"give one of {', '.join(EFFECTS)}")
     elif len(kinds) == 1:
-        _effect(rule, kinds[0], given, path, report)
-    report.one_at_most(path, kinds, "one rule has one effect: make several rules")
+        _effect(rule, kinds[0], given, report)
+    report.one_at_most(kinds, "one rule has one effect: make several rules")
     if rule.hardware_errors is not None and not rule.hardware_errors.given:
-        hint = "give at least one of its keys, such as correctedEcc: 60"
-        report.error((*path, "hardwareErrors"), "no error is counted", hint)
+        report.error("hardwareErrors", "no error is counted", "give at least one of its keys, such as correctedEcc: 60")
     if rule.api is not None:
-        _api(rule.api, (*path, "api"), report)
-    _times(rule, kinds, path, report)
+        _api(rule.api, report.at("api"))
+    _times(rule, kinds, report)
     if rule.nth and rule.every_nth:
-        report.one_at_most(path, ("nth", "everyNth"))
-    report.one_at_most(path, [key for key in ("since", "onAllocate", "onFile", "manual") if key in given])
+        report.one_at_most(("nth", "everyNth"))
+    report.one_at_most([key for key in ("since", "onAllocate", "onFile", "manual") if key in given])
     oversized = rule.stream is not None and rule.stream.oversized
     for key, is_given, why in (
         ("drop", rule.drop, "dropping an id while its Allocate is in flight makes 1.36 panic"),
@@ -67,97 +66,97 @@ def check_rule(rule: FaultRule, report: ProblemReport) -> None:
     ):
         if is_given and not rule.allow_harmful:
             hint = "add allowHarmful: true to the rule if that is intended"
-            report.error((*path, key), f"this can harm a real kubelet: {why}", hint)
+            report.error(key, f"this can harm a real kubelet: {why}", hint)
 
 
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], report: ProblemReport) -> None:
     """Check the keys of a rule with this effect."""
     if kind not in OF_DEVICES and "devices" in given and not rule.on_allocate:
-        report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
+        report.key_error("devices", f"devices is for faults of devices, and this is {kind}", "use resource")
     if "reason" in given and kind not in _OF_HEALTH:
-        report.key_error((*path, "reason"), "reason is for health, xid and flap only")
+        report.key_error("reason", "reason is for health, xid and flap only")
     elif "reason" in given and rule.xid in APPLICATION_ERRORS and rule.health is None:
         message = f"Xid {rule.xid} is an error of the application and leaves the health alone, which has the reason"
-        report.key_error((*path, "reason"), message, "add health: Unhealthy, or leave the reason out")
+        report.key_error("reason", message, "add health: Unhealthy, or leave the reason out")
     if kind == "rpc":
-        _call(rule, given, path, report)
+        _call(rule, given, report)
     else:
         for key in _CALL_KEYS:
             if key in given:
-                report.key_error((*path, key), f"{key} is for rpc only, and this is {kind}")
+                report.key_error(key, f"{key} is for rpc only, and this is {kind}")
     if kind in _ONE_KEY:
-        report.exactly_one((*path, kind), rule.by_key[kind].by_key, "nothing fails")
+        report.at(kind).exactly_one(rule.by_key[kind].by_key, "nothing fails")
     if kind in _OF_THE_WHOLE and "resource" in given:
-        report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
+        report.key_error("resource", f"{kind} concerns the whole plugin, not one resource")
     if rule.devices is not None:
-        _select(rule.devices, (*path, "devices"), report)
+        _select(rule.devices, report.at("devices"))
 
 
-def _call(rule: FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+def _call(rule: FaultRule, given: tuple[str, ...], report: ProblemReport) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
-        report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
+        report.error((), "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
     last = [key for key in ways if key != "delay"]
     if last == ["hang"] and "delay" in ways:
         last.append("delay")
-    report.one_at_most(path, last, "a call ends in one way")
+    report.one_at_most(last, "a call ends in one way")
     if rule.delay is not None and rule.delay.p50 > rule.delay.max:
-        report.error((*path, "delay"), f"p50 {rule.delay.p50:g} s is longer than max {rule.delay.max:g} s")
+        report.error("delay", f"p50 {rule.delay.p50:g} s is longer than max {rule.delay.max:g} s")
     if rule.answer is None:
         return
-    at = (*path, "answer")
-    report.exactly_one(at, rule.answer.by_key, "nothing fails")
+    here = report.at("answer")
+    here.exactly_one(rule.answer.by_key, "nothing fails")
     for way in rule.answer.given[:1]:
         for rpc in rule.rpc:
             if rpc not in _WRONG[way]:
                 hint = "for wrong lists there is stream" if rpc is Rpc.LIST else "use error, hang or delay"
-                report.error(at, f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint)
+                here.error((), f"only {' and '.join(_WRONG[way])} can have this answer, not {rpc}", hint)
 
 
-def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
+def _api(block: ApiFaults, report: ProblemReport) -> None:
     ways = {"unreachable": block.unreachable, "status": block.status, "watch": block.watch}
-    way = report.exactly_one(path, ways, "no request fails")
+    way = report.exactly_one(ways, "no request fails")
     if block.retry_after is not None and way and block.status not in _ASKS_TO_WAIT:
-        report.key_error((*path, "retryAfter"), "retryAfter is for status 429 and 503 only")
+        report.key_error("retryAfter", "retryAfter is for status 429 and 503 only")
     if way == "watch" and block.verbs:
-        report.key_error((*path, "verbs"), "watch and verbs exclude each other", "use unreachable with verbs")
+        report.key_error("verbs", "watch and verbs exclude each other", "use unreachable with verbs")
 
 
-def _select(select: Select, path: KeyPath, report: ProblemReport) -> None:
+def _select(select: Select, report: ProblemReport) -> None:
     conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(select, key)]
     if select.names:
-        report.one_at_most(path, ["names", *conditions])
-    report.one_at_most(path, [key for key in ("pick", "share") if getattr(select, key) is not None])
+        report.one_at_most(["names", *conditions])
+    report.one_at_most([key for key in ("pick", "share") if getattr(select, key) is not None])
     if select.share == 0:
-        report.error((*path, "share"), "expected more than 0")
+        report.error("share", "expected more than 0")
 
 
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def _times(rule: FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
+def _times(rule: FaultRule, kinds: list[str], report: ProblemReport) -> None:
     flap = rule.flap
     if kinds in (["process"], ["event"]) and rule.lasts is not None:
         what = "a process ends at once" if kinds == ["process"] else "an Event is of a moment"
-        report.key_error((*path, "for"), what, "use every to let it happen again and again")
+        report.key_error("for", what, "use every to let it happen again and again")
     if rule.every is None:
         if rule.times is not None:
-            report.key_error((*path, "times"), "times needs every")
+            report.key_error("times", "times needs every")
         if rule.jitter and not rule.at and flap is None:
-            report.key_error((*path, "jitter"), "jitter needs every, at or flap")
+            report.key_error("jitter", "jitter needs every, at or flap")
     elif rule.lasts is None and kinds and not rule.momentary:
-        report.key_error((*path, "every"), "without `for` it never ends, so it cannot repeat", "add for")
+        report.key_error("every", "without `for` it never ends, so it cannot repeat", "add for")
     if rule.jitter > MAX_JITTER:
-        report.error((*path, "jitter"), f"{rule.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
+        report.error("jitter", f"{rule.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
     elif rule.every is not None and rule.lasts is not None:
         room = rule.every * (1 - (0 if flap else 2 * rule.jitter))
         if rule.lasts > room:
             moved = f", moved by {rule.jitter:.0%} both ways" if rule.jitter and not flap else ""
             message = f"{rule.lasts:g} s every {rule.every:g} s{moved}: it would begin again before it ends"
-            report.error((*path, "for"), message, f"at most {room:g} s fit")
+            report.error("for", message, f"at most {room:g} s fit")
 
 
 # --- the names in the rules -------------------------------------------------------------------------------------------
@@ -179,36 +178,35 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
     drivers = {entry.dra.driver for entry in spec.entries if entry.dra}
     names = [entry.name for entry in spec.entries]
     for rule in rules:
-        path = rule.where.path
+        here = report.of(rule)
         has_effect = any(key in rule.given for key in EFFECTS)  # if not, there is an error already
         if has_effect and rule.resource != "*" and (drivers or rule.of_resources):
             known = (resources if rule.of_resources else set()) | (drivers if rule.of_drivers else set())
             if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
                 kind = "resource" if rule.of_resources else "driver"
-                _unknown(kind, rule.resource, known, (*path, "resource"), report)
+                _unknown(kind, rule.resource, known, "resource", here)
         for number, want in enumerate(rule.selection.alternatives(names)):
-            _want(want, number, (*path, "devices"), spec.entries, resources, profiles, report)
+            _want(want, number, spec.entries, resources, profiles, here.at("devices"))
 
 
 def _unknown(
-    kind: str, word: str, known: Collection[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
+    kind: str, word: str, known: Collection[str], below: Below, report: ProblemReport, *, what: str = "known"
 ) -> None:
     there = listed(sorted(known), lead=f"{what}:") if known else f"there is no {kind}"
-    report.error(path, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
+    report.error(below, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
 
 
 def _want(
     want: Select,
     number: int,
-    base: KeyPath,
     declared: Sequence[Entry],
     resources: Collection[str],
     profiles: Collection[str],
     report: ProblemReport,
 ) -> None:
     """Check the names in these conditions, those of the n-th item of the list `devices` if there is a list."""
-    places = [each for each in ((*base, number), (*base, "names", number)) if each in report.document.values]
-    at = {key: (places or [(*base, key)])[0] for key in ("entry", "resource", "profile", "id", "index")}
+    places: list[KeyPath] = [each for each in ((number,), ("names", number)) if report.has(each)]
+    at = {key: (places or [(key,)])[0] for key in ("entry", "resource", "profile", "id", "index")}
     known = {each.name for each in declared}
     entries = [each for each in declared if not want.entry or fnmatchcase(each.name, want.entry)]
     if not entries:

@@ -9,7 +9,7 @@ from ..model.entry import DeviceListStrategy, Entry, MigStrategy, TrueWhen
 from ..model.fleet import Fleet, FleetNodes
 from ..model.geometry import protocol_of
 from ..model.names import NameRangeError, filled, node_name_problem, value_problem, visible_devices_env
-from ..model.problem import KeyPath, Problem, Severity
+from ..model.problem import KeyPath, Place, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
 from ..model.spec import ANNOTATION_PREFIX, Flags, Node, Spec
@@ -42,8 +42,8 @@ def check_names(items: Iterable[Entry | FaultRule], what: str, report: ProblemRe
     first: dict[str, Entry | FaultRule] = {}
     for item in items:
         if first.setdefault(item.name, item) is not item:
-            other = report.document.value_place((*first[item.name].where.path, "name"))
-            report.error((*item.where.path, "name"), f"the name {item.name!r} is taken by the {what} at {other}", hint)
+            other = report.of(first[item.name]).place("name")
+            report.of(item).error("name", f"the name {item.name!r} is taken by the {what} at {other}", hint)
 
 
 # --- flags ------------------------------------------------------------------------------------------------------------
@@ -55,27 +55,28 @@ def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> Non
         for entry in entries:
             if entry.wanted_partitions and entry.listed:
                 message = f"the partitions of {entry.name} are not advertised under migStrategy none"
-                report.warning((*entry.where.path, "partitions"), message, "set flags.migStrategy to single or mixed")
+                report.of(entry).warning("partitions", message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", flags.mps_root), ("nvidiaDevRoot", flags.nvidia_dev_root)):
         if value and not value.startswith("/"):
             report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
-    at = ("flags", "plugin")
-    plugin = flags.plugin
+    plugin, here = flags.plugin, report.at("flags", "plugin")
     chosen = set(plugin.device_list_strategy)
     if not chosen:
         hint, instead = "name at least one, or leave the key out", "containers get no list, as from NVIDIA's plugin"
-        report.unless_for_nvidia((*at, "deviceListStrategy"), "the list is empty", hint, instead)
+        lenient = here.is_for_nvidia("deviceListStrategy")
+        here.unless("deviceListStrategy", "the list is empty", hint, instead, lenient=lenient)
     if not re.fullmatch(ANNOTATION_PREFIX, plugin.cdi_annotation_prefix):
         message = f"{plugin.cdi_annotation_prefix!r} is not the beginning of an annotation's key"
         hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
-        report.unless_for_nvidia((*at, "cdiAnnotationPrefix"), message, hint, instead)
+        lenient = here.is_for_nvidia("cdiAnnotationPrefix")
+        here.unless("cdiAnnotationPrefix", message, hint, instead, lenient=lenient)
     has_only_cdi = all(each.is_cdi for each in chosen)
     if chosen and plugin.pass_device_specs and has_only_cdi:
         message = "passDeviceSpecs has no effect if only CDI strategies are on"
-        report.warning((*at, "passDeviceSpecs"), message, "the nodes are in the CDI specification")
+        here.warning("passDeviceSpecs", message, "the nodes are in the CDI specification")
     if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
         message = "cdi-annotations and cdi-cri together inject every device twice"
-        report.warning((*at, "deviceListStrategy"), message, "one of them is enough")
+        here.warning("deviceListStrategy", message, "one of them is enough")
     if not has_only_cdi:
         _variables(entries, report)
 
@@ -92,7 +93,7 @@ def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
             message = (
                 f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
             )
-            report.warning((*entry.where.path, "resource"), message, "set visibleDevicesEnv on one of the entries")
+            report.of(entry).warning("resource", message, "set visibleDevicesEnv on one of the entries")
 
 
 _UNUSED: Mapping[tuple[str, ...], str] = {
@@ -155,35 +156,33 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
                 "set it by other means than vdev, and see partitions.default",
             )
     for entry in entries:
-        path = entry.where.path
+        here = report.of(entry)
         if known and entry.labels and node.labels is False:
-            report.warning((*path, "labels"), f"the labels of {entry.name} are not written", "set node.labels to true")
+            here.warning("labels", f"the labels of {entry.name} are not written", "set node.labels to true")
         if known and entry.conditions and not node.conditions:
-            message = f"the conditions of {entry.name} are not written"
-            report.warning((*path, "conditions"), message, "set node.conditions to true")
+            here.warning("conditions", f"the conditions of {entry.name} are not written", "set node.conditions to true")
         for label in entry.labels.keys() & taken.keys():
             what, hint = taken[label]
-            report.error((*path, "labels", label), f"the label {label} {what}", hint)
+            here.error(("labels", label), f"the label {label} {what}", hint)
 
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
     """Check that an entry gives each type once, and that entries of one node mean the same by a type."""
-    said: dict[str, list[tuple[KeyPath, Entry, TrueWhen]]] = {}
+    said: dict[str, list[tuple[Place, Entry, TrueWhen]]] = {}
     for entry in entries:
         for place, each in enumerate(entry.conditions):
-            at = (*entry.where.path, "conditions", place)
-            for other, owner, true_when in said.setdefault(each.type, []):
-                first = report.document.value_place(other)
+            here = report.of(entry).at("conditions", place)
+            for first, owner, true_when in said.setdefault(each.type, []):
                 if owner is entry:
-                    report.error((*at, "type"), f"the condition {each.type} is given twice", f"it is at {first} too")
+                    here.error("type", f"the condition {each.type} is given twice", f"it is at {first} too")
                     break
                 # Different patterns count as different nodes.
                 may_meet = not (owner.on_nodes and entry.on_nodes) or {*owner.on_nodes} & {*entry.on_nodes}
                 if true_when is not each.true_when and may_meet:
                     message = f"the condition {each.type} is True while devices are {true_when} at {first}"
-                    report.error((*at, "trueWhen"), message, "let both mean the same, or give it another type")
+                    here.error("trueWhen", message, "let both mean the same, or give it another type")
                     break
-            said[each.type].append((at, entry, each.true_when))
+            said[each.type].append((here.place(()), entry, each.true_when))
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -204,10 +203,9 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
             before = counts.get(entry.resource, 0)
             counts[entry.resource] = before + entry.virtual.count
             if before <= MAX_COUNT < counts[entry.resource]:
-                message = f"{entry.resource} has {counts[entry.resource]} devices"
-                report.error((*entry.where.path, "virtual"), message, _LIMIT)
+                report.of(entry).error("virtual", f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
     if (total := sum(counts.values())) > MAX_TOTAL:
-        report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
+        report.error("devices", f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
     for _, block in spec.sharing_blocks.blocks:
         for item in block.resources:
             known = counts.get(item.name, 1)
@@ -215,7 +213,7 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
             shared = len(item.devices) if isinstance(item.devices, tuple) else shared
             if shared * item.replicas > MAX_COUNT:
                 message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
-                report.error((*item.where.path, "replicas"), message, _LIMIT)
+                report.of(item).error("replicas", message, _LIMIT)
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------
@@ -229,47 +227,44 @@ _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 def _fleet(fleet: Fleet, report: ProblemReport) -> None:
     """Check that Kubernetes accepts the nodes, that each is made once, and that there are not too many."""
-    total, owners = 0, dict[str, KeyPath]()
+    total, owners = 0, dict[str, Place]()
     for place, nodes in enumerate(fleet.nodes):
-        path: KeyPath = ("fleet", "nodes", place)
-        given = report.exactly_one(path, {"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
+        here = report.at("fleet", "nodes", place)
+        given = here.exactly_one({"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
         if given == "selector":
             for key in _OF_MADE:
                 if key in nodes.model_fields_set:
-                    message = f"{key} is for nodes that vdev makes"
-                    report.key_error((*path, key), message, "give name instead of selector")
+                    here.key_error(key, f"{key} is for nodes that vdev makes", "give name instead of selector")
         if given != "name":
             continue
         before, total = total, total + len(nodes.names)
         if total <= MAX_NODES:
-            _node_names(nodes, path, owners, report)
+            _node_names(nodes, owners, here.at("name"))
         elif before <= MAX_NODES:
             message = f"{nodes.names.source} makes {len(nodes.names)} nodes; a file makes {MAX_NODES} at most"
-            report.error((*path, "name"), message, "is the range mistyped?")
-        _values_of_nodes(nodes, path, report)
-        _taints_and_capacity(nodes, path, report)
+            here.error("name", message, "is the range mistyped?")
+        _values_of_nodes(nodes, here)
+        _taints_and_capacity(nodes, here)
 
 
-def _node_names(nodes: FleetNodes, path: KeyPath, owners: dict[str, KeyPath], report: ProblemReport) -> None:
+def _node_names(nodes: FleetNodes, owners: dict[str, Place], report: ProblemReport) -> None:
     """Check the names; `owners` are the places of nodes that are made already."""
-    at = (*path, "name")
     for name, _ in nodes.names:
         if wrong := node_name_problem(name):
-            report.error(at, wrong)
+            report.error((), wrong)
             break
         if name in owners:
-            first = report.document.value_place(owners[name])
-            report.error(at, f"the node {name} is made twice", f"it is among those at {first} too")
+            report.error((), f"the node {name} is made twice", f"it is among those at {owners[name]} too")
             break
-        owners[name] = at
+        owners[name] = report.place(())
 
 
-def _values_of_nodes(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
+def _values_of_nodes(nodes: FleetNodes, report: ProblemReport) -> None:
     """Check that placeholders in values exist, and that Kubernetes accepts the labels of every node."""
     names = list(nodes.names) if len(nodes.names) <= MAX_NODES else []
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.noted)):
         for key, text in values.items():
-            at = (*path, kind, key)
+            at = (kind, key)
             if key in _OWN[kind]:
                 report.key_error(at, f"{key} is reserved: vdev marks its nodes with it")
                 continue
@@ -283,26 +278,26 @@ def _values_of_nodes(nodes: FleetNodes, path: KeyPath, report: ProblemReport) ->
     if HOSTNAME not in nodes.labels and (problem := _first(value_problem, [name for name, _ in names])):
         name = next(name for name, _ in names if value_problem(name))
         hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
-        report.error((*path, "name"), f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
+        report.error("name", f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
 
 
 def _first(problem_of: Callable[[str], str], texts: Iterable[str]) -> str:
     return next(filter(None, map(problem_of, texts)), "")
 
 
-def _taints_and_capacity(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
+def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
     seen: set[tuple[str, str]] = set()
     for place, taint in enumerate(nodes.taints):
         if (taint.key, taint.effect) in seen:
             message = (
                 f"the taint {taint.key} with {taint.effect} is there twice; Kubernetes takes it once, with one value"
             )
-            report.error((*path, "taints", place), message)
+            report.error(("taints", place), message)
         seen.add((taint.key, taint.effect))
     for name, text in nodes.capacity.items():
         amount = amount_of(text)
         if ("/" in name or name == "pods") and amount is not None and amount.denominator != 1:
-            report.error((*path, "capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
+            report.error(("capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
 
 
 def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:

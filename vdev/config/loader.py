@@ -125,7 +125,7 @@ def read(sources: Sequence[FileText | Path]) -> Document:
     """Read files or texts and join them to one document. Of several, some may be empty. Raises ConfigError."""
     several = len(sources) > 1
     documents: list[Document] = []
-    problems: list[object] = []
+    problems: list[Problem] = []
     for each in sources:
         try:
             text = each if isinstance(each, FileText) else FileText(str(each), text_of(each, may_be_null=several))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Problem, Severity, listed, show
-from ..model.section import NO_VALUE, PROBLEM, Section, described, unlisted
+from ..model.problem import KeyPath, Place, Problem, Severity, listed, show
+from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described, unlisted
 from .loader import Document
 from .parser import problem_at
 
@@ -153,41 +153,69 @@ ITEM_LISTS: Sequence[KeyPath] = (
 """Lists of which an item with an error is left out, and the others are checked."""
 
 
+Below = str | int | KeyPath
+"""The way from one value to a value below it: a key, an index, or several; () is the value itself."""
+
+
 @dataclass(slots=True)
 class ProblemReport:
-    """The problems of a document's values, in the order in which they are found."""
+    """The problems of a document's values, in the order in which they are found.
+
+    `path` is the value that checks are about. They report problems of it and of values below it.
+    """
 
     document: Document
     problems: list[Problem] = field(default_factory=list)
     elsewhere: list[Problem] = field(default_factory=list)  # in files that the document names
-    _broken_elsewhere: set[KeyPath] = field(default_factory=set)
+    broken_elsewhere: set[KeyPath] = field(default_factory=set)
+    path: KeyPath = ()
 
-    def error(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """Add an error at the value of `path`."""
-        known = self.document.known(path)
+    def at(self, *steps: str | int) -> "ProblemReport":
+        """The same report, for checks of a value below."""
+        return replace(self, path=(*self.path, *steps))
+
+    def of(self, item: Placed) -> "ProblemReport":
+        """The same report, for checks of an item of a list."""
+        return replace(self, path=item.where.path)
+
+    def has(self, below: Below) -> bool:
+        """Whether the file has a value."""
+        return self._full(below) in self.document.values
+
+    def place(self, below: Below) -> Place:
+        """The place of a value."""
+        return self.document.value_place(self._full(below))
+
+    def is_for_nvidia(self, below: Below) -> bool:
+        """Whether a value is from a file with which NVIDIA's plugin would start."""
+        return self.document.is_for_nvidia(self._full(below))
+
+    def error(self, below: Below, message: str, hint: str = "") -> None:
+        """Add an error at a value."""
+        known = self.document.known(self._full(below))
         self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 
-    def unless_for_nvidia(self, path: KeyPath, message: str, hint: str, instead: str) -> None:
-        """Add an error at the value of `path`; in a file for NVIDIA's plugin a warning with what vdev does instead."""
-        if self.document.is_for_nvidia(path):
-            self.warning(path, message, instead)
+    def unless(self, below: Below, message: str, hint: str, instead: str, *, lenient: bool) -> None:
+        """Add an error at a value; if `lenient`, as for NVIDIA's plugin, a warning with what vdev does instead."""
+        if lenient:
+            self.warning(below, message, instead)
         else:
-            self.error(path, message, hint)
+            self.error(below, message, hint)
 
-    def key_error(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """Add an error at the key of `path`."""
-        self._at_key(path, message, hint, Severity.ERROR)
+    def key_error(self, below: Below, message: str, hint: str = "") -> None:
+        """Add an error at the key of a value."""
+        self._at_key(below, message, hint, Severity.ERROR)
 
-    def warning(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """Add a warning at the key of `path`."""
-        self._at_key(path, message, hint, Severity.WARNING)
+    def warning(self, below: Below, message: str, hint: str = "") -> None:
+        """Add a warning at the key of a value."""
+        self._at_key(below, message, hint, Severity.WARNING)
 
-    def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
-        """Add errors of a file that the value at `path` names, at their places in that file."""
+    def errors_elsewhere(self, below: Below, bad: ConfigError) -> None:
+        """Add errors of a file that a value names, at their places in that file."""
         self.elsewhere += (problem for problem in bad.problems if problem not in self.elsewhere)
-        self._broken_elsewhere.add(scope_of(path))
+        self.broken_elsewhere.add(scope_of(self._full(below)))
 
-    def exactly_one(self, path: KeyPath, values: Mapping[str, object], none: str) -> str:
+    def exactly_one(self, values: Mapping[str, object], none: str) -> str:
         """Return the only key of `values` that is given, neither None nor False.
 
         Adds an error and returns "" if it is not exactly one; `none` is the message if no key is given.
@@ -196,27 +224,29 @@ class ProblemReport:
         if len(given) == 1:
             return given[0]
         message = f"{' and '.join(given)} exclude each other" if given else none
-        self.error(path, message, f"give exactly one of {', '.join(values)}")
+        self.error((), message, f"give exactly one of {', '.join(values)}")
         return ""
 
-    def keys_fit(self, path: KeyPath, section: Section, kind: str, owners: Mapping[str, Sequence[str]]) -> None:
-        """Add an error at each given key of the section at `path` that is only for other kinds than `kind`."""
+    def keys_fit(self, section: Section, kind: str, owners: Mapping[str, Sequence[str]]) -> None:
+        """Add an error at each given key of the section that is only for other kinds than `kind`."""
         for key, kinds in owners.items():
             if key in section.written and kind not in kinds:
-                message = f"{key} is for {' and '.join(kinds)} only, and this is {kind}"
-                self.key_error((*path, key), message)
+                self.key_error(key, f"{key} is for {' and '.join(kinds)} only, and this is {kind}")
 
-    def one_at_most(self, path: KeyPath, given: Sequence[str], hint: str = "use one of them") -> None:
+    def one_at_most(self, given: Sequence[str], hint: str = "use one of them") -> None:
         """Add an error at the second of the given keys, which exclude each other."""
         if len(given) > 1:
-            self.key_error((*path, given[1]), f"{given[0]} and {given[1]} exclude each other", hint)
+            self.key_error(given[1], f"{given[0]} and {given[1]} exclude each other", hint)
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""
-        return frozenset(scope_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
+        return frozenset(scope_of(each.path) for each in self.problems if each.is_error) | self.broken_elsewhere
 
-    def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
-        known = self.document.known(path)
+    def _full(self, below: Below) -> KeyPath:
+        return (*self.path, *(below if isinstance(below, tuple) else (below,)))
+
+    def _at_key(self, below: Below, message: str, hint: str, severity: Severity) -> None:
+        known = self.document.known(self._full(below))
         self.problems.append(problem_at(self.document.key_place(known), known, message, hint=hint, severity=severity))
 
 

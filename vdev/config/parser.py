@@ -274,8 +274,8 @@ class Expansion:
             case list(nodes):
                 return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
-                where = Where.of(node.place, path)
-                return FileMapping(self.mapping(node.content, path), where, for_nvidia=self._spell is not None)
+                where = Where.of(node.place, path, for_nvidia=self._spell is not None)
+                return FileMapping(self.mapping(node.content, path), where)
             case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
                 return Plain(resolved)
             case scalar:

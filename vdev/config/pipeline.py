@@ -7,21 +7,24 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from ..errors import ConfigError
 from ..faults.rules import FaultRule, Faults
 from ..model.problem import KeyPath, Override, Problem, error, errors
+from ..model.section import NO_VALUE, FileMapping
 from ..model.spec import Spec
 from ..model.telemetry import Telemetry
 from .entry_checks import check_entry
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
 from .loader import Document, FileText, FileTexts, UserFiles, overlaid, read
-from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
+from .messages import ITEM_LISTS, MAX_PROBLEMS, ProblemReport, explained, scope_of, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
 from .resolution import resolved
-from .validation import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +63,17 @@ def built(
     if over:
         document = overlaid(document, over)
     report = ProblemReport(document)
-    written = validate(document, report)
+    written = _validated(document, report)
     if written.presets_dir is not None and not files.is_known:
         files.preset_dirs += _presets_dir(written.presets_dir, report)
     # Sensors are on by default if an entry asks for them.
     asked = any(entry.telemetry is not None or entry.smi for entry in written.entries)
     telemetry = written.telemetry or (Telemetry() if asked else None)
     for entry in written.entries:
-        check_entry(entry, report)
-    entries = tuple(resolved(entry, files, report, is_measured=telemetry is not None) for entry in written.entries)
+        check_entry(entry, report.of(entry))
+    entries = tuple(
+        resolved(entry, files, report.of(entry), is_measured=telemetry is not None) for entry in written.entries
+    )
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
     rules = _rules(spec.faults, spec, report, spec.faults.seed)
@@ -94,7 +99,7 @@ def built(
 def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     """Build the fault rules of a document for the configuration `spec`. Raises ConfigError."""
     report = ProblemReport(document)
-    section = validate(document, report).faults
+    section = _validated(document, report).faults
     seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
     rules = _rules(section, spec, report, seed)
     if "kernel_log" in section.model_fields_set:
@@ -108,7 +113,7 @@ def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tup
     """Return the checked fault rules for the devices of `spec`. If there are errors in the report, ignore them."""
     rules = tuple(rule.seeded(seed) for rule in section.rules)
     for rule in rules:
-        check_rule(rule, report)
+        check_rule(rule, report.of(rule))
     if rules and not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         check_rules(rules, spec, report)
     return rules
@@ -122,3 +127,59 @@ def _presets_dir(name: str, report: ProblemReport) -> tuple[Path, ...]:
         return (directory,)
     report.error(path, f"{directory} is not a directory")
     return ()
+
+
+# --- documents to models ----------------------------------------------------------------------------------------------
+
+_STRICT = frozenset({"devices", "faults", "node"})
+"""Sections in which each key needs a value. NVIDIA's sections are read as NVIDIA's plugin reads them."""
+
+
+def _validated(document: Document, report: ProblemReport) -> Spec:
+    """The configuration of a document. What is invalid is reported and left out, and the rest is checked too."""
+    report.problems += document.problems
+    root = {key: _copied(value, strict=key in _STRICT and bool(value)) for key, value in document.root.items()}
+    shortened: set[KeyPath] = set()
+    while True:
+        try:
+            return Spec.model_validate(root)
+        except ValidationError as invalid:
+            found = list(explained(invalid, document, Spec))
+        # In a file for NVIDIA's plugin, unknown keys are ignored, and what else is wrong is found without them.
+        gone = {each.path for each in found if not each.is_error}
+        if gone:
+            found = [each for each in found if not each.is_error]
+        else:
+            gone = {scope_of(each.path) for each in found}
+        report.problems += (each for each in found if each.path not in shortened)
+        shortened |= {path[:-1] for path in gone} & {*ITEM_LISTS}  # if nothing is left of a list, that is no error
+        for path in sorted(gone, key=_last_index, reverse=True):
+            _remove(root, path)
+
+
+def _copied(tree: Any, *, strict: bool) -> Any:
+    """A copy of mappings and lists; if `strict`, with NO_VALUE for each key of a mapping without a value."""
+    match tree:
+        case dict():
+            values = {key: _copied(value, strict=strict) for key, value in tree.items()}
+            if isinstance(tree, FileMapping):
+                return FileMapping(values, tree.where)
+            return values  # of an override
+        case list():
+            return [None if item is None else _copied(item, strict=strict) for item in tree]
+        case None if strict:
+            return NO_VALUE
+        case _:
+            return tree
+
+
+def _last_index(path: KeyPath) -> int:
+    """Sorts items of a list by their place."""
+    return path[-1] if isinstance(path[-1], int) else -1
+
+
+def _remove(tree: Any, path: KeyPath) -> None:
+    *way, last = path
+    for step in way:
+        tree = tree[step]
+    del tree[last]

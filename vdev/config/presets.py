@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import ConfigError
 from ..model.problem import Place, did_you_mean, listed
 from ..model.virtual import Preset
-from .links import check_links, check_numa
+from .entry_checks import check_links, check_numa
 from .loader import FileText, UserFiles, read_text, text_of
 from .messages import ProblemReport, checked
 from .parser import refusal
@@ -86,9 +86,9 @@ def _load(name: str, files: UserFiles) -> Preset:
             raise refusal(place, unknown.message, unknown.hint, path=("base",)) from None
         model = _over(base, model)
     if model.numa:
-        check_numa(model.numa, model.count, ("numa",), report)
+        check_numa(model.numa, model.count, report.at("numa"))
     if model.links:
-        check_links(model.links, model.count, ("links",), report)
+        check_links(model.links, model.count, report.at("links"))
     _refuse(report)
     return model.named(name)
 
@@ -99,7 +99,7 @@ def _read(name: str, files: UserFiles) -> tuple[ProblemReport, Preset]:
         raise UnknownPresetError(name, preset_names(files))
     report, model = checked(read_text(found.text, found.file), Preset)
     if model.partitioning:
-        check_partitioning(model.partitioning, ("partitioning",), report)
+        check_partitioning(model.partitioning, report.at("partitioning"))
     _refuse(report)
     return report, model
 

@@ -19,7 +19,7 @@ from ..model.telemetry import EntryTelemetry
 from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
-from .links import check_links, check_numa
+from .entry_checks import check_links, check_numa
 from .loader import UserFiles
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
@@ -37,7 +37,6 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
     `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
     report, ignore the result.
     """
-    path = entry.where.path
     given = entry
     entry = entry.model_copy(
         update={
@@ -48,80 +47,80 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
         }
     )
     if entry.virtual is not None:
-        virtual = _virtual(entry.virtual, (*path, "virtual"), files, report)
+        virtual = _virtual(entry.virtual, files, report.at("virtual"))
         if virtual is None:
             return entry  # without its preset, nothing more can be checked
         environment = entry.visible_devices_env or virtual.model.visible_devices_env
         entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
-    _check_templates(given, path, entry.attribute_names, report)
+    _check_templates(given, entry.attribute_names, report)
     if entry.smi and entry.maker is None:
         hint = "leave smi out, or use a preset of NVIDIA or AMD"
-        report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+        report.error("smi", "these devices have no smi: only presets of NVIDIA and AMD do", hint)
     has_sensors = is_measured and (entry.virtual is not None or entry.telemetry is not None)
     entry = entry.model_copy(
         update={
-            "dra": _dra(entry, path, report) if ClaimApi.DRA in entry.advertise else None,
+            "dra": _dra(entry, report) if ClaimApi.DRA in entry.advertise else None,
             "telemetry": (entry.telemetry or EntryTelemetry()) if has_sensors else None,
             "smi": is_measured if entry.smi is None else entry.smi,
         }
     )
-    at = (*path, "partitions")
+    at_partitions = report.at("partitions")
     if isinstance(entry.wanted_partitions, PartitionChoice):
-        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, at, files, report)
+        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, files, at_partitions)
         return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
     if not entry.wanted_partitions:
         return entry
     count = entry.virtual.count if entry.virtual else 0
-    return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at, report))
+    return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at_partitions))
 
 
 # --- virtual devices --------------------------------------------------------------------------------------------------
 
 
-def _virtual(given: VirtualDevices, path: KeyPath, files: UserFiles, report: ProblemReport) -> VirtualDevices | None:
-    """Return the block `virtual` at `path` with the values of its preset, or None if these are not known."""
-    preset = _preset(given.preset, (*path, "preset"), files, report) if given.preset else NO_PRESET
+def _virtual(given: VirtualDevices, files: UserFiles, report: ProblemReport) -> VirtualDevices | None:
+    """Return the block `virtual` with the values of its preset, or None if these are not known."""
+    preset = _preset(given.preset, files, report.at("preset")) if given.preset else NO_PRESET
     own = given.partitioning
-    if (own and not check_partitioning(own, (*path, "partitioning"), report)) or preset is None:
+    if (own and not check_partitioning(own, report.at("partitioning"))) or preset is None:
         return None
     count = given.count if "count" in given.model_fields_set else len(given.ids) or preset.count or 1
     if given.ids and len(given.ids) != count:
-        message = f"{len(given.ids)} ids for {count} devices"
-        report.error((*path, "ids"), message, "give one for each, or leave out count")
+        report.error("ids", f"{len(given.ids)} ids for {count} devices", "give one for each, or leave out count")
         return None
     if preset.count and count > preset.count:
         hint = "for more devices, use the preset of the device, not of a whole node"
-        report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
+        report.error("count", f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
     if "numa" in given.model_fields_set:
-        check_numa(given.numa, count, (*path, "numa"), report)
+        check_numa(given.numa, count, report.at("numa"))
     if given.link_rows:
-        check_links(given.link_rows, count, (*path, "links"), report)
+        check_links(given.link_rows, count, report.at("links"))
     return given.resolved(preset, count=count)
 
 
-def _preset(name: str, path: KeyPath, files: UserFiles, report: ProblemReport) -> Preset | None:
+def _preset(name: str, files: UserFiles, report: ProblemReport) -> Preset | None:
     try:
         return load_preset(name, files)
     except UnknownPresetError as unknown:
-        report.error(path, unknown.message, unknown.hint)
+        report.error((), unknown.message, unknown.hint)
     except ConfigError as bad:
         for problem in bad.problems:
-            report.error(path, f"the preset {name!r} is wrong: {problem}")
+            report.error((), f"the preset {name!r} is wrong: {problem}")
     return None
 
 
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _check_templates(entry: Entry, path: KeyPath, attributes: frozenset[str], report: ProblemReport) -> None:
+def _check_templates(entry: Entry, attributes: frozenset[str], report: ProblemReport) -> None:
     """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
-    texts = [(at, each.source, attributes) for at, each in _templates(entry, path)]
-    texts.append(((*path, "resource"), entry.resource, attributes))
-    real = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob)]
+    texts = [(at, each.source, attributes) for at, each in _templates(entry, ())]
+    texts.append((("resource",), entry.resource, attributes))
+    real: list[tuple[KeyPath, str]]
+    real = [(("glob", number), item.container_path) for number, item in enumerate(entry.glob)]
     for number, selector in enumerate(entry.usb):
-        real.append(((*path, "usb", number) if len(entry.usb) > 1 else (*path, "usb"), selector.container_path))
+        real.append((("usb", number) if len(entry.usb) > 1 else ("usb",), selector.container_path))
     if entry.sysfs:
-        real.append(((*path, "sysfs"), entry.sysfs.container_path))
+        real.append((("sysfs",), entry.sysfs.container_path))
     # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
     texts += (((*at, "containerPath"), text, attributes | {"base"}) for at, text in real)
     for at, text, known in texts:
@@ -150,29 +149,29 @@ def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template
 # --- Dynamic Resource Allocation --------------------------------------------------------------------------------------
 
 
-def _dra(entry: Entry, path: KeyPath, report: ProblemReport) -> Dra:
+def _dra(entry: Entry, report: ProblemReport) -> Dra:
     """Return the block `dra` with the driver that publishes the devices, and the conventions of that driver."""
-    block, at = entry.dra or Dra(), (*path, "dra")
+    block, here = entry.dra or Dra(), report.at("dra")
     is_dynamic = block.partitions is DraPartitions.DYNAMIC
     if is_dynamic:
-        _check_dynamic(entry, (*at, "partitions"), report)
-    driver = block.driver or _default_driver(entry, path, report)
-    _check_names(block, driver, at, report)
+        _check_dynamic(entry, here.at("partitions"))
+    driver = block.driver or _default_driver(entry, report)
+    _check_names(block, driver, here)
     for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
         message = "claims do not share devices whose partitions are dynamic"
-        report.key_error((*at, "capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
+        here.key_error(("capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
     # NVIDIA's Ampere GPUs cannot change their MIG mode without a reset.
     is_ampere = entry.is_nvidia and entry.virtual and entry.virtual.attributes.get("architecture") == "ampere"
     has_fixed_mode = is_dynamic and is_ampere
     if block.mig_enabled is not None and not has_fixed_mode:
         message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
-        report.key_error((*at, "migEnabled"), message, "take it out")
+        here.key_error("migEnabled", message, "take it out")
     extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
     mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
     return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})
 
 
-def _check_names(block: Dra, driver: str, path: KeyPath, report: ProblemReport) -> None:
+def _check_names(block: Dra, driver: str, report: ProblemReport) -> None:
     """Report attributes and capacities that are given twice, or of which there are too many."""
     for key, what, given in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
         first: dict[str, str] = {}
@@ -182,32 +181,31 @@ def _check_names(block: Dra, driver: str, path: KeyPath, report: ProblemReport) 
                 message = (
                     f"{other!r} and {name!r} are the same {what}: a name without a domain is in that of the driver"
                 )
-                report.key_error((*path, key, name), message, "give one of them")
+                report.key_error((key, name), message, "give one of them")
     if len(block.attributes) > names.MAX_ENTRIES:
         most = names.MAX_ENTRIES
         message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
-        report.error((*path, "attributes"), message)
+        report.error("attributes", message)
     if len(block.capacity) > _MOST_CAPACITIES:
-        message = f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given"
-        report.error((*path, "capacity"), message)
+        report.error("capacity", f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given")
 
 
-def _default_driver(entry: Entry, path: KeyPath, report: ProblemReport) -> str:
+def _default_driver(entry: Entry, report: ProblemReport) -> str:
     maker = entry.virtual.model.resource if entry.virtual else ""
     domain = domain_and_name(entry.resource)[0]
     driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
     if problem := names.driver_problem(driver):
-        report.error((*path, "resource"), f"no driver can be named after the domain: {problem}", "give dra.driver")
+        report.error("resource", f"no driver can be named after the domain: {problem}", "give dra.driver")
     return driver
 
 
-def _check_dynamic(entry: Entry, at: KeyPath, report: ProblemReport) -> None:
+def _check_dynamic(entry: Entry, report: ProblemReport) -> None:
     if entry.geometry is None:
         hint = "give virtual.partitioning, or a preset that has partitions"
-        report.error(at, "these devices cannot be partitioned", hint)
+        report.error((), "these devices cannot be partitioned", hint)
     elif entry.geometry.whole_device:
-        message = "these devices are cut as a whole, in one mode, which the counters of ResourceSlices cannot say"
-        report.error(at, message, "use static, with the entry's partitions")
+        message = "all partitions of such a device are alike, which the counters of ResourceSlices cannot express"
+        report.error((), message, "use static, with the entry's partitions")
     else:
         room = MAX_COUNTERS - (_NVIDIAS_COUNTERS if entry.is_nvidia else 0)
         needed = len(counters(entry.geometry).all)
@@ -215,4 +213,4 @@ def _check_dynamic(entry: Entry, at: KeyPath, report: ProblemReport) -> None:
             message = (
                 f"these devices need {needed} counters for their slices and limits, and a ResourceSlice has {room}"
             )
-            report.error(at, message, "use static, or a partitioning with fewer slices")
+            report.error((), message, "use static, or a partitioning with fewer slices")

@@ -31,22 +31,14 @@ def check_sharing(spec: Spec, report: ProblemReport) -> None:
         if report.document.is_for_nvidia(("sharing", "mps")):
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
-            report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
+            report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
     declared = {entry.resource for entry in spec.entries} | partition_names(spec)
     for _, block in model.blocks:
         for number, item in enumerate(block.resources):
-            _devices(item, block.resources[:number], report)
+            _devices(item, block.resources[:number], report.of(item))
         _renames(block, declared, report)
     if model.mps:
         _mps(spec, model.mps, report)
-
-
-def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str) -> None:
-    """Report an error; a warning about NVIDIA's resources in a file for NVIDIA's plugin, which ignores others."""
-    if item.for_nvidia:
-        report.warning(path, message, instead)
-    else:
-        report.error(path, message, hint)
 
 
 def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemReport) -> None:
@@ -54,22 +46,22 @@ def _devices(item: SharedItem, before: Sequence[SharedItem], report: ProblemRepo
 
     In a file for NVIDIA's plugin, a device in two items has the larger number of replicas.
     """
-    at = (*item.where.path, "devices")
+    lenient = item.for_nvidia
     if item.devices == ():
         instead = "every device is shared, as by NVIDIA's plugin"
-        _wrong(item, at, report, "the list of devices is empty", EXPECTED_DEVICES, instead)
+        report.unless("devices", "the list of devices is empty", EXPECTED_DEVICES, instead, lenient=lenient)
     listed = item.devices if isinstance(item.devices, tuple) else ()
     for index, device in enumerate(listed):
         if device in listed[:index]:
             message = f"device {device} is listed twice"
-            _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
+            report.unless(("devices", index), message, "list each device once", "it counts once", lenient=lenient)
     for other in before:
         if item.name == other.name and (clash := _clash(item, other)):
             place = report.document.value_place(other.where.path)
             message = f"{clash} of {item.name} is already shared, at {place}"
             hint = "items for one resource must list different devices"
             instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-            _wrong(item, at if at in report.document.values else at[:-1], report, message, hint, instead)
+            report.unless("devices" if report.has("devices") else (), message, hint, instead, lenient=lenient)
             break
 
 
@@ -91,19 +83,19 @@ def _shared_devices(item: SharedItem) -> dict[str, None] | None:
 def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:
     targets: dict[str, tuple[str, KeyPath]] = {}
     for item in block.resources:
-        path = item.where.path
+        here, path = report.of(item), item.where.path
         target = item.rename or block.default_name(item)
-        at = (*path, "rename") if item.rename else (*path, "name")
+        key = "rename" if item.rename else "name"
         templated = "{" in item.name
         if templated and item.name not in declared:
             hint = "write it as the entry does, or name one of the resources that it makes"
-            report.error((*path, "name"), f"no entry has the resource {item.name}", hint)
+            here.error("name", f"no entry has the resource {item.name}", hint)
         if templated and item.rename:
             hint = "set renameByDefault, or give the entry another name"
-            report.key_error((*path, "rename"), f"rename would give one name to every resource of {item.name}", hint)
+            here.key_error("rename", f"rename would give one name to every resource of {item.name}", hint)
         made = target != item.name and not item.rename and not templated
         if made and (problem := names.resource_name_problem(target)):
-            report.error(at, f"renameByDefault makes it {problem}", "give it a rename")
+            here.error(key, f"renameByDefault makes it {problem}", "give it a rename")
         source, first = targets.setdefault(target, (item.name, path))
         taken = []
         if target != item.name and target in declared:
@@ -111,7 +103,7 @@ def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> N
         if source != item.name:
             taken.append(f"{source}, at {report.document.value_place(first)}")
         for other in taken:
-            report.error(at, f"{item.name} shared as {target} collides with {other}", "choose another name")
+            here.error(key, f"{item.name} shared as {target} collides with {other}", "choose another name")
 
 
 def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
@@ -122,13 +114,13 @@ def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
         hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
     single = flags.mig_strategy is MigStrategy.SINGLE
-    cut = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
+    partitioned = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
     for item in mps.resources:
-        path = item.where.path
+        here = report.of(item)
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
             hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
-            _wrong(item, (*path, "replicas"), report, message, hint, instead)
-        if item.name in cut:
-            at = report.document.key_place((*cut[item.name], "partitions"))
-            report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")
+            here.unless("replicas", message, hint, instead, lenient=item.for_nvidia)
+        if item.name in partitioned:
+            at = report.document.key_place((*partitioned[item.name], "partitions"))
+            here.error("name", f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

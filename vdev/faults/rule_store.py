@@ -193,7 +193,7 @@ class RuleStore:
                 problems.append(error(str(path), str(failed)))
                 files[source] = self._files.get(source, ())
             except ConfigError as bad:
-                problems += [each for each in bad.problems if isinstance(each, Problem)]
+                problems += bad.problems
                 files[source] = self._files.get(source, ())
         return files, tuple(problems)
 

@@ -135,7 +135,7 @@ class Fleet:
         try:
             loaded = await asyncio.to_thread(self._options.load)
         except ConfigError as bad:
-            self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
+            self.refused = bad.problems
             log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])
             return
         if loaded.spec == self._read:

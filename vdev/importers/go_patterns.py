@@ -9,7 +9,8 @@ Others are refused with a reason.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 _MAX_PATTERNS = 64
 _MAX_LENGTH = 200
@@ -65,12 +66,11 @@ class Matching:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Atom:
+class _Atom(NamedTuple):
     """A character of a set, or any number of them."""
 
     one: str  # the pattern of a character in the set
-    other: str = ""  # the pattern of a character that is not in the set; empty if there is none
+    other: str  # the pattern of a character that is not in the set; empty if there is none
     many: bool = False
 
 
@@ -128,19 +128,16 @@ def _sequence(text: str) -> list[_Atom]:
         if hit is None:
             raise NotAPatternError(f"{text[place:]!r} is too complex")
         place = hit.end()
-        atom = _atom(hit)
+        if hit["dot"]:
+            atom = _Atom("?", "")
+        elif character := hit["plain"] or hit["escaped"]:
+            atom = _Atom(literal(character), "" if character in "]!-^/" else f"[!{character}]")
+        else:
+            body = _CLASSES[hit["class"]] if hit["class"] else hit["set"]
+            atom = _Atom(f"[{body}]", f"[!{body}]")
         found += [atom] if hit["sign"] != "*" else []
-        found += [replace(atom, many=True)] if hit["sign"] else []
+        found += [atom._replace(many=True)] if hit["sign"] else []
     return found
-
-
-def _atom(hit: re.Match[str]) -> _Atom:
-    if hit["dot"]:
-        return _Atom("?")
-    if character := hit["plain"] or hit["escaped"]:
-        return _Atom(literal(character), "" if character in "]!-^/" else f"[!{character}]")
-    body = _CLASSES[hit["class"]] if hit["class"] else hit["set"]
-    return _Atom(f"[{body}]", f"[!{body}]")
 
 
 def _globs(atoms: Sequence[_Atom], *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:

@@ -451,10 +451,10 @@ class Entry(Placed):
     @property
     def possible_profiles(self) -> frozenset[str]:
         """The profiles of its devices' partitions, now or after a label of the node selects another layout."""
-        cut = [*self.partitions.values(), (self.geometry.first_mode,) if self.geometry else ()]
+        lists = [*self.partitions.values(), (self.geometry.first_mode,) if self.geometry else ()]
         layouts = self.choice.layouts.values() if self.choice else ()
-        cut += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
-        return frozenset(profile.partition(PIN)[0] for parts in cut for profile in parts) - {""}
+        lists += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
+        return frozenset(profile.partition(PIN)[0] for parts in lists for profile in parts) - {""}
 
     def parts(self, index: int) -> tuple[str, ...] | None:
         """Return the profiles of a device's partitions, or None for a whole device."""

@@ -5,11 +5,11 @@ for each). Source: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
 """
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from .scalars import Constraint, Duration, Flag, Text, Whole
+from .scalars import AsWritten, Constraint, Flag, Text, Whole
 from .section import Plain, Section, described, refuse, refuse_items
 
 DOMAIN = "nvidia.com"
@@ -78,15 +78,6 @@ def comma_list(value: object) -> list[object]:
 # --- keys that mean nothing here -------------------------------------------------------------------------------------
 
 
-def _interval(value: object) -> object:
-    """Parse a Go duration, the word infinite, or a number of nanoseconds (in vdev's own keys it is seconds)."""
-    if value == "infinite":
-        return "infinite"
-    if isinstance(value, Plain) and value.isdecimal():
-        return int(value) / 1e9
-    return value
-
-
 class Gfd(Section):
     """Options of GPU feature discovery. They are accepted, but only noTimestamp is used."""
 
@@ -94,7 +85,7 @@ class Gfd(Section):
     """Not used."""
     no_timestamp: Flag | None = None
     """Whether node.labels omits the label nvidia.com/gfd.timestamp."""
-    sleep_interval: Annotated[Duration | Literal["infinite"], BeforeValidator(_interval)] | None = None
+    sleep_interval: AsWritten | None = None
     """Not used."""
     output_file: Text | None = None
     """Not used."""

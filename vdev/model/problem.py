@@ -38,15 +38,19 @@ def show(path: KeyPath) -> str:
 
 
 class Where(str):
-    """`file:line:column: path` of a value, with both parts, for problems that are found later."""
+    """`file:line:column: path` of a value, with both parts, for problems that are found later.
+
+    `for_nvidia`: the file is for NVIDIA's plugin, which ignores values that it does not know.
+    """
 
     place: Place = Place("")
     path: KeyPath = ()
+    for_nvidia: bool = False
 
     @classmethod
-    def of(cls, place: Place, path: KeyPath) -> "Where":
+    def of(cls, place: Place, path: KeyPath, *, for_nvidia: bool) -> "Where":
         where = cls(f"{place}: {show(path)}")
-        where.place, where.path = place, path
+        where.place, where.path, where.for_nvidia = place, path, for_nvidia
         return where
 
 
@@ -161,5 +165,5 @@ def either(words: Sequence[str]) -> str:
 def _is_first_part(word: str, whole: str) -> bool:
     """Whether `word` is the beginning of `whole`, and ends at the end of a word or a number in it."""
     last, following = word[-1:], whole[len(word) : len(word) + 1]
-    cut = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
-    return bool(last and following) and not cut and whole.startswith(word)
+    is_inside = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
+    return bool(last and following) and not is_inside and whole.startswith(word)

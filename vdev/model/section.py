@@ -46,7 +46,7 @@ NO_VALUE = NoValue()
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case.
 
-    A key without a value counts as absent, unless `config.validation` puts NO_VALUE for it, which every type refuses.
+    A key without a value counts as absent, unless `config.pipeline` puts NO_VALUE for it, which every type refuses.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
@@ -105,33 +105,32 @@ class Section(BaseModel):
 
 
 class FileMapping(dict[str, Any]):
-    """A mapping of a file, with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
+    """A mapping of a file, with its place."""
 
-    def __init__(self, values: Mapping[str, Any], where: Where, *, for_nvidia: bool) -> None:
+    def __init__(self, values: Mapping[str, Any], where: Where) -> None:
         super().__init__(values)
         self.where = where
-        self.for_nvidia = for_nvidia
 
 
 class Placed(Section):
     """An item of a list in the file that knows its place, for problems that are found later."""
 
     _where: Where = PrivateAttr(Where())
-    _for_nvidia: bool = PrivateAttr(default=False)
 
     @model_validator(mode="wrap")
     @classmethod
     def _keep_place(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(data)
-        return made.placed(data.where, for_nvidia=data.for_nvidia) if isinstance(data, FileMapping) else made
+        return made.placed(data.where) if isinstance(data, FileMapping) else made
 
-    def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
-        """Return the item with its place. `for_nvidia`: the file is for NVIDIA's plugin."""
-        return self.with_private(_where=where, _for_nvidia=for_nvidia)
+    def placed(self, where: Where) -> Self:
+        """Return the item with its place."""
+        return self.with_private(_where=where)
 
     def __eq__(self, other: object) -> bool:
         """A moved line is no change."""
-        return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
+        same_form = isinstance(other, Placed) and self.where.for_nvidia == other.where.for_nvidia
+        return same_form and self.__dict__ == other.__dict__
 
     @property
     def where(self) -> Where:
@@ -141,7 +140,7 @@ class Placed(Section):
     @property
     def for_nvidia(self) -> bool:
         """Whether the file is for NVIDIA's plugin, which ignores values that it does not know."""
-        return self._for_nvidia
+        return self._where.for_nvidia
 
 
 @functools.cache

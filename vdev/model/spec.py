@@ -140,14 +140,9 @@ class SharedItem(Placed):
     entries. Default: all."""
 
     @property
-    def is_nvidias(self) -> bool:
-        """Whether the resource is in NVIDIA's domain."""
-        return self.name.startswith(f"{DOMAIN}/")
-
-    @property
     def for_nvidia(self) -> bool:
         """Whether it is about NVIDIA's resources, in a file for NVIDIA's plugin."""
-        return self._for_nvidia and self.is_nvidias
+        return self.where.for_nvidia and self.name.startswith(f"{DOMAIN}/")
 
 
 class SharingKind(StrEnum):

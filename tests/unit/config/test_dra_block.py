@@ -169,10 +169,10 @@ def test_devices_that_claims_cut_are_not_shared_by_capacity():
     assert "dra.capacity.x.requestPolicy: claims do not share devices whose partitions are dynamic" in said
 
 
-def test_devices_that_are_cut_in_one_mode_have_no_dynamic_partitions():
+def test_devices_that_are_partitioned_in_one_mode_have_no_dynamic_partitions():
     said = "{name: a, resource: amd.com/gpu, virtual: {preset: mi300x}, advertise: dra, dra: {partitions: dynamic}}"
     (said,) = refusals(f"devices: [{said}]")
-    assert "which the counters of ResourceSlices cannot say; use static" in said
+    assert "which the counters of ResourceSlices cannot express; use static" in said
 
 
 @pytest.mark.parametrize(

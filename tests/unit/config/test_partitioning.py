@@ -95,7 +95,7 @@ def test_faults_are_at_their_place(subtests):
         (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
         (changed(slices=0), ("slices",), "0 is out of range"),
         (changed(slices=257), ("slices",), "257 is out of range"),
-        (changed(profiles={}), ("profiles",), "a device without profiles cannot be cut"),
+        (changed(profiles={}), ("profiles",), "a device without profiles cannot be partitioned"),
         (changed(slice=4), ("slice",), "unknown key 'slice'"),
         (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
         (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
