@@ -1,28 +1,21 @@
 """The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
 
-import argparse
 import re
 import runpy
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.kit import reader
-from vdev import config
-from vdev.cli import COMMANDS, parser_of
+from vdev import cli, config
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-BLOCK = re.compile(
-    r"(?:<!-- (?P<mark>[a-z]+)[^>]*-->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
-)
-NAME = re.compile(r"# (\S+\.(?:yaml|sh|py))\b")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
 FOREIGN |= {"export", "unset", "k3s", ".venv/bin/pip"}
@@ -31,18 +24,8 @@ FOREIGN |= {"systemctl", "pipx", "python3", "/opt/vdev/bin/pip", "install", "ln"
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block, with the mark in the comment before it."""
-
-    mark: str
-    language: str
-    text: str
-
-
 def blocks(page):
-    """All fenced blocks of a page."""
-    return [Block(m["mark"] or "", m["lang"], m["text"]) for m in BLOCK.finditer(page.read_text())]
+    return reader.blocks(page.read_text())
 
 
 def commands(block):
@@ -72,9 +55,9 @@ def test_commands_run(page, tmp_path):
     what it says to install.
     """
     for block in blocks(page):
-        if name := NAME.match(block.text):
-            (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name[1]).write_text(block.text)
+        if block.file:
+            (tmp_path / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.file).write_text(block.text)
     environ = reader.environ(page.read_text(), tmp_path)
     if reader.has_cel(page.read_text()):
         pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -90,7 +73,7 @@ def test_files_are_introduced(subtests):
     """A command names no file that the reader has not been told how to make, but those of this project."""
     for page in PAGES:
         with subtests.test(page=page):
-            made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
+            made = {block.file for block in blocks(page)}
             for block in blocks(page):
                 for command in commands(block) if block.mark in {"run", "journey"} else ():
                     made |= set(re.findall(r"> (\S+)$", command))
@@ -110,7 +93,7 @@ def test_commands_exist(subtests):
                         assert {each for each in arguments if "=" not in each} <= targets
                         arguments = [each.rpartition("=")[2] for each in arguments]
                     elif program == "vdev":
-                        assert arguments[0] in COMMANDS
+                        assert arguments[0] in cli.COMMANDS
                     else:
                         assert program in FOREIGN
                     for argument in arguments:
@@ -145,19 +128,15 @@ def test_the_command_line_is_all_there():
 
     def check(name, parser):
         assert f"`vdev {name.removeprefix('vdev ')}" in parts[name]
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for inner, other in action.choices.items():
-                    check(f"{name} {inner}", other)
-            elif action.dest != "help":
-                for word in action.option_strings or [action.metavar]:
-                    row = re.compile(rf"^\|.*`\[?{re.escape(word)}[\] `].*\| \S[^|]*\S \|$", re.MULTILINE)
-                    assert row.search(parts[name]) or row.search(below), (name, word)
+        for argument in cli.arguments_of(parser):
+            for word in (argument.option_strings or [argument.metavar]) if argument.dest != "help" else ():
+                row = re.compile(rf"^\|.*`\[?{re.escape(word)}[\] `].*\| \S[^|]*\S \|$", re.MULTILINE)
+                assert row.search(parts[name]) or row.search(below), (name, word)
+        for action, inner in cli.subcommands(parser).items():
+            check(f"{name} {action}", inner)
 
-    for name in COMMANDS:
-        parser, _ = parser_of([name])
-        (commands,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-        check(f"vdev {name}", commands[name])
+    for name in cli.COMMANDS:
+        check(f"vdev {name}", cli.subcommands(cli.parser_of([name])[0])[name])
 
 
 def test_reference_is_up_to_date(monkeypatch, capsys):

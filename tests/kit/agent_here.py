@@ -1,4 +1,4 @@
-"""The plugin in the process of the test, behind the face that a process of its own has: it starts and ends at once."""
+"""A plugin in the process of the test, with the interface of a plugin process. It starts and ends at once."""
 
 import argparse
 import asyncio
@@ -11,11 +11,11 @@ from vdev.cli import options, run
 from vdev.intervals import Intervals
 from vdev.sim.scenarios.scenario import ScenarioError
 
-GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know its pods
+GRACE = 0.5  # seconds; longer than the kubelet of `quick` needs to know its pods
 
 
 class AgentHere:
-    """What `vdev run` with these flags makes, with shorter pauses. Start and end it from one task."""
+    """The agent of `vdev run` with these flags and shorter intervals. Start and stop it from one task."""
 
     def __init__(self, flags):
         parser = argparse.ArgumentParser()
@@ -27,7 +27,7 @@ class AgentHere:
 
     @classmethod
     def at(cls, places):
-        """As a scenario's driver makes it."""
+        """Make one as a scenario's driver does."""
         return cls(places.flags())
 
     async def start(self):
