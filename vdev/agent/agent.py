@@ -368,8 +368,9 @@ class Agent:
             # After it, because the choice of files may have changed. A changed link is a reason to reload, too.
             done &= await run("finding the directories of files", self.events.find_files)
             self.pending.work.reload |= not done
-        if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
-            self.pending.work.scan |= work.scan
+        if work.scan:
+            done = await run("looking for devices", functools.partial(self.reconciler.rescan, work.scan))
+            self.pending.work.scan |= set() if done else work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed
         if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)

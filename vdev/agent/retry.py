@@ -114,7 +114,7 @@ class Retrier:
 
     async def run(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Run it unless its pause is not over; return whether it succeeded."""
-        if self.pause(name):
+        if name in self.failing and self.pause(name):
             return False
         with self._attempt(name):
             await work()
@@ -122,7 +122,7 @@ class Retrier:
 
     def call(self, name: str, work: Callable[[], object]) -> bool:
         """Like `run`, for a plain function."""
-        if self.pause(name):
+        if name in self.failing and self.pause(name):
             return False
         with self._attempt(name):
             work()
@@ -136,7 +136,8 @@ class Retrier:
         except Exception as failed:
             self._fail(name, failed)
         else:
-            self._succeed(name)
+            if name in self.failing:
+                self._succeed(name)
 
     async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         while True:

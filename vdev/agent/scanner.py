@@ -62,14 +62,19 @@ class Scanner:
     async def scan(self, before: Scan, spec: Spec, *, only: Collection[str] | None = None) -> Scan:
         """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
         entries = {entry.name: entry for entry in spec.on_node(self._options.node)}
-        found = {name: before.found.get(name) or discovery.Found() for name in entries}
-        directories = {name: before.directories.get(name, frozenset[Path]()) for name in entries}
-        for name in self.failed - entries.keys():
-            self._retrier.forget(_step(name))
+        found: dict[str, discovery.Found] = {}
+        directories: dict[str, frozenset[Path]] = {}
+        failed = set()
         for name, entry in entries.items():
+            found[name] = before.found.get(name) or discovery.Found()
+            directories[name] = before.directories.get(name, frozenset())
             if only is None or name in only:
                 await self._retrier.run(_step(name), functools.partial(self._look, entry, found, directories))
-        self.failed = frozenset(name for name in entries if _step(name) in self._retrier.failing)
+            if _step(name) in self._retrier.failing:
+                failed.add(name)
+        for name in self.failed - entries.keys():
+            self._retrier.forget(_step(name))
+        self.failed = frozenset(failed)
         return Scan(entries, found, directories)
 
     async def _look(
@@ -86,9 +91,8 @@ class Scanner:
             device_dir=str(options.device_dir),
             smi_dir=str(options.smi_dir),
         )
-        directories[entry.name] = await asyncio.to_thread(
-            lambda: frozenset(_place(options.host, directory) for directory in seen.watch)
-        )
+        places = map(functools.partial(_place, options.host), seen.watch)
+        directories[entry.name] = await asyncio.to_thread(frozenset, places)
         found[entry.name] = seen
 
     def start_over(self) -> None:

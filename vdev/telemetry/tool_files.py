@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _MAX_BYTES = 2**20  # of a script
 
+NOTHING: frozenset[str] = frozenset()
+
 ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Reads the sensors of the devices and partitions with these ids, as far as they have sensors. Blocks."""
 
@@ -55,7 +57,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
     @property
     def without_tools(self) -> frozenset[str]:
         """The devices, by raw id, whose directory or tool is missing. They are allocated without it."""
-        return frozenset(self._wanted[each].device.raw.id for each in self.failed)
+        return frozenset(self._wanted[each].device.raw.id for each in self.failed) if self.failed else NOTHING
 
     @property
     def problems(self) -> tuple[Problem, ...]:
