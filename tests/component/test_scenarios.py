@@ -8,6 +8,7 @@ import os
 import pytest
 import structlog
 
+from tests.kit import quick
 from tests.kit.agent_here import AgentHere
 from tests.kit.api_server import ApiServer
 from tests.kit.manifests import permissions_of
@@ -25,7 +26,6 @@ HERE = [each for each in ALL if each.id != "built-in-plugin-crash"]  # only a pr
 SOME = {"hot-plug", "kubelet-crash", "reboot-plugin-first", "dra-driver-restart", "dra-rolling-update"}
 SOME |= {"built-in-plugin-crash"}
 BY_PROCESS = [each for each in ALL if os.environ.get("CI") or each.id in SOME]
-QUICK = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
 # What vdev advertises in a scenario for any plugin.
 NPUS = """
 version: v1
@@ -56,7 +56,13 @@ def comes_true(monkeypatch, api_server, kubeconfig):
             return plugin(places)
 
         objects = ApiObjects(api_server.objects)
-        return {"plugin": in_a_pod, "objects": objects, "kubeconfig": kubeconfig, "timings": QUICK, "strict": True}
+        return {
+            "plugin": in_a_pod,
+            "objects": objects,
+            "kubeconfig": kubeconfig,
+            "timings": quick.KUBELET,
+            "strict": True,
+        }
 
     async def comes_true(path, plugin):
         scenario = await asyncio.to_thread(load, path)
@@ -67,7 +73,8 @@ def comes_true(monkeypatch, api_server, kubeconfig):
             advertise = "[dra]" if is_dra else "[device-plugin]"
             text = NPUS.replace("virtual", f"advertise: {advertise}, virtual")
             scenario = scenario.model_copy(update={"configuration": text})
-        async with VdevNode(**claims(plugin)) if is_dra else VdevNode(plugin) as node:
+        timings = quick.KUBELET if plugin is AgentHere.at else Timings()
+        async with VdevNode(**claims(plugin)) if is_dra else VdevNode(plugin, timings=timings) as node:
             skipped = await play(scenario, node, patience=30)
             if Capability.HOST_NODES in scenario.requires - node.capabilities:
                 pytest.skip(skipped[0])
@@ -78,7 +85,7 @@ def comes_true(monkeypatch, api_server, kubeconfig):
 
 @pytest.mark.parametrize("path", HERE)
 async def test_scenario(path, comes_true):
-    """It passes with an agent in this process, with shorter intervals."""
+    """It passes with an agent in this process, if agent and kubelet have shorter intervals."""
     with structlog.testing.capture_logs():
         await comes_true(path, AgentHere.at)
 
