@@ -76,7 +76,7 @@ class Policy:
         asked = {
             "operation": operation,
             "userInfo": {"username": "system:serviceaccount:vdev-system:vdev-fleet"},
-            "resource": {"group": request.kind.group, "version": request.kind.version, "resource": resource},
+            "resource": {"group": request.kind.group, "version": "v1", "resource": resource},
             "subResource": part,
             "name": request.name,
         }

@@ -33,7 +33,7 @@ def documents(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str
 
 
 def _group(kind: ApiKind) -> dict[str, Any]:
-    only = {"groupVersion": kind.api_version, "version": kind.version}
+    only = {"groupVersion": kind.api_version, "version": "v1"}
     return {"name": kind.group, "versions": [only], "preferredVersion": only}
 
 
@@ -56,7 +56,7 @@ def _resources(kinds: list[ApiKind]) -> Document:
 def _openapi(kinds: list[ApiKind]) -> Document:
     paths = {}
     for each in kinds:
-        identity = {"group": each.group, "version": each.version, "kind": each.kind}
+        identity = {"group": each.group, "version": "v1", "kind": each.kind}
         checked = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
         patch = {"parameters": checked, "x-kubernetes-group-version-kind": identity, "responses": {}}
         paths[f"{each.path}/{{name}}"] = {"patch": patch}

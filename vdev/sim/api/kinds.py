@@ -11,10 +11,9 @@ Stored: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ApiKind:
-    """One kind of objects."""
+    """One kind of objects, of version v1 of its group."""
 
     group: str
-    version: str
     kind: str
     plural: str
     namespaced: bool = True
@@ -34,12 +33,12 @@ class ApiKind:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return f"{self.group}/v1" if self.group else "v1"
 
     @property
     def root(self) -> str:
         """The path of the group and version."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"/apis/{self.group}/v1" if self.group else "/api/v1"
 
     @property
     def path(self) -> str:
@@ -56,20 +55,10 @@ _INVOLVED = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespa
 POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # apiVersion and kind of the body
 DRA = "resource.k8s.io"
 KINDS = (
-    ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short=("ns",)),
+    ApiKind("", "Namespace", "namespaces", namespaced=False, status=True, short=("ns",)),
+    ApiKind("", "Node", "nodes", namespaced=False, status=True, selectable=("spec.unschedulable",), short=("no",)),
     ApiKind(
         "",
-        "v1",
-        "Node",
-        "nodes",
-        namespaced=False,
-        status=True,
-        selectable=("spec.unschedulable",),
-        short=("no",),
-    ),
-    ApiKind(
-        "",
-        "v1",
         "Pod",
         "pods",
         status=True,
@@ -79,12 +68,11 @@ KINDS = (
         short=("po",),
         actions=tuple(POD_ACTIONS),
     ),
-    ApiKind("", "v1", "Event", "events", selectable=("reason", "type", *_INVOLVED), short=("ev",)),
-    ApiKind("", "v1", "ConfigMap", "configmaps", short=("cm",)),
-    ApiKind("coordination.k8s.io", "v1", "Lease", "leases"),
+    ApiKind("", "Event", "events", selectable=("reason", "type", *_INVOLVED), short=("ev",)),
+    ApiKind("", "ConfigMap", "configmaps", short=("cm",)),
+    ApiKind("coordination.k8s.io", "Lease", "leases"),
     ApiKind(
         DRA,
-        "v1",
         "ResourceSlice",
         "resourceslices",
         namespaced=False,
@@ -92,9 +80,9 @@ KINDS = (
         selectable=("spec.nodeName", "spec.driver"),
         immutable=("spec.driver", "spec.pool.name", "spec.nodeName"),
     ),
-    ApiKind(DRA, "v1", "DeviceClass", "deviceclasses", namespaced=False, generation=True),
-    ApiKind(DRA, "v1", "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
-    ApiKind(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
+    ApiKind(DRA, "DeviceClass", "deviceclasses", namespaced=False, generation=True),
+    ApiKind(DRA, "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
+    ApiKind(DRA, "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
 )
 BY_NAME = {each.kind: each for each in KINDS}
 

@@ -63,7 +63,7 @@ class ApiServer:
         if not _is_loopback(host):
             raise UsageError(f"{host}: the API server knows no users, so it listens on loopback only: 127.0.0.1")
         self.objects = objects or ObjectStore()
-        self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
+        self.kinds = tuple(kinds)
         self.port = port
         self._host = host
         self._tls = tls
@@ -84,7 +84,7 @@ class ApiServer:
 
     def kind(self, name: str) -> ApiKind:
         """The kind by its plural or its name."""
-        return next(each for each in self.kinds.values() if name in (each.plural, each.kind))
+        return next(each for each in self.kinds if name in (each.plural, each.kind))
 
     def kubeconfig(self) -> str:
         document = {
@@ -153,9 +153,9 @@ class ApiServer:
     def _routes(self) -> list[Route]:
         found = [
             Route(path, functools.partial(_about, document), methods=["GET"])
-            for path, document in discovery.documents(self.kinds.values(), self.objects.rules.version).items()
+            for path, document in discovery.documents(self.kinds, self.objects.rules.version).items()
         ]
-        for kind in self.kinds.values():
+        for kind in self.kinds:
             respond = functools.partial(self.respond, kind, "")
             if kind.namespaced:
                 found.append(Route(f"{kind.root}/{kind.plural}", respond, methods=["GET", "DELETE"]))
@@ -179,7 +179,7 @@ class ApiServer:
         namespace, name = place.get("namespace", ""), place.get("name", "")
         request = Request(verb, kind, namespace, name, subresource, params, sent.headers, body)
         await self.admit(request)
-        form = tables.Form(request.kind, request.headers, request.params)
+        form = tables.form(kind, sent.headers.get("accept", ""), params.get("includeObject", ""))
         match request.verb:
             case "watch":
                 watch = Watch(self.objects, request, form=form, bookmarks=self.bookmarks)

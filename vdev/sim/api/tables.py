@@ -13,48 +13,36 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 _Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and the cell of an object
 
 
-class Form:
-    """The form in which a request gets objects: unchanged, or as tables. Only the first table names the columns."""
+def form(kind: ApiKind, accept: str, include: str) -> Callable[[Document], Document]:
+    """The form in which a client gets objects and lists: unchanged, or as tables with an object in each row."""
+    columns = _COLUMNS.get(kind.kind)
+    if columns is None or not _wants_table(accept):
+        return lambda document: document
+    heads = [
+        {"name": name, "type": "string", "format": "", "description": name, "priority": priority}
+        for name, priority, _ in columns
+    ]
 
-    def __init__(self, kind: ApiKind, headers: Mapping[str, str], params: Mapping[str, str]) -> None:
-        self._kind = kind
-        self._columns = _COLUMNS.get(kind.kind, ()) if _wants_table(headers.get("accept", "")) else ()
-        self._include = params.get("includeObject") or "Metadata"
-        self._headed = False
+    def shown(document: Document) -> Document | None:
+        if include == "None":
+            return None
+        if include == "Object":
+            return {**document, "kind": kind.kind, "apiVersion": kind.api_version}
+        return {"kind": "PartialObjectMetadata", "apiVersion": _GROUP_VERSION, "metadata": document["metadata"]}
 
-    def __call__(self, document: Document) -> Document:
-        """An object or a list in this form."""
-        if not self._columns:
-            return document
-        if "items" in document:
-            items, metadata = document["items"], document["metadata"]
-        else:
-            items, metadata = [document], {"resourceVersion": document["metadata"]["resourceVersion"]}
-        columns = [
-            {"name": name, "type": "string", "format": "", "description": name, "priority": priority}
-            for name, priority, _ in self._columns
-        ]
-        table = {
+    def table(document: Document) -> Document:
+        items = document.get("items", [document])
+        rows = [{"cells": [cell(each) for _, _, cell in columns], "object": shown(each)} for each in items]
+        about = {"resourceVersion": document["metadata"]["resourceVersion"]}
+        return {
             "kind": "Table",
             "apiVersion": _GROUP_VERSION,
-            "metadata": metadata,
-            "columnDefinitions": None if self._headed else columns,
-            "rows": [
-                {"cells": [cell(each) for _, _, cell in self._columns], "object": self._about(each)} for each in items
-            ],
+            "metadata": about,
+            "columnDefinitions": heads,
+            "rows": rows,
         }
-        self._headed = True
-        return table
 
-    def _about(self, document: Document) -> Document | None:
-        match self._include:
-            case "None":
-                return None
-            case "Object":
-                return {**document, "kind": self._kind.kind, "apiVersion": self._kind.api_version}
-            case _:
-                about = {"kind": "PartialObjectMetadata", "apiVersion": _GROUP_VERSION}
-                return {**about, "metadata": document["metadata"]}
+    return table
 
 
 def _wants_table(accept: str) -> bool:

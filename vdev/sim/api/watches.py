@@ -3,14 +3,13 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from .http_requests import Request
 from .kinds import Document, Refused, Stored
 from .selectors import selection
 from .store import Change, ObjectStore, at_version
-from .tables import Form
 
 _LONGEST_WATCH = 1800.0  # seconds
 
@@ -33,7 +32,9 @@ class Watch:
     Without a version it begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of them.
     """
 
-    def __init__(self, objects: ObjectStore, request: Request, *, form: Form, bookmarks: float) -> None:
+    def __init__(
+        self, objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
+    ) -> None:
         params = request.params
         self._objects = objects
         self._kind = request.kind
