@@ -3,6 +3,7 @@
 A thousand devices are `1k`, even if written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -10,9 +11,10 @@ from typing import Any
 
 from ...model.quantity import amount_of
 
-_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-_BINARY_FROM = 1024  # smaller amounts have a decimal form
+_BINARY = [
+    (suffix, Fraction(1024) ** (6 - step)) for step, suffix in enumerate(("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", ""))
+]
+_DECIMAL = [(suffix, Fraction(1000) ** (6 - step)) for step, suffix in enumerate((*"EPTGMk", "", *"mun"))]
 _LONGEST = 64  # characters
 _KINDS = {"Node", "Pod", "ResourceSlice", "ResourceClaim"}
 _AMOUNTS = {"capacity", "allocatable", "consumedCapacity", "counters", "limits", "requests"}  # maps of quantities
@@ -23,13 +25,15 @@ def canonical(quantity: Any) -> Any:
     """The canonical form of a quantity. Other values are returned unchanged.
 
     It has the largest suffix with which the number is whole, of the kind that the quantity was written with: `1024`
-    stays, `1024Ki` is `1Mi`, and `0.5Ki` is `512`.
+    stays, `1024Ki` is `1Mi`, and `0.5Ki` is `512`, because smaller amounts have a decimal form.
     """
-    if (amount := _amount(quantity)) is None:
-        return quantity
-    if str(quantity).endswith("i") and amount.denominator == 1 and abs(amount) >= _BINARY_FROM:
-        return _binary(int(amount))
-    return _decimal(amount)
+    amount = _amount(quantity)
+    if not amount:
+        return quantity if amount is None else "0"
+    is_binary = str(quantity).endswith("i") and amount.denominator == 1 and abs(amount) >= 1024
+    amount = Fraction(math.ceil(amount * 10**9), 10**9)  # as Kubernetes rounds
+    suffix, unit = next(row for row in (_BINARY if is_binary else _DECIMAL) if (amount / row[1]).denominator == 1)
+    return f"{amount / unit}{suffix}"
 
 
 def exact(quantity: Any) -> Decimal | None:
@@ -42,22 +46,6 @@ def _amount(quantity: Any) -> Fraction | None:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
         return None
     return amount_of(quantity)
-
-
-def _binary(amount: int) -> str:
-    power = 0
-    while amount % 1024 == 0 and power < len(_BINARY) - 1:
-        amount, power = amount // 1024, power + 1
-    return f"{amount}{_BINARY[power]}"
-
-
-def _decimal(amount: Fraction) -> str:
-    """The decimal form. Fractions of a billionth are rounded up."""
-    if amount == 0:
-        return "0"
-    whole = (power for power in _DECIMAL if (amount / Fraction(10) ** power).denominator == 1)
-    power = max(whole, default=-9)
-    return f"{-(-amount // Fraction(10) ** power)}{_DECIMAL[power]}"
 
 
 def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
