@@ -1,6 +1,9 @@
 """One connection from the kubelet to a DRA driver: Prepare and Unprepare with their deadline, and the health stream.
 
 The connection is opened again as soon as it ends. `dynamic_resources` interprets the answers.
+
+A device that a message of the health stream leaves out keeps its health until its timeout. As in 1.36, only a message
+updates pods at once. They show a timeout and the end of a stream when the kubelet looks at them again.
 """
 
 import operator
@@ -29,6 +32,9 @@ _VERSIONS: Mapping[str, tuple[Any, Any]] = {
 }
 """The messages and the stub of each service. Both services have the same methods."""
 SERVICES = tuple(_VERSIONS)
+_HEALTH = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy"}
+_HEALTH_TIMEOUT = 30  # seconds, if a driver gives none
+_LONGEST_MESSAGE = 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class DriverClient:
         self.connected = False
         self._life = life
         self._closed = False
+        # The last report of each device, by pool and name: health, message, and when it times out.
+        self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
         self._channel = grpc.aio.insecure_channel(
             f"unix:{endpoint}",
             options=[
@@ -90,9 +98,22 @@ class DriverClient:
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
-        with call_errors(lambda: self._closed):
-            async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
-                yield message
+        try:
+            with call_errors(lambda: self._closed):
+                async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
+                    for each in message.devices:
+                        seconds = each.health_check_timeout_seconds
+                        end = self._life.clock.now() + (seconds if seconds > 0 else _HEALTH_TIMEOUT)
+                        report = _HEALTH.get(each.health, "Unknown"), _shortened(each.message), end
+                        self._reports[each.device.pool_name, each.device.device_name] = report
+                    yield message
+        finally:
+            self._reports.clear()
+
+    def health_of(self, pool: str, device: str) -> tuple[str, str] | None:
+        """The health of a device and the message that came with it; None without a report, or after its timeout."""
+        state, message, end = self._reports.get((pool, device), ("", "", -1))
+        return None if self._life.clock.now() > end else (state, message)
 
     async def close(self) -> None:
         """Close the connection at once, and end all calls on it."""
@@ -115,3 +136,10 @@ def _device(device: Any) -> PreparedDevice:
         tuple(device.request_names),
         tuple(device.cdi_device_ids),
     )
+
+
+def _shortened(message: str) -> str:
+    encoded = message.encode()
+    if len(encoded) <= _LONGEST_MESSAGE:
+        return message
+    return encoded[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."

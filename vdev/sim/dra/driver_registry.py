@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ..go_errors import CallError, RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
-from .device_health import DeviceHealth
 from .driver_client import SERVICES, DriverClient
 
 WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
@@ -35,7 +34,6 @@ class DriverRegistry:
         self._node = life.settings.node
         self._life = life
         self._journal = life.journal
-        self.health = DeviceHealth(life.clock.now)
         self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
@@ -70,7 +68,6 @@ class DriverRegistry:
             self._clients[name].remove(client)
             for task in self._tasks.pop(client):
                 task.cancel()
-            self.health.clear(name)  # the end of the stream does this too, but may take a moment
             was_connected, client.connected = client.connected, False
             await client.close()
             self._report_gone(name, endpoint, "its registration socket is gone")
@@ -154,18 +151,20 @@ class DriverRegistry:
 
     # --- health -----------------------------------------------------------------------------------------------------
 
+    def health_of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
+        """The health of a device, and the message that came with it. It is Unknown without a report."""
+        reports = (each.health_of(pool, device) for each in reversed(self._clients.get(driver, [])))
+        return next(filter(None, reports), ("Unknown", ""))
+
     async def _listen(self, client: DriverClient) -> None:
         """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
         while True:
             try:
                 async for message in client.health():
-                    self.health.update(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
                     self._changed(client.driver)
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
-            finally:  # also if the driver has unregistered
-                self.health.clear(client.driver)
             await self._life.clock.sleep(HEALTH_RETRY_SECONDS)
 
 

@@ -89,7 +89,7 @@ class DynamicResources:
     def health_of(self, devices: Iterable[tuple[str, PreparedDevice]]) -> dict[str, tuple[str, str]]:
         """Health and message by resourceID, which is the first CDI name of a device."""
         return {
-            each.cdi[0] if each.cdi else f"{driver}/{each.pool}/{each.device}": self.drivers.health.of(
+            each.cdi[0] if each.cdi else f"{driver}/{each.pool}/{each.device}": self.drivers.health_of(
                 driver, each.pool, each.device
             )
             for driver, each in devices
