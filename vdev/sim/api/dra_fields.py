@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
 
 from ...model import names
 from ...pb import api_objects_pb2 as pb
@@ -24,12 +23,6 @@ from .protobuf_bodies import INLINE
 
 _Problems: TypeAlias = Iterator[tuple[str, str]]  # path and message
 _Value: TypeAlias = Mapping[str, Any]
-_MESSAGES: Mapping[str, type[Message]] = {
-    "DeviceClass": pb.DeviceClass,
-    "ResourceClaim": pb.ResourceClaim,
-    "ResourceClaimTemplate": pb.ResourceClaimTemplate,
-    "ResourceSlice": pb.ResourceSlice,
-}
 _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields that are not objects in JSON
     FieldDescriptor.CPPTYPE_STRING: (lambda value: isinstance(value, str), "a string"),
     FieldDescriptor.CPPTYPE_BOOL: (lambda value: isinstance(value, bool), "true or false"),
@@ -46,7 +39,7 @@ _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields tha
 def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
     """Everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
-    return list(_with_limits(_MESSAGES[kind].DESCRIPTOR, content, ""))
+    return list(_with_limits(getattr(pb, kind).DESCRIPTOR, content, ""))
 
 
 # --- limits (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go) ------------------------------------

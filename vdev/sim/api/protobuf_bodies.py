@@ -9,19 +9,12 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from ...pb import api_objects_pb2 as pb
-from .kinds import DRA, Refused
+from .kinds import KINDS, Refused
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"  # before the message
 _KINDS: Mapping[tuple[str, str], type[Message]] = {
-    ("v1", "ConfigMap"): pb.ConfigMap,
-    ("v1", "Event"): pb.Event,
-    ("v1", "Namespace"): pb.Namespace,
-    ("coordination.k8s.io/v1", "Lease"): pb.Lease,
-    (f"{DRA}/v1", "DeviceClass"): pb.DeviceClass,
-    (f"{DRA}/v1", "ResourceClaim"): pb.ResourceClaim,
-    (f"{DRA}/v1", "ResourceClaimTemplate"): pb.ResourceClaimTemplate,
-    (f"{DRA}/v1", "ResourceSlice"): pb.ResourceSlice,
+    (each.api_version, each.kind): getattr(pb, each.kind) for each in KINDS if each.kind not in ("Node", "Pod")
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INLINE = "deviceConfiguration"  # in JSON, the fields of this message are in its parent

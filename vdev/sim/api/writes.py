@@ -31,11 +31,11 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
         case "update":
             return 200, _update(objects, request)
         case "delete":
-            return 200, _delete(objects, request, namespace, request.name)
+            return 200, _delete(objects, request, *request.key, request.body)
         case "deletecollection":
             chosen = selection(kind, namespace, request.params)
             for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
-                _delete(objects, request, each["metadata"].get("namespace", ""), each["metadata"]["name"])
+                _delete(objects, request, each["metadata"].get("namespace", ""), each["metadata"]["name"], request.body)
             return 200, _SUCCESS
         case _ if request.content_type == APPLY:
             return _apply(objects, request)
@@ -73,11 +73,10 @@ def _update(objects: ObjectStore, request: Request) -> Document:
     return objects.change(kind, key, document, manager=request.manager, subresource=request.subresource)
 
 
-def _delete(objects: ObjectStore, request: Request, namespace: str, name: str) -> Document:
-    kind, options = request.kind, request.body or {}
+def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
+    kind, options = request.kind, options or {}
     grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
-    now = grace is not None and str(grace) == "0"
-    found = objects.delete(kind, namespace, name, options.get("preconditions"), now=now)
+    found = objects.delete(kind, namespace, name, options.get("preconditions"), now=str(grace) == "0")
     if objects.has(kind, namespace, name):
         return found
     return {**_SUCCESS, "details": {"name": name, "kind": kind.plural, "uid": found["metadata"]["uid"]}}
@@ -121,9 +120,7 @@ def _act_on_pod(objects: ObjectStore, request: Request) -> Document:
     if request.subresource == "binding":
         _bind(objects, request, document)
     else:
-        options = document.get("deleteOptions") or {}
-        now = options.get("gracePeriodSeconds") == 0
-        objects.delete(request.kind, *request.key, options.get("preconditions"), now=now)
+        _delete(objects, request, *request.key, document.get("deleteOptions"))
     return {**_SUCCESS, "code": 201}
 
 
