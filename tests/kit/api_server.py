@@ -14,7 +14,7 @@ import contextvars
 import functools
 from dataclasses import dataclass, field
 
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from tests.kit import api_schemas
 from tests.kit.releases import Release
@@ -68,6 +68,14 @@ class Failure:
         return True
 
 
+class _LaterError(Refused):
+    """The client may ask again after some seconds."""
+
+    def __init__(self, failure):
+        super().__init__(failure.status, "Failure", failure.message)
+        self.after = failure.after
+
+
 async def _cut():
     """The body of an answer whose connection breaks."""
     yield b""
@@ -113,6 +121,10 @@ class ApiServer(server.ApiServer):
     def writes(self):
         """How many writing requests the server received, successful or not."""
         return sum(each.verb in _WRITES for each in self.asked)
+
+    def kind(self, plural):
+        """The kind with this plural."""
+        return next(each for each in self.kinds if each.plural == plural)
 
     def object(self, plural, name, namespace=""):
         """An object as it is stored."""
@@ -198,6 +210,8 @@ class ApiServer(server.ApiServer):
             return await super().respond(kind, subresource, sent)
         except ConnectionResetError:
             return StreamingResponse(_cut())
+        except _LaterError as later:
+            return JSONResponse(later.document, later.status, {"Retry-After": str(later.after)})
 
     async def stream(self, watch):
         """The events until `break_watches`."""
@@ -274,7 +288,9 @@ class ApiServer(server.ApiServer):
                     return
                 if not each.status:
                     raise ConnectionResetError
-                raise Refused(each.status, "Failure", each.message, after=each.after)
+                if each.after is not None:
+                    raise _LaterError(each)
+                raise Refused(each.status, "Failure", each.message)
 
     def _allow(self, verb, request):
         kind, name, namespace = request.kind, request.name, request.namespace

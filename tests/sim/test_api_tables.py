@@ -6,6 +6,7 @@ import pytest
 
 from tests.kit.rest import Caller
 from vdev.sim.api import tables
+from vdev.sim.api.kinds import BY_NAME
 from vdev.sim.api.server import ApiServer
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
@@ -25,11 +26,11 @@ class Store:
     """Creates objects with any status."""
 
     def __init__(self, api):
-        self.objects, self.kind = api.objects, api.kind
+        self.objects = api.objects
 
     def add(self, kind, name, status, **content):
         """Create an object."""
-        kind = self.kind(kind)
+        kind = BY_NAME[kind]
         where = "default" if kind.namespaced else ""
         metadata = {"name": name, **content.pop("metadata", {})}
         new = self.objects.create(kind, where, {"metadata": metadata, **content}, "test")

@@ -11,6 +11,7 @@ from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
 from vdev.sim.api.api_objects import ApiObjects
+from vdev.sim.api.kinds import BY_NAME
 from vdev.sim.api.server import ApiServer
 from vdev.sim.node_objects import NodeObjects
 
@@ -27,7 +28,7 @@ class Node:
 
     def all(self, kind):
         """The objects of a kind, by name."""
-        return {each["metadata"]["name"]: each for each in self.api.objects.all(self.api.kind(kind))}
+        return {each["metadata"]["name"]: each for each in self.api.objects.all(BY_NAME[kind])}
 
     def status(self, name):
         """The status of a pod."""
@@ -35,12 +36,12 @@ class Node:
 
     async def create(self, document):
         """Create an object in namespace default."""
-        kind = self.api.kind(document["kind"])
+        kind = BY_NAME[document["kind"]]
         self.api.objects.create(kind, "default" if kind.namespaced else "", document, "kubectl")
 
     async def delete(self, name, *, force=False):
         """Delete a pod."""
-        self.api.objects.delete(self.api.kind("Pod"), "default", name, now=force)
+        self.api.objects.delete(BY_NAME["Pod"], "default", name, now=force)
 
     async def until(self, condition, what):
         """Wait for a condition on objects."""
@@ -217,7 +218,7 @@ async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
     assert "Pending" == node.status("other")["phase"]
     new = copy.deepcopy(node.all("Pod")["other"])
     new["spec"] |= {"nodeName": node.kubelet.node_name, "schedulingGates": []}
-    node.api.objects.change(node.api.kind("Pod"), ("default", "other"), new, manager="other")
+    node.api.objects.change(BY_NAME["Pod"], ("default", "other"), new, manager="other")
     await node.until(lambda: "Running" == node.status("other").get("phase"), "pod other")
 
 

@@ -18,6 +18,7 @@ from vdev.dra import applier
 from vdev.sim import Finding
 from vdev.sim.api import server, store
 from vdev.sim.api.api_objects import ApiObjects
+from vdev.sim.api.kinds import BY_NAME
 from vdev.sim.dra import cel_selectors
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class WorldCluster:
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """The objects of a kind, as they are stored."""
-        return self.server.objects.all(self.server.kind(kind))
+        return self.server.objects.all(BY_NAME[kind])
 
     @property
     def is_fair(self) -> bool:

@@ -98,10 +98,9 @@ def value_at(document: Document, path: str) -> Any:
 class Refused(Exception):
     """An error as the API server answers it: a Status."""
 
-    def __init__(self, status: int, reason: str, message: str, *, after: int | None = None, **details: Any) -> None:
+    def __init__(self, status: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
         self.status = status
-        self.after = after  # seconds after which the client may ask again
         self.document = {
             "kind": "Status",
             "apiVersion": "v1",

@@ -82,10 +82,6 @@ class ApiServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
-    def kind(self, name: str) -> ApiKind:
-        """The kind by its plural or its name."""
-        return next(each for each in self.kinds if name in (each.plural, each.kind))
-
     def kubeconfig(self) -> str:
         document = {
             "apiVersion": "v1",
@@ -206,8 +202,7 @@ async def _about(document: Document, _sent: HttpRequest) -> Response:
 
 async def _refuse(_sent: HttpRequest, refused: Exception) -> Response:
     assert isinstance(refused, Refused)
-    headers = {} if refused.after is None else {"Retry-After": str(refused.after)}
-    return JSONResponse(refused.document, refused.status, headers)
+    return JSONResponse(refused.document, refused.status)
 
 
 async def _no_route(sent: HttpRequest, error: Exception) -> Response:
