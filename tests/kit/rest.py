@@ -27,8 +27,8 @@ class Caller:
             connection.close()
 
     async def watch(self, path, accept="application/json"):
-        """The events of a watch of one second."""
-        path = f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1"
+        """The events of a watch of a fifth of a second."""
+        path = f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=0.2"
         text = await asyncio.to_thread(self._lines, path, accept)
         return [json.loads(line) for line in text.splitlines()]
 
