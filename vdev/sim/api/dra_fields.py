@@ -190,8 +190,8 @@ def _capacity(capacity: _Value) -> _Problems:
         if amounts != sorted(set(amounts)) or default not in amounts or amounts[-1] > whole:
             yield "requestPolicy.validValues", "must be ascending, up to the capacity, and have the default"
     else:
-        least, most = quantity(span["min"], "min"), quantity(span.get("max", capacity["value"]), "max")
-        step = quantity(span.get("step", 0), "step")
+        least, most = quantity(span["min"], "min"), quantity(span.get("max") or capacity["value"], "max")
+        step = quantity(span.get("step") or 0, "step")
         if not least <= default <= most <= whole:
             yield "requestPolicy", "needs min <= default <= max <= value"
         elif step and ((default - least) % step or ("max" in span and (most - least) % step)):
