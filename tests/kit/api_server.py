@@ -213,13 +213,13 @@ class ApiServer(server.ApiServer):
         except _LaterError as later:
             return JSONResponse(later.document, later.status, {"Retry-After": str(later.after)})
 
-    async def stream(self, watch):
+    async def stream(self, events):
         """The events until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
         is_current = False
         try:
-            async for text in super().stream(watch):
+            async for text in events:
                 yield text
                 self.watching += not is_current
                 is_current = True

@@ -28,7 +28,6 @@ from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
 from .kinds import KINDS, ApiKind, Document, Refused
 from .store import ObjectStore
-from .watches import Watch
 
 _VERBS = {  # as in RBAC: for one object, and for all
     "GET": ("get", "list"),
@@ -144,6 +143,10 @@ class ApiServer:
     async def admit(self, request: Request) -> None:
         """Called before each request; may raise Refused, or wait."""
 
+    def stream(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The events of a watch as they are sent."""
+        return events
+
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
     def _routes(self) -> list[Route]:
@@ -178,8 +181,8 @@ class ApiServer:
         form = tables.form(kind, sent.headers.get("accept", ""), params.get("includeObject", ""))
         match request.verb:
             case "watch":
-                watch = Watch(self.objects, request, form=form, bookmarks=self.bookmarks)
-                return StreamingResponse(self.stream(watch), media_type="application/json")
+                events = watches.watch(self.objects, request, form=form, bookmarks=self.bookmarks)
+                return StreamingResponse(self.stream(events), media_type="application/json")
             case "list":
                 return JSONResponse(form(watches.listed(self.objects, request)))
             case "get":
@@ -191,37 +194,27 @@ class ApiServer:
             raise Refused(400, "BadRequest", text) from error
         return JSONResponse(document, status)
 
-    def stream(self, watch: Watch) -> AsyncIterator[bytes]:
-        """The events of a watch, until its time is over or the client disconnects."""
-        return watch.run()
-
 
 async def _about(document: Document, _sent: HttpRequest) -> Response:
     return JSONResponse(document)
 
 
-async def _refuse(_sent: HttpRequest, refused: Exception) -> Response:
-    assert isinstance(refused, Refused)
-    return JSONResponse(refused.document, refused.status)
-
-
-async def _no_route(sent: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    reason, why = _NO_ROUTE[error.status_code]
-    return await _refuse(sent, Refused(error.status_code, reason, why))
+async def _refuse(_sent: HttpRequest, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        error = Refused(error.status_code, *_NO_ROUTE[error.status_code])
+    assert isinstance(error, Refused)
+    return JSONResponse(error.document, error.status)
 
 
 _NO_ROUTE = {
     404: ("NotFound", "the server could not find the requested resource"),
     405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
 }
-_HANDLERS = {Refused: _refuse, HTTPException: _no_route}
+_HANDLERS = {Refused: _refuse, HTTPException: _refuse}
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

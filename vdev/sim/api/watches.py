@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -26,76 +25,64 @@ def listed(objects: ObjectStore, request: Request) -> Document:
     }
 
 
-class Watch:
-    """One watch.
+def watch(
+    objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
+) -> AsyncIterator[bytes]:
+    """The events until the time is over or the store has forgotten the next change. Raises Refused.
 
-    Without a version it begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of them.
+    Without a version, a watch begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of
+    them. The first item has the existing objects, and is empty if none are sent. Between two bookmarks are `bookmarks`
+    seconds.
     """
+    kind, params = request.kind, request.params
+    chosen = selection(kind, request.namespace, params)
+    version = _requested_version(objects, request)  # the changes up to this one were sent
+    wants_bookmarks = params.get("allowWatchBookmarks") == "true"
+    marks_initial = params.get("sendInitialEvents") == "true"
+    sends_existing = marks_initial or (version == 0 and "sendInitialEvents" not in params)
+    seconds = float(params.get("timeoutSeconds", "0")) or _LONGEST_WATCH
 
-    def __init__(
-        self, objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
-    ) -> None:
-        params = request.params
-        self._objects = objects
-        self._kind = request.kind
-        self._namespace = request.namespace
-        self._chosen = selection(request.kind, request.namespace, params)
-        self._version = _requested_version(objects, request)  # the changes up to this one were sent
-        self._marks_initial = params.get("sendInitialEvents", "") == "true"
-        self._sends_existing = self._marks_initial or (self._version == 0 and "sendInitialEvents" not in params)
-        self._bookmarks = bookmarks  # seconds between two of them
-        self._next_bookmark = 0.0 if params.get("allowWatchBookmarks") == "true" else math.inf
-        self._form = form
-        self._seconds = float(params.get("timeoutSeconds", "0")) or _LONGEST_WATCH
+    def bookmark(**more: Any) -> bytes:
+        metadata = {"resourceVersion": str(objects.version), "creationTimestamp": None, **more}
+        return _line("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
 
-    async def run(self) -> AsyncIterator[bytes]:
-        """The events until the time is over or the store has forgotten the next change.
+    def event(change: Change) -> bytes:
+        """The event of a change, empty if the watch does not select the object."""
+        old, new = (each if each is not None and chosen(each) else None for each in (change.old, change.new))
+        if new is not None:
+            return _line("ADDED" if old is None else "MODIFIED", form(new))
+        return b"" if old is None else _line("DELETED", form(at_version(change.new or old, change.version)))
 
-        The first item has the existing objects, and is empty if none are sent.
-        """
+    async def events() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._seconds
+        end, next_bookmark, sent = loop.time() + seconds, 0.0, version
         text = b""
-        if self._sends_existing:
-            existing = self._objects.all(self._kind, self._namespace)
-            text = b"".join(_line("ADDED", self._form(each)) for each in existing if self._chosen(each))
-            self._version = self._objects.version
-            if self._marks_initial and self._next_bookmark < math.inf:
-                text += self._bookmark(annotations={"k8s.io/initial-events-end": "true"})
-        self._version = self._version or self._objects.version
+        if sends_existing:
+            existing = objects.all(kind, request.namespace)
+            text = b"".join(_line("ADDED", form(each)) for each in existing if chosen(each))
+            sent = objects.version
+            if marks_initial and wants_bookmarks:
+                text += bookmark(annotations={"k8s.io/initial-events-end": "true"})
+        sent = sent or objects.version
         while True:
             try:
-                changes = self._objects.since(self._kind, self._version)
+                text += b"".join(map(event, objects.since(kind, sent)))
             except Refused as refused:
                 yield _line("ERROR", refused.document)
                 return
-            text += b"".join(map(self._event, changes))
-            if self._objects.version > self._version and loop.time() >= self._next_bookmark:
-                self._next_bookmark = loop.time() + self._bookmarks
-                text += self._bookmark()
-            self._version = self._objects.version
+            if wants_bookmarks and objects.version > sent and loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + bookmarks
+                text += bookmark()
+            sent = objects.version
             yield text
             text = b""
             try:
                 async with asyncio.timeout_at(end):
-                    await self._objects.newer(self._version)
+                    await objects.newer(sent)
             except TimeoutError:
                 return
 
-    def _bookmark(self, **more: Any) -> bytes:
-        metadata = {"resourceVersion": str(self._objects.version), "creationTimestamp": None, **more}
-        document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
-        return _line("BOOKMARK", document)
-
-    def _event(self, change: Change) -> bytes:
-        """The event of a change, empty if the watch does not select the object."""
-        old, new = change.old, change.new
-        was_chosen, is_chosen = old is not None and self._chosen(old), new is not None and self._chosen(new)
-        if is_chosen and new is not None:
-            return _line("MODIFIED" if was_chosen else "ADDED", self._form(new))
-        if was_chosen and old is not None:
-            return _line("DELETED", self._form(at_version(new or old, change.version)))
-        return b""
+    return events()
 
 
 def _line(kind: str, document: Document) -> bytes:
