@@ -1,7 +1,6 @@
 """Findings about the slices and answers of DRA drivers."""
 
 import json
-import re
 
 import pytest
 
@@ -9,7 +8,6 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import manifest
-from vdev.sim.api import dra_fields
 from vdev.sim.dra import cdi_directory, slice_lint
 
 
@@ -18,105 +16,11 @@ def codes(*slices):
     return [each.code for each in slice_lint.check_pools(slices)]
 
 
-def refused(slice_):
-    """Why the API server refuses a slice."""
-    return [f"{field}: {why}" for field, why in dra_fields.wrong_fields("ResourceSlice", slice_)]
-
-
 def of(*devices, **options):
     return slice_of("acme.dev", list(devices), **options)
 
 
-TAINT = {"key": "acme.dev/x", "effect": "NoSchedule"}
-RANGE = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "4Gi", "step": "1Gi"}}
-
-
-def memory(policy, *, shared=True):
-    return device("a", allowMultipleAllocations=shared, capacity={"memory": {"value": "4Gi", "requestPolicy": policy}})
-
-
-def placed(place):
-    """A slice with perDeviceNodeSelection and one device."""
-    slice_ = of(device("a", **place))
-    spec = {name: value for name, value in slice_["spec"].items() if name != "nodeName"}
-    return {**slice_, "spec": {**spec, "perDeviceNodeSelection": True}}
-
-
 USE = {"counterSet": "s", "counters": {"m": {"value": "1"}}}
-
-
-def test_correct_slices(subtests):
-    cases = [
-        of(),
-        of(*(device(f"d-{number}") for number in range(128))),
-        of(*(device(f"d-{number}", taints=[TAINT]) for number in range(64))),
-        of(device("a", attributes={"x": "y", "acme.dev/n": 1, "b": True}, capacity={"memory": "1Gi"})),
-        of(memory(RANGE)),
-        placed({"nodeSelector": {"nodeSelectorTerms": [{}]}}),
-        of(memory({"default": "1Gi", "validValues": ["1Gi", "2Gi"]})),
-        slice_of("acme.dev", counters=[{"name": "gpu-0", "counters": {"memory-slice-0": {"value": "1"}}}]),
-    ]
-    for found in cases:
-        with subtests.test(found=found):
-            assert [] == refused(found) + codes(found)
-
-
-def test_wrong_slices(subtests):
-    cases = [
-        (of(*(device(f"d-{number}") for number in range(129))), "devices.*; at most"),
-        (of(*(device(f"d-{n}", taints=[TAINT] if n == 0 else []) for n in range(65))), "devices.*; at most"),
-        (of(device("a.b")), "not a DNS label"),
-        (of(device("A")), "not a DNS label"),
-        (of(device("a"), device("a")), "device a is there more than once"),
-        (slice_of("Acme", []), "not the name of a driver"),
-        (slice_of("acme.dev", [], pool="a/-b"), "expected DNS subdomains"),
-        (slice_of("acme.dev", [], count=0), "must be at least"),
-        (slice_of("acme.dev", [], generation=-1), "must be at least"),
-        (slice_of("acme.dev", [], node=""), "is required|1 to 1|allowed only if|must be one of|not a valid name"),
-        (
-            slice_of("acme.dev", [device("a")], counters=[{"name": "c", "counters": {"m": {"value": "1"}}}]),
-            "exclude each other",
-        ),
-        (
-            of(device("a", attributes={f"a{n}": n for n in range(30)}, capacity={f"c{n}": "1" for n in range(3)})),
-            "33 attributes and capacities",
-        ),
-        (of(device("a", attributes={"not-c": 1})), "not the name of an attribute"),
-        (of({"name": "a", "attributes": {"x": {"string": "y", "int": 1}}}), "exactly one of|has 65 bytes"),
-        (of(device("a", attributes={"x": "y" * 65})), "exactly one of|has 65 bytes"),
-        (of({"name": "a", "attributes": {"v": {"version": "580.95.05"}}}), "is not a version"),
-        (of(memory(RANGE, shared=False)), r"capacity\.memory"),
-        (of(memory({"default": "5Gi", "validRange": {"min": "1Gi"}})), r"capacity\.memory"),
-        (of(memory({"default": "1Gi", "validValues": ["2Gi", "1Gi"]})), r"capacity\.memory"),
-        (
-            of(memory({"default": "1536Mi", "validRange": {"min": "1Gi", "step": "1Gi"}})),
-            r"capacity\.memory",
-        ),
-        (of(memory({"default": "1Gi", "validRange": {}})), r"capacity\.memory"),
-        (of(device("a", taints=[{"key": "k", "effect": "Sometimes"}])), "taint"),
-        (of(device("a", taints=[TAINT] * 17)), "taint"),
-        (of(device("a", consumesCounters=[USE, USE])), "more than once"),
-        (of(device("a", nodeName="n1")), "is required|1 to 1|allowed only if|must be one of|not a valid name"),
-        (placed({}), "is required|1 to 1|allowed only if|must be one of|not a valid name"),
-        (
-            placed({"nodeName": "n1", "allNodes": True}),
-            "is required|1 to 1|allowed only if|must be one of|not a valid name",
-        ),
-        (placed({"allNodes": False}), "is required|1 to 1|allowed only if|must be one of|not a valid name"),
-        (
-            placed({"nodeSelector": {"nodeSelectorTerms": []}}),
-            "is required|1 to 1|allowed only if|must be one of|not a valid name",
-        ),
-        (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "not a DNS label"),
-        (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "0 entries"),
-        (
-            slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "1"}}}] * 2),
-            "counter set c is there more than once",
-        ),
-    ]
-    for found, why in cases:
-        with subtests.test(found=found):
-            assert re.search(why, "; ".join(refused(found)))
 
 
 def test_pools():

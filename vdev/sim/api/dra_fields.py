@@ -59,6 +59,7 @@ _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "CounterSet": ("name", "counters"),
     "DeviceCounterConsumption": ("counterSet", "counters"),
     "Counter": ("value",),
+    "NodeSelector": ("nodeSelectorTerms",),
     "NodeSelectorRequirement": ("key", "operator"),
     "DeviceSelector": ("cel",),
     "CELDeviceSelector": ("expression",),
