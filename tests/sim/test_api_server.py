@@ -179,6 +179,21 @@ async def test_label_selectors(ask, selector, chosen):
     assert chosen == [each["metadata"]["name"] for each in found["items"]]
 
 
+async def test_field_selectors(subtests, ask):
+    """Paths that the kind knows. A Node is schedulable unless it says otherwise."""
+    for name, spec in (("n1", {"unschedulable": True}), ("n2", {})):
+        await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec})
+    for selector, chosen in (
+        ("metadata.name=n1", ["n1"]),
+        ("metadata.name!=n1", ["n2"]),
+        ("spec.unschedulable=true", ["n1"]),
+        ("spec.unschedulable==false", ["n2"]),
+    ):
+        with subtests.test(selector=selector):
+            _, found = await ask("GET", f"{NODES}?fieldSelector={quote(selector)}")
+            assert chosen == [each["metadata"]["name"] for each in found["items"]]
+
+
 async def test_a_claim_has_one_allocation(ask):
     """It can get another one only after the first was removed."""
     assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [asked()]}})))[0]

@@ -15,7 +15,6 @@ _REQUIREMENT = re.compile(
 )
 _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
 Chosen: TypeAlias = Callable[[Document], bool]
-_Labels: TypeAlias = Mapping[str, str]
 
 
 def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Chosen:
@@ -30,7 +29,10 @@ def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Chose
         return (
             (not namespace or metadata.get("namespace") == namespace)
             and all((_text(document, path) == value) is wanted for path, value, wanted in fields)
-            and all(holds(labels) for holds in requirements)
+            and all(
+                ((key in labels) if values is None else (labels.get(key) in values)) is wanted
+                for key, values, wanted in requirements
+            )
         )
 
     return chosen
@@ -47,22 +49,23 @@ def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
         yield name, value.removeprefix("="), wanted
 
 
-def _requirement(text: str) -> Callable[[_Labels], bool]:
-    """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused."""
+def _requirement(text: str) -> tuple[str, set[str] | None, bool]:
+    """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused.
+
+    Returns the key, the values (None for any), and whether the label must have one of them.
+    """
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
         raise Refused(400, "BadRequest", f"unable to parse requirement: {text!r}")
-    name, set_, operator, value = match["name"], match["set"], match["operator"], match["value"]
     if match["absent"]:
-        return lambda labels: match["absent"] not in labels
-    if set_:
-        values = {each.strip() for each in match["values"].split(",")}
-        return lambda labels: (labels.get(name) in values) is (set_ == "in")
-    if operator:
-        return lambda labels: (labels.get(name) == value) is (operator != "!=")
-    return lambda labels: name in labels
+        return match["absent"], None, False
+    if match["set"]:
+        return match["name"], {each.strip() for each in match["values"].split(",")}, match["set"] == "in"
+    return match["name"], {match["value"]} if match["operator"] else None, match["operator"] != "!="
 
 
 def _text(document: Document, path: str) -> str:
     found = value_at(document, path)
+    if path == "spec.unschedulable":
+        return "true" if found else "false"
     return "" if found is None else str(found)
