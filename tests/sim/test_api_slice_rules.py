@@ -41,7 +41,7 @@ SOUND = [
 WRONG = [
     (many(129), "devices: 129 devices; at most 128"),
     (many(65, taints=[TAINT]), "devices: 65 devices of which some have taints or consume counters; at most 64"),
-    (of({"name": "a"}, {"name": "a"}), ": device a is there more than once"),
+    (of({"name": "a"}, {"name": "a"}), "devices: a is there more than once"),
     (of(driver=None), "driver: Required value"),
     (of(driver="Acme"), "driver: 'Acme' is not the name of a driver"),
     (of(devices={}), "devices: Invalid value: {}: must be a list"),
@@ -56,7 +56,7 @@ WRONG = [
     (of(pool={"generation": -1}), "pool.generation: Invalid value: -1: must be at least 0"),
     (of(pool={"resourceSliceCount": 0}), "pool.resourceSliceCount: Invalid value: 0: must be at least 1"),
     (of({"name": "a"}, sharedCounters=[COUNTERS]), "sharedCounters: devices and sharedCounters exclude each other"),
-    (of(sharedCounters=[COUNTERS, COUNTERS]), ": counter set c is there more than once"),
+    (of(sharedCounters=[COUNTERS, COUNTERS]), "sharedCounters: c is there more than once"),
     (of(sharedCounters=[COUNTERS | {"name": f"c{n}"} for n in range(9)]), "sharedCounters: 9 entries; 0 to 8"),
     (of(sharedCounters=[COUNTERS | {"name": "C"}]), 'sharedCounters[0].name: Invalid value: "C": not a DNS label'),
     (of(sharedCounters=[COUNTERS | {"counters": {}}]), "sharedCounters[0].counters: 0 entries; 1 to 32 are allowed"),

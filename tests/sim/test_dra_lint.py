@@ -8,12 +8,12 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import manifest
-from vdev.sim.dra import cdi_directory, slice_lint
+from vdev.sim.dra import cdi_directory, pools
 
 
 def codes(*slices):
     """The findings about pools."""
-    return [each.code for each in slice_lint.check_pools(slices)]
+    return [each.code for each in pools.check_pools(slices)]
 
 
 def of(*devices, **options):

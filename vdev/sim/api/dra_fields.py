@@ -14,7 +14,6 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from ...model import names
 from ...pb import api_objects_pb2 as pb
-from ..dra import slice_lint
 from ..lint import twice
 from ..objects.amounts import exact
 from ..objects.pod_manifest import quantity
@@ -156,7 +155,9 @@ def _slice(spec: _Value) -> _Problems:
         yield "devices", f"{len(devices)} devices{why}; at most {most} are allowed"
     if devices and spec.get("sharedCounters"):
         yield "sharedCounters", "devices and sharedCounters exclude each other since 1.35; they need two slices"
-    yield from (("", each.text) for each in slice_lint.duplicates([spec]))
+    for field, entries in (("devices", devices), ("sharedCounters", spec.get("sharedCounters") or ())):
+        for name in twice(each["name"] for each in entries):
+            yield field, f"{name} is there more than once"
     for index, device in enumerate(devices):
         given = [name for name in _NODES_OF_DEVICES if device.get(name) is not None]
         if spec.get("perDeviceNodeSelection") and len(given) != 1:

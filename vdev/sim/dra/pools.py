@@ -1,21 +1,22 @@
-"""Pools of devices as the allocator sees them, and how much allocated claims use of them. Pure.
+"""Pools of devices as the allocator sees them, what is wrong with them, and how much claims use of them. Pure.
 
 A pool consists of the slices of its newest generation. A claim uses a device as a whole, or a share of it if the device
 allows multiple allocations. A share uses as much capacity as its request asks for, rounded by the device's policy.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..api.kinds import Document
+from ..lint import Finding, error, twice
 from ..objects.amounts import canonical
 from ..objects.pod_manifest import quantity
-from . import slice_lint
 
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
+CounterId: TypeAlias = tuple[str, str, str, str]  # driver, pool, counter set, counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,52 +53,123 @@ class PoolDevice:
         found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
         return None if found is None else next(iter(found.items()))
 
-    def counters(self) -> Iterable[tuple[tuple[str, str, str, str], Decimal]]:
-        """What the device consumes of each counter: driver, pool, counter set and counter, and the amount."""
+    def counters(self) -> Iterator[tuple[CounterId, Decimal]]:
+        """How much the device consumes of each counter."""
         for use in self.document.get("consumesCounters") or ():
             for name, value in (use.get("counters") or {}).items():
                 yield (self.driver, self.pool, use["counterSet"], name), quantity(value["value"], name)
 
 
-@dataclass(frozen=True, slots=True)
+class Problem(NamedTuple):
+    """A mistake in the slices of a pool, which the API server cannot see."""
+
+    code: str  # of a finding
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """One pool at its newest generation."""
+    """One pool at its newest generation; the scheduler ignores older slices."""
 
     driver: str
     name: str
-    problem: str  # why nothing is allocated from it, empty if it is sound
+    specs: Sequence[Document]  # of its slices
+    outdated: int  # slices of older generations
     devices: Sequence[PoolDevice]
-    counters: Mapping[tuple[str, str, str, str], Decimal]
+
+    @property
+    def counter_sets(self) -> list[Document]:
+        return [each for spec in self.specs for each in spec.get("sharedCounters") or ()]
+
+    def counters(self) -> dict[CounterId, Decimal]:
+        return {
+            (self.driver, self.name, each["name"], name): quantity(value["value"], name)
+            for each in self.counter_sets
+            for name, value in each["counters"].items()
+        }
+
+    def problems(self) -> Iterator[Problem]:
+        """Mistakes in the slices. Counters are checked if all slices are there."""
+        counts = {_count(spec) for spec in self.specs}
+        if len(counts) > 1:
+            text = f"resourceSliceCount is {sorted(counts)} within generation {_generation(self.specs[0])}"
+            yield Problem("pool-count", text)
+        for name in twice(each.name for each in self.devices):
+            yield Problem("duplicate-device", f"device {name} is there more than once")
+        for name in twice(each["name"] for each in self.counter_sets):
+            yield Problem("duplicate-counter-set", f"counter set {name} is there more than once")
+        if len(self.specs) != max(counts):
+            return
+        defined = self.counters()
+        for device in self.devices:
+            for counter, amount in device.counters():
+                which = f"device {device.name}: counter {'/'.join(counter[2:])}"
+                if counter not in defined:
+                    yield Problem("counter-undefined", f"{which} is defined nowhere")
+                elif amount > defined[counter]:
+                    yield Problem("counter-too-small", f"{which} has less than this one device consumes")
+
+    @property
+    def problem(self) -> str:
+        """Why the scheduler allocates nothing from it; empty if it does."""
+        if len(self.specs) != _count(self.specs[0]):
+            return "slices are missing, or there are too many"
+        return next((each.text for each in self.problems() if each.code != "counter-too-small"), "")
+
+
+def check_pools(slices: Iterable[Document]) -> Iterator[Finding]:
+    """Check the pools that slices form."""
+    for pool in _pools(slices):
+        yield from (error(each.code, pool.driver, f"pool {pool.name}: {each.text}") for each in pool.problems())
+
+
+def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
+    """Find pools with slices of an older generation, and with too few or too many slices.
+
+    While a driver publishes, that is normal. It is a mistake if it lasts.
+    """
+    for pool in _pools(slices):
+        generation, expected = _generation(pool.specs[0]), _count(pool.specs[0])
+        if len(pool.specs) != expected:
+            text = f"{len(pool.specs)} slices of generation {generation}, but resourceSliceCount is {expected}"
+            yield error("pool-incomplete", pool.driver, f"pool {pool.name}: {text}")
+        if pool.outdated:
+            text = f"{pool.outdated} slices are older than generation {generation}, and nobody deletes them"
+            yield error("pool-outdated", pool.driver, f"pool {pool.name}: {text}")
 
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
     """The pools that a node can use, in the order in which the allocator tries them."""
-    pools = []
-    by_name = sorted(slices, key=lambda document: str(document["metadata"].get("name", "")))
-    for (driver, name), members in slice_lint.by_pool(by_name).items():
-        specs = slice_lint.newest(members)
-        # A device names its nodes itself if the slice does not.
-        entries = [(spec, device) for spec in specs for device in spec.get("devices") or ()]
-        if not any(_reaches(place, node, labels) for place in (*specs, *(device for _, device in entries))):
-            continue
-        devices = [
-            PoolDevice(
-                driver,
-                name,
-                device,
-                here=any(_reaches(place, node, labels) for place in (spec, device)),
-                everywhere=bool(spec.get("allNodes") or device.get("allNodes")),
-            )
-            for spec, device in entries
-        ]
-        counters = {
-            (driver, name, str(each["name"]), counter): quantity(value["value"], counter)
-            for spec in specs
-            for each in spec.get("sharedCounters") or ()
-            for counter, value in (each.get("counters") or {}).items()
-        }
-        pools.append(Pool(driver, name, slice_lint.unusable(specs), devices, counters))
-    return pools
+    return [
+        pool
+        for pool in _pools(slices, node, labels)
+        if any(each.here for each in pool.devices) or any(_reaches(spec, node, labels) for spec in pool.specs)
+    ]
+
+
+def _pools(slices: Iterable[Document], node: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Pool]:
+    by_pool: defaultdict[tuple[str, str], list[Document]] = defaultdict(list)
+    for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
+        by_pool[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"])
+    for (driver, name), specs in sorted(by_pool.items()):
+        generation = max(map(_generation, specs))
+        newest = [spec for spec in specs if _generation(spec) == generation]
+        devices = []
+        for spec in newest:
+            for each in spec.get("devices") or ():
+                places = spec, each  # a device names its nodes itself if the slice does not
+                here = any(_reaches(place, node, labels or {}) for place in places)
+                everywhere = any(place.get("allNodes") for place in places)
+                devices.append(PoolDevice(driver, name, each, here=here, everywhere=everywhere))
+        yield Pool(driver, name, newest, len(specs) - len(newest), devices)
+
+
+def _generation(spec: Document) -> int:
+    return int(spec["pool"].get("generation", 0))
+
+
+def _count(spec: Document) -> int:
+    return int(spec["pool"]["resourceSliceCount"])
 
 
 def _reaches(place: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -139,7 +211,7 @@ class Usage:
     def __init__(self, pools: Sequence[Pool], claims: Iterable[Document]) -> None:
         # By device, the capacity that each user takes of it; None for a user of the whole device.
         self._users: defaultdict[DeviceId, list[Mapping[str, str] | None]] = defaultdict(list)
-        self._counters_left = {key: amount for pool in pools for key, amount in pool.counters.items()}
+        self._counters_left = {key: amount for pool in pools for key, amount in pool.counters().items()}
         known = {device.id: device for pool in pools for device in pool.devices}
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..api.api_objects import ApiObjectError, ApiObjects
 from ..api.kinds import Document
-from ..dra import cel_selectors, slice_lint
+from ..dra import cel_selectors
 from ..dra.allocator import Allocator, UnschedulableError
-from ..dra.pools import gather
+from ..dra.pools import check_complete, check_pools, gather
 from ..journal import Event, Journal
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
@@ -221,11 +221,11 @@ class PodScheduler:
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
-            self._journal.find(slice_lint.check_pools(slices))
+            self._journal.find(check_pools(slices))
 
     async def report_incomplete_pools(self) -> None:
         """Report pools that are incomplete or outdated, and were so at the last call."""
-        found = list(slice_lint.check_complete(await self._own_slices()))
+        found = list(check_complete(await self._own_slices()))
         self._journal.find(each for each in found if each in self._incomplete)
         self._incomplete = found
 
