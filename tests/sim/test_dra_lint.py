@@ -161,21 +161,20 @@ async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):
     assert ["unprepare-unknown"] == [each.code for each in driver.kubelet.errors]
 
 
+def resolved(directory, names, containers, **more):
+    """What CDI names make, if these are the edits of each device."""
+    devices = [{"name": name, "containerEdits": each} for name, each in containers.items()]
+    document = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices, **more}
+    (directory / "gpu.json").write_text(json.dumps(document))
+    return cdi_directory.resolve(directory, [f"acme.dev/gpu={name}" for name in names])
+
+
 def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     """Edits for all devices are applied once. A lost value of a variable, and an invalid file, are reported."""
-
-    def gpu(name):
-        edits = {"env": [f"GPU={name}"], "deviceNodes": [{"path": f"/dev/{name}"}]}
-        return {"name": name, "containerEdits": edits}
-
-    spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": [gpu("a"), gpu("b")]}
-    spec["containerEdits"] = {
-        "env": ["ALL=1"],
-        "mounts": [{"hostPath": "/x", "containerPath": "/y", "options": ["ro"]}],
-    }
-    (tmp_path / "gpu.json").write_text(json.dumps(spec))
+    gpus = {name: {"env": [f"GPU={name}"], "deviceNodes": [{"path": f"/dev/{name}"}]} for name in "ab"}
+    mounts = [{"hostPath": "/x", "containerPath": "/y", "options": ["ro"]}]
     (tmp_path / "broken.json").write_text("{")
-    found = cdi_directory.resolve(tmp_path, ["acme.dev/gpu=a", "acme.dev/gpu=b", "acme.dev/gpu=c"])
+    found = resolved(tmp_path, "abc", gpus, containerEdits={"env": ["ALL=1"], "mounts": mounts})
     assert {"ALL": "1", "GPU": "b"} == dict(found.edits.envs)
     assert ["/dev/a", "/dev/b"] == [each.host_path for each in found.edits.devices]
     assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
@@ -184,47 +183,28 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert "broken.json is not a CDI specification" in found.problems[0]
 
 
-def test_a_device_that_is_mounted_with_nodev_is_reported(tmp_path):
-    """The runtime mounts it, and a program that opens it gets EACCES. Files can be mounted so."""
+def test_mounts_that_are_reported(tmp_path):
+    """A program that opens a device gets EACCES after nodev, but files can be mounted so.
 
-    def mount(path, *options):
-        return {"hostPath": str(path), "containerPath": f"/in/{len(options)}", "options": ["rbind", *options]}
-
+    A runtime creates a missing source of a device plugin's mount, but fails for a mount of CDI.
+    """
     (tmp_path / "line").symlink_to("/dev/null")
     (tmp_path / "text").write_text("")
-    mounts = [mount(tmp_path / "line", "nodev"), mount(tmp_path / "line"), mount(tmp_path / "text", "rw", "nodev")]
-    devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
-    (tmp_path / "uart.json").write_text(
-        json.dumps({"cdiVersion": "0.3.0", "kind": "acme.dev/uart", "devices": devices})
-    )
-    (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
-    assert f"acme.dev/uart=a mounts {tmp_path}/line, a device, with nodev" in problem
-
-
-def test_a_mount_without_a_source_is_reported(tmp_path):
-    """A runtime creates a missing source of a device plugin's mount, but fails for a mount of CDI."""
-    mounts = [{"hostPath": str(tmp_path / name), "containerPath": f"/in/{name}"} for name in ("here", "away")]
+    mounts = [
+        {"hostPath": str(tmp_path / name), "containerPath": f"/in/{number}", "options": ["rbind", *options]}
+        for number, (name, *options) in enumerate([("line", "nodev"), ("line",), ("text", "rw", "nodev"), ("away",)])
+    ]
     mounts += [{"hostPath": name, "containerPath": f"/in{name}", "type": "tmpfs"} for name in ("tmpfs", "/memory")]
-    (tmp_path / "here").mkdir()
-    devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
-    (tmp_path / "uart.json").write_text(
-        json.dumps({"cdiVersion": "0.4.0", "kind": "acme.dev/uart", "devices": devices})
-    )
-    (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
-    assert f"acme.dev/uart=a mounts {tmp_path}/away, which does not exist" in problem
+    nodev, missing = resolved(tmp_path, "a", {"a": {"mounts": mounts}}).problems
+    assert f"acme.dev/gpu=a mounts {tmp_path}/line, a device, with nodev" in nodev
+    assert f"acme.dev/gpu=a mounts {tmp_path}/away, which does not exist" in missing
 
 
 def test_a_last_value_that_contains_all_others_hides_nothing(tmp_path):
     """Drivers do this on purpose: the list of all devices comes last."""
-    devices = [
-        {"name": name, "containerEdits": {"env": [f"GPU={value}"]}}
-        for name, value in (("a", "0"), ("b", "1,2"), ("all", "0,1,2"))
-    ]
-    spec = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices}
-    (tmp_path / "gpu.json").write_text(json.dumps(spec))
-    names = [f"acme.dev/gpu={each['name']}" for each in devices]
-    assert [] == cdi_directory.resolve(tmp_path, names).overwritten
-    assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
+    gpus = {name: {"env": [f"GPU={value}"]} for name, value in (("a", "0"), ("b", "1,2"), ("c", "0,1,2"))}
+    assert [] == resolved(tmp_path, "abc", gpus).overwritten
+    assert 2 == len(resolved(tmp_path, "cab", gpus).overwritten)
 
 
 async def test_slices_of_other_nodes_are_not_checked(kubelet):
