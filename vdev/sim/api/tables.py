@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kinds import ApiKind, Document
+from .kinds import ApiKind, Document, value_at
 
 _GROUP_VERSION = "meta.k8s.io/v1"
 _NONE = "<none>"
@@ -60,10 +60,6 @@ def age(since: dt.timedelta) -> str:
 
 def _age(document: Document) -> str:
     return age(dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(document["metadata"]["creationTimestamp"]))
-
-
-def _name(document: Document) -> str:
-    return str(document["metadata"]["name"])
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -123,25 +119,23 @@ def _roles(node: Document) -> str:
     return ",".join(sorted(filter(None, roles | {labels.get("kubernetes.io/role", "")}))) or _NONE
 
 
-def _version(node: Document) -> str:
-    return str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-
-
+_NAME: _Column = ("Name", 0, lambda each: each["metadata"]["name"])
+_AGE: _Column = ("Age", 0, _age)
 _COLUMNS: Mapping[str, Sequence[_Column]] = {
     "Pod": (
-        ("Name", 0, _name),
+        _NAME,
         ("Ready", 0, _ready),
         ("Status", 0, _pod_status),
         ("Restarts", 0, _restarts),
-        ("Age", 0, _age),
-        ("IP", _WIDE, lambda pod: pod.get("status", {}).get("podIP") or _NONE),
-        ("Node", _WIDE, lambda pod: pod["spec"].get("nodeName") or _NONE),
+        _AGE,
+        ("IP", _WIDE, lambda pod: value_at(pod, "status.podIP") or _NONE),
+        ("Node", _WIDE, lambda pod: value_at(pod, "spec.nodeName") or _NONE),
     ),
     "Node": (
-        ("Name", 0, _name),
+        _NAME,
         ("Status", 0, _node_status),
         ("Roles", 0, _roles),
-        ("Age", 0, _age),
-        ("Version", 0, _version),
+        _AGE,
+        ("Version", 0, lambda node: value_at(node, "status.nodeInfo.kubeletVersion") or ""),
     ),
 }
