@@ -74,24 +74,16 @@ def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.Alloca
     return pb.AllocateResponse(container_responses=containers)
 
 
-def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
-    """Return the wrong answer that a fault rule asks for."""
+def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> Sequence[Sequence[str]]:
+    """Return the wrong ids for each container that a fault rule asks for."""
     sizes = [each.allocation_size for each in request.container_requests]
     if wrong.empty:
-        answers = []
-    elif wrong.bogus_ids:
-        answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
-    elif wrong.oversized:
-        answers = [["x" * (LIST_LIMIT + 1)] for _ in sizes]
-    else:
-        raise ValueError(f"a GetPreferredAllocation cannot be answered with the fault {wrong.fault!r}")
-    return preferred_response(answers)
-
-
-def preferred_response(answers: Iterable[Sequence[str]]) -> pb.PreferredAllocationResponse:
-    """Return the answer to a GetPreferredAllocation, with the ids for each container."""
-    containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-    return pb.PreferredAllocationResponse(container_responses=containers)
+        return []
+    if wrong.bogus_ids:
+        return [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
+    if wrong.oversized:
+        return [["x" * (LIST_LIMIT + 1)] for _ in sizes]
+    raise ValueError(f"a GetPreferredAllocation cannot be answered with the fault {wrong.fault!r}")
 
 
 def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> bytes:
@@ -243,13 +235,16 @@ class Servicer:
         available = [(name, each) for asked in request.container_requests for each in asked.available_deviceIDs]
         with self._requests.in_request(available):
             async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
-                answers = [
+                answers: Sequence[Sequence[str]] = [
                     await self._requests.prefer(
                         self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
                     )
                     for each in request.container_requests
                 ]
-                return faulty_preferred(wrong, request) if wrong.fault else preferred_response(answers)
+                if wrong.fault:
+                    answers = faulty_preferred(wrong, request)
+                containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+                return pb.PreferredAllocationResponse(container_responses=containers)
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]

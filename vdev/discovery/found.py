@@ -1,5 +1,6 @@
 """The result of a scan: devices with their indices, problems, and why each candidate matched or did not."""
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,16 +107,14 @@ class Numbering:
 
     def assign(self, ids: Iterable[str]) -> list[int]:
         """An index for each id: the one that it had before, else the lowest that is free, in the order given."""
-        ids = list(ids)
         taken = set(self._indices.values())
-        free = 0
+        free = itertools.filterfalse(taken.__contains__, itertools.count())
+        indices = []
         for each in ids:
             if each not in self._indices:
-                while free in taken:
-                    free += 1
-                self._indices[each] = free
-                taken.add(free)
-        return [self._indices[each] for each in ids]
+                self._indices[each] = next(free)
+            indices.append(self._indices[each])
+        return indices
 
     def retain(self, ids: Collection[str]) -> None:
         """Forget all ids but these."""

@@ -1,4 +1,4 @@
-"""Devices found by path patterns: `_Scan` finds and checks the paths, which are grouped, and each group is a device."""
+"""Devices found by path patterns: the paths are found, checked and grouped, and each group is a device."""
 
 import posixpath
 from collections import Counter
@@ -111,8 +111,7 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
     scan = _Scan(entry, host, problems)
     matches = [(item, scan.matches(item)) for item in entry.glob]
     groups = _GROUPED[entry.group_by](matches)
-    builder = _Builder(entry, host)
-    devices = tuple(builder.devices(groups, numbering))
+    devices = tuple(scan.devices(groups, numbering))
     if not any(found or not item.optional for item, found in matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {(item.path, match.path) for each in groups for item, match in each.members}
@@ -128,12 +127,12 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
         devices=devices,
         problems=problems.all(),
         candidates=tuple(scan.candidates),
-        watch=frozenset(scan.watched | builder.watched),
+        watch=frozenset(scan.watched),
     )
 
 
 class _Scan:
-    """Finds the matches of patterns that may be used.
+    """Finds the matches of patterns that may be used, and makes a device of each group of them.
 
     `watched` collects the directories whose entries decide what is found. A scan is bounded, so that a pattern for the
     whole machine delays neither reloads nor the shutdown.
@@ -145,6 +144,7 @@ class _Scan:
         self._entry = entry
         self._host = host
         self._problems = problems
+        self._all_optional = all(each.optional for each in entry.glob)
         self._danger = None if entry.allow_dangerous else Danger(host)
         self._looks_left = MAX_LOOKS
         self._matches_left = MAX_MATCHES
@@ -281,34 +281,12 @@ class _Scan:
                 self._problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
         return usable
 
-
-def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
-    """The verdicts, in which a node with several names matches under one: its own name rather than that of a link."""
-    names_of: dict[str, str] = {}
-    for path, verdict in verdicts:
-        if isinstance(verdict, Match):
-            own = verdict.info.path
-            names_of[own] = own if path == own else names_of.get(own, path)
-    for path, verdict in verdicts:
-        if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
-            yield path, Check("is not another name of a match", name, ok=False)
-        else:
-            yield path, verdict
-
-
-class _Builder:
-    """Makes a device of each group. It is named after its first required match, or else after its key."""
-
-    def __init__(self, entry: Entry, host: HostRoot) -> None:
-        self.watched: set[str] = set()
-        self._entry = entry
-        self._host = host
-        self._all_optional = all(each.optional for each in entry.glob)
+    # --- devices ------------------------------------------------------------------------------------------------------
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """A device for each group that can be named, in the order of the groups.
 
-        Its id depends on one match only, so other matches may come and go.
+        It is named after its first required match, or else after its key, so other matches may come and go.
         """
         uses: dict[str, int] = {}
         named: dict[str, MatchGroup] = {}
@@ -354,7 +332,7 @@ class _Builder:
                 mounts.append(Mount(match.path, inside, bool(item.read_only)))
             elif match.info.kind is NodeKind.DIRECTORY:
                 self.watched.add(match.info.path)
-                below, reason = self._below(match.info.path)
+                below, reason = self._nodes_in(match.info.path)
                 keys += [(item, node_key(info)) for _, info in below]
                 nodes += [
                     DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions or "rw")
@@ -374,13 +352,27 @@ class _Builder:
         uses = tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
         return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
-    def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
+    def _nodes_in(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
         """The device nodes in a directory, and why there are none."""
         try:
             below = list(nodes_below(self._host, directory))
         except HostError as broken:
             return [], str(broken)
         return below, "" if below else f"{directory} has no device node"
+
+
+def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
+    """The verdicts, in which a node with several names matches under one: its own name rather than that of a link."""
+    names_of: dict[str, str] = {}
+    for path, verdict in verdicts:
+        if isinstance(verdict, Match):
+            own = verdict.info.path
+            names_of[own] = own if path == own else names_of.get(own, path)
+    for path, verdict in verdicts:
+        if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
+            yield path, Check("is not another name of a match", name, ok=False)
+        else:
+            yield path, verdict
 
 
 def _identity(item: GlobItem, match: Match) -> str:

@@ -120,20 +120,22 @@ class HealthMonitor:
 
         The probes of devices that did not change go on. A device with the same probe and other nodes keeps its history.
         """
-        for key in self._probed.keys() - targets.keys():
-            self._stop(key)
-            del self._probed[key]
-            self.verdicts.pop(key, None)
+        before, self._probed = self._probed, {}
         for key, target in targets.items():
-            old = self._probed.get(key)
+            old = before.get(key)
             if old is not None and old.target == target:
+                self._probed[key] = before.pop(key)
                 continue
             track = Track(appeared=self._clock.now())
-            if old is not None:
-                self._stop(key)
-                track = old.track if old.target.spec == target.spec else track
+            if old is not None and old.target.spec == target.spec:
+                track = old.track
             self._probed[key] = _Probed(target, track, next(self._numbers))
             self._start(key)
+        for key, probed in before.items():
+            if probed.task is not None:
+                probed.task.cancel()
+            if key not in targets:
+                self.verdicts.pop(key, None)
 
     def wake(self, directories: Iterable[Path]) -> None:
         """Probe at once what the change of these directories may concern."""
@@ -154,11 +156,6 @@ class HealthMonitor:
         if self._group is not None:
             self._probed[key].task = self._group.create_task(self._follow(key, self._probed[key]), name=f"probe {key}")
 
-    def _stop(self, key: str) -> None:
-        task = self._probed[key].task
-        if task is not None:
-            task.cancel()
-
     async def _follow(self, key: str, probed: _Probed) -> None:
         """Probe one device over and over: at its interval, and when woken."""
         spec = probed.target.spec
@@ -168,7 +165,10 @@ class HealthMonitor:
             is_scheduled = self._clock.now() >= due
             reason = await self._probe(key, probed)
             probed.track = after_probe(probed.track, spec, reason, self._clock.now(), is_scheduled=is_scheduled)
-            self._report(key, probed.track)
+            old, self.verdicts[key] = self.verdicts.get(key), probed.track
+            if old is None or (old.health, old.flaps) != (probed.track.health, probed.track.flaps):
+                self._changed.add(key)
+                self._news.set()
             if is_scheduled:
                 due = self._clock.now() + spec.interval
             await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))  # news does not put off what is due
@@ -192,9 +192,3 @@ class HealthMonitor:
         except Exception as error:  # a probe's bug is that device's failure, not everybody's end
             reason = f"the probe failed: {error!r}"
         return reason
-
-    def _report(self, key: str, track: Track) -> None:
-        old, self.verdicts[key] = self.verdicts.get(key), track
-        if old is None or (old.health, old.flaps) != (track.health, track.flaps):
-            self._changed.add(key)
-            self._news.set()

@@ -103,8 +103,7 @@ def with_leftovers(
         left = [each for each in old["devices"] if each["name"] not in names and (kind, each["name"]) in kept]
         if left:
             base = merged.get(kind, {**old, "devices": []})
-            version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])
-            merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *left]}
+            merged[kind] = {**base, "devices": [*base["devices"], *left]}
     return merged
 
 

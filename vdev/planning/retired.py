@@ -62,8 +62,8 @@ def keep_in_use(
     intervals: Intervals = PRODUCTION,
 ) -> Lists:
     """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
-    # The kubelet looks health up by the bare id. So an id is in the list of one resource at a time, and another one
-    # lists it only when the kubelet has had time to see that it left the first.
+    # 1. What vanished from a list waits there. The kubelet looks health up by the bare id. So an id is in the list of
+    # one resource at a time, and another one lists it only when the kubelet has had time to see that it left the first.
     owner: dict[str, str] = {}
     for each, it in lately_dropped.items():
         if now - it.at < intervals.retire_handover:
@@ -75,8 +75,9 @@ def keep_in_use(
         for slot in resource.slots:
             if slot.id not in present:
                 waiting[name, slot.id] = (retired or {}).get((name, slot.id)) or Retired(resource, slot, now)
-    # What an earlier process listed, and no record of that was found. If the sources name several resources for one id,
-    # the one whose pod is known lists it: the other name is from an old checkpoint.
+
+    # 2. So does what an earlier process listed, if its state file is lost. If the sources name several resources for
+    # one id, the one whose pod is known lists it: the other name is from an old checkpoint.
     unlisted = []
     for name, each in in_use.all():
         if name not in listed.resources or each not in listed.resources[name].ids:
@@ -87,6 +88,8 @@ def keep_in_use(
             resource = devices.resources.get(key[0]) or Resource(key[0], ())
             waiting[key] = Retired(resource, known[key], now, "not in the configuration")
             owner.setdefault(key[1], key[0])
+
+    # 3. No other resource lists an id that waits.
     by_resource, withheld = dict(devices.resources), set[str]()
     for name, resource in devices.resources.items():
         foreign = {each for each in resource.ids if owner.get(each, name) != name}
@@ -97,6 +100,8 @@ def keep_in_use(
             withheld |= foreign
     if not (waiting or withheld):
         return Lists(devices)
+
+    # 4. It waits until no pod can hold it. What overlaps it is Unhealthy while a pod may.
     kept = {
         key: _explained(each, in_use, key)
         for key, each in waiting.items()
