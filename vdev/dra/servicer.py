@@ -22,7 +22,7 @@ from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
 from ..pb import pluginregistration_v1_pb2 as registration_pb
 from .claim import PreparedClaim
-from .claims import ClaimRef, Claims
+from .claims import Claims
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class DraServicer:
                 claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
                 return pb.NodePrepareResourcesResponse(claims=claims)
             before = self._claims.prepared
-            answers = await self._claims.prepare(_refs(request))
+            answers = await self._claims.prepare(request.claims)
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
                     self._faults.note_allocate(self._driver, [device.id for device in each.devices])
@@ -98,7 +98,7 @@ class DraServicer:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:
-                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.fault)
+                errors = _without_skipped(await self._claims.unprepare(request.claims), request, wrong.fault)
             claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
             return pb.NodeUnprepareResourcesResponse(claims=claims)
 
@@ -199,10 +199,6 @@ def _unary(method: Any, request: Any, response: Any) -> Any:
 def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
     full_name = messages.DESCRIPTOR.services_by_name[name].full_name
     return grpc.method_handlers_generic_handler(full_name, methods)
-
-
-def _refs(request: Any) -> list[ClaimRef]:
-    return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
