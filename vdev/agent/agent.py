@@ -54,7 +54,6 @@ class Agent(AgentParts):
         self.turns = 0  # that have ended
         self._turning = asyncio.Lock()  # held during a turn, and during a take-over
         self._turned = asyncio.Condition()  # notified at the end of each turn
-        self._had_faults = False  # there were fault rules in the last turn
         self._api_fails = False  # a fault rule answers in place of the API server
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
@@ -208,9 +207,7 @@ class Agent(AgentParts):
             await self._observe()  # what fails stays pending
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
-                if self.faults.engine.runs or self._had_faults:
-                    await self._inject_faults()
-                self._had_faults = bool(self.faults.engine.runs)
+                await self._inject_faults()
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
             self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
             self.turned_at = self.options.clock.now()
@@ -232,7 +229,7 @@ class Agent(AgentParts):
         if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
             self.pending.work.scan |= work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed
-        if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
+        if work.faults or self.faults.engine.has_unseen_files:
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _inject_faults(self) -> None:
