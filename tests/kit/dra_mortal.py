@@ -43,7 +43,7 @@ def _claims(directory):
 
 
 def _ref(name):
-    return ClaimRef("default", UIDS[name], name)
+    return ClaimRef(namespace="default", uid=UIDS[name], name=name)
 
 
 async def _begin(directory):

@@ -129,7 +129,6 @@ class Agent:
         self.reconciles = 0  # that have ended
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
         self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
-        self._had_faults = False  # there were fault rules in the last reconciliation
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -345,9 +344,7 @@ class Agent:
             await self._observe()  # what fails stays pending
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
-                if self.faults.engine.runs or self._had_faults:
-                    await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
-                self._had_faults = bool(self.faults.engine.runs)
+                await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
             await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
             times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
             self.reconciled_at = self.options.clock.now()
@@ -372,7 +369,7 @@ class Agent:
             done = await run("looking for devices", functools.partial(self.reconciler.rescan, work.scan))
             self.pending.work.scan |= set() if done else work.scan
         self.pending.work.scan |= self.reconciler.scanner.failed
-        if work.faults or (self.faults.engine.runs and self.faults.engine.has_unseen_files):
+        if work.faults or self.faults.engine.has_unseen_files:
             self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:

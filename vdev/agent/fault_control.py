@@ -49,17 +49,14 @@ class FaultControl:
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
         self.spec = spec
-        if spec.faults.rules or self.engine.runs:
-            self.store.configure(spec.faults.rules)
-            self.engine.load(self.store.rules)
-            self.engine.meet(base)
+        self.store.configure(spec.faults.rules)
+        self.engine.load(self.store.rules)
+        self.engine.meet(base)
 
     @property
     def directories(self) -> frozenset[Path]:
         own = {self.store.directory} if self.store.directory is not None else set()
-        if self.engine.runs:
-            own |= {Path(file).parent for file in self.engine.files.values()}
-        return frozenset(own)
+        return frozenset(own | {Path(file).parent for file in self.engine.files.values()})
 
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""
@@ -121,8 +118,6 @@ class FaultControl:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Errors of files in the fault directory, and rules that select no device of this node but should."""
-        if not self.engine.runs:
-            return self.store.problems
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()

@@ -41,17 +41,17 @@ class RpcCalls:
 
     def __init__(self, name: str, *, kind: str, faults: Engine, metrics: Metrics, clock: Clock) -> None:
         self.closing = False
+        self.poked = asyncio.Event()  # set, and replaced by another one, at the next `poke`
         self._name = name
         self._logged = {kind: name}
         self._faults = faults
         self._metrics = metrics
         self._clock = clock
-        self._poked = asyncio.Event()
 
     def poke(self) -> None:
         """Ask the fault rules again about calls that they delay or hang."""
-        self._poked.set()
-        self._poked = asyncio.Event()
+        self.poked.set()
+        self.poked = asyncio.Event()
 
     def open(self) -> None:
         self.closing = False
@@ -103,12 +103,12 @@ class RpcCalls:
             while run.live and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):
                     async with self._clock.timeout(left):
-                        await self._poked.wait()
+                        await self.poked.wait()
             if not run.live:
                 return _RIGHT
         if fault.hang:
             while run.active and not self.closing:
-                await self._poked.wait()
+                await self.poked.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.name!r} ended")
         if fault.error is not None:
             raise InjectedError(fault.error.code, fault.error.message)

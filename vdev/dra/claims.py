@@ -11,7 +11,6 @@ that the record was lost. A pod may use that claim, so the file stays until the 
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import structlog
@@ -23,6 +22,7 @@ from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
 from ..kube.answers import Denied
+from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Checkpoint, ClaimFiles, Prepared
 from .claim import Claim, PreparedClaim, read_claim
 from .places import Places
@@ -35,15 +35,6 @@ _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes 
 NOTHING_PREPARED: Prepared = {}
 _Done = TypeVar("_Done")
 _Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from the API server, or why it was not read
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRef:
-    """A claim as the kubelet names it."""
-
-    namespace: str
-    uid: str
-    name: str
 
 
 class Claims:

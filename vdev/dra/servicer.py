@@ -4,7 +4,7 @@ The answer to a call about claims has each claim of the request. If a claim fail
 why.
 """
 
-import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
 from ..pb import dra_v1_pb2 as pb
 from ..pb import pluginregistration_v1_pb2 as registration_pb
 from .claim import PreparedClaim
-from .claims import ClaimRef, Claims
+from .claims import Claims
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,7 @@ class DraServicer:
     def __init__(
         self, driver: str, pool: str, claims: Claims, *, faults: Engine, metrics: Metrics, timing: Timing
     ) -> None:
+        self.health_streams = 0  # that are open: a kubelet of 1.36 opens one
         self._driver = driver
         self._pool = pool
         self._claims = claims
@@ -48,28 +49,20 @@ class DraServicer:
         self._repeat_health = timing.intervals.repeat_health
         self._clock = timing.clock
         self._health: Mapping[str, Health] = {}
-        self._streams: dict[asyncio.Event, None] = {}  # an event of each health stream, the oldest first
-
-    @property
-    def health_streams(self) -> int:
-        """The number of open health streams: a kubelet of 1.36 opens one."""
-        return len(self._streams)
 
     def update(self, health: Mapping[str, Health]) -> None:
         """Take the health of the devices by name; every stream gets it at once if it changed."""
         if health != self._health:
             self._health = health
-            self._wake_streams()
+            self._calls.poke()
 
     def poke(self) -> None:
         """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
         self._calls.poke()
-        self._wake_streams()
 
     def close(self) -> None:
         """End streams and hanging calls, until `open`."""
         self._calls.close()
-        self._wake_streams()
 
     def open(self) -> None:
         self._calls.open()
@@ -93,7 +86,7 @@ class DraServicer:
                 claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
                 return pb.NodePrepareResourcesResponse(claims=claims)
             before = self._claims.prepared
-            answers = await self._claims.prepare(_refs(request))
+            answers = await self._claims.prepare(request.claims)
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
                     self._faults.note_allocate(self._driver, [device.id for device in each.devices])
@@ -105,7 +98,7 @@ class DraServicer:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:
-                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.fault)
+                errors = _without_skipped(await self._claims.unprepare(request.claims), request, wrong.fault)
             claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
             return pb.NodeUnprepareResourcesResponse(claims=claims)
 
@@ -115,19 +108,20 @@ class DraServicer:
         """NodeWatchResources in the messages of one version."""
 
         async def watch(_request: Any, _context: Context) -> AsyncIterator[Any]:
-            news = asyncio.Event()
-            self._streams[news] = None
+            self.health_streams += 1
             try:
                 while not self._calls.closing:
-                    news.clear()
+                    news = self._calls.poked
                     fault = self._faults.on_health(self._driver)
                     if fault == "ended":
                         return
                     if fault is None:
                         yield self._health_message(version)
-                    await self._clock.wait(news, self._repeat_health)
+                    with contextlib.suppress(TimeoutError):
+                        async with self._clock.timeout(self._repeat_health):
+                            await news.wait()
             finally:
-                del self._streams[news]
+                self.health_streams -= 1
 
         method: Any = grpc.unary_stream_rpc_method_handler(
             watch, version.NodeWatchResourcesRequest.FromString, version.NodeWatchResourcesResponse.SerializeToString
@@ -145,10 +139,6 @@ class DraServicer:
                 last_updated_time=int(self._clock.wall()),
             )
         return message
-
-    def _wake_streams(self) -> None:
-        for news in self._streams:
-            news.set()
 
 
 class RegistrationServicer:
@@ -205,10 +195,6 @@ class RegistrationServicer:
 def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
     full_name = messages.DESCRIPTOR.services_by_name[name].full_name
     return grpc.method_handlers_generic_handler(full_name, methods)
-
-
-def _refs(request: Any) -> list[ClaimRef]:
-    return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
 from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
+from . import events
 from .api_applier import ApiApplier, NodeAccess
-from .events import NOTHING, EventText, Situation, of_layouts, of_losses, of_partitions, of_situation, of_xids
+from .events import NOTHING, EventText, Situation, shortened
 from .losses import NONE
 
 log = structlog.get_logger(__name__)
@@ -69,11 +70,11 @@ class NodeEvents(ApiApplier):
             self._seen, self._unregistered, self.retry_at, self._wants = NOTHING, {}, None, False
             return
         now = self._lasting(self._situation())
-        recut = of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
-        refused = of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
-        xids = of_xids(before.xids if before else {}, plan.xids)
-        losses = of_losses(before.lost if before else NONE, plan.lost, plan.devices)
-        self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
+        recut = events.of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
+        refused = events.of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
+        xids = events.of_xids(before.xids if before else {}, plan.xids)
+        losses = events.of_losses(before.lost if before else NONE, plan.lost, plan.devices)
+        self._add((*events.of_situation(self._seen, now), *recut, *refused, *xids, *losses))
         # When a resource will have been unregistered for too long.
         soon = [at for name, at in self._unregistered.items() if name not in now.unregistered]
         self.retry_at = min(soon) + self._intervals.unregistered if soon else None
@@ -98,9 +99,10 @@ class NodeEvents(ApiApplier):
         lasting = {name: why for name, why in situation.unregistered.items() if now - since[name] >= due}
         return replace(situation, unregistered=lasting)
 
-    def _add(self, events: Iterable[EventText]) -> None:
-        for each in events:
-            self._waiting[each] = self._waiting.get(each, 0) + 1
+    def _add(self, texts: Iterable[EventText]) -> None:
+        for each in texts:
+            text = replace(each, message=shortened(each.message))
+            self._waiting[text] = self._waiting.get(text, 0) + 1
             self._note(wants=True)
         while len(self._waiting) > _WAITING:
             self._waiting.popitem(last=False)

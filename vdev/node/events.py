@@ -80,7 +80,7 @@ def _same(before: Loss | None, now: Loss) -> bool:
 def _about_devices(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> EventText:
     listed = sorted(ids)
     verb = "is" if len(listed) == 1 else "are"
-    return EventText(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
+    return EventText(reason, f"{resource}: {named(listed)} {verb} {what}", warning=warning)
 
 
 Xids = Mapping[Key, tuple[XidError, ...]]
@@ -101,14 +101,14 @@ def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
     """With the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
     reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
     message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
-    return EventText(reason, shortened(message), warning=True)
+    return EventText(reason, message, warning=True)
 
 
 def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
     old, new = _partitions(before), _partitions(now)
     changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
     return tuple(
-        EventText("Repartitioned", shortened(f"device {key[1]}: {_layout_of(old[key])} -> {_layout_of(new[key])}"))
+        EventText("Repartitioned", f"device {key[1]}: {_layout_of(old[key])} -> {_layout_of(new[key])}")
         for key in changed
     )
 
@@ -132,7 +132,7 @@ def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
     """Partition layouts that a label of the node chose and that were refused, and why."""
     failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
     return tuple(
-        _event("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
+        EventText("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
         for name, each in failed.items()
         if (last := before.get(name)) is None
         or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
@@ -148,31 +148,29 @@ def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
     """Changes of the configuration, of registrations and of fault rules."""
     found: list[EventText] = []
     if now.applied > before.applied:
-        found.append(_event("ConfigurationApplied", f"configuration applied: {now.reading}"))
+        found.append(EventText("ConfigurationApplied", f"configuration applied: {now.reading}"))
     if now.refused > before.refused:
         found.append(
-            _event(
+            EventText(
                 "ConfigurationRefused", f"configuration refused, the last good one stays: {now.reading}", warning=True
             )
         )
     found += [
-        _event("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
+        EventText("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
         for name, why in now.unregistered.items()
         if name not in before.unregistered
     ]
     found += [
-        _event("ResourceRegistered", f"{name} is registered with the kubelet")
+        EventText("ResourceRegistered", f"{name} is registered with the kubelet")
         for name in before.unregistered
         if name not in now.unregistered
     ]
     found += [
-        _event("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
+        EventText("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
         for name, what in now.drills.items()
         if name not in before.drills
     ]
-    found += [_event("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
+    found += [
+        EventText("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills
+    ]
     return tuple(found)
-
-
-def _event(reason: str, message: str, *, warning: bool = False) -> EventText:
-    return EventText(reason, shortened(message), warning=warning)

@@ -69,7 +69,7 @@ def test_no_device_is_handed_out_twice(results, calls):
         instances = [Claims(places, Api(documents), _find) for _ in range(2)]
         prepared = {}
         for call, instance, number in calls:
-            ref = ClaimRef("default", f"uid-{number}", f"c{number}")
+            ref = ClaimRef(namespace="default", uid=f"uid-{number}", name=f"c{number}")
             if call == "restart":
                 instances[instance] = Claims(places, Api(documents), _find)
                 await instances[instance].restore()
@@ -102,7 +102,7 @@ async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
         return _find(pool, device)
 
     claims = Claims(places, Api(documents), find, on_change=told.append, timing=Timing(clock=clock))
-    answers = asyncio.ensure_future(claims.prepare([ClaimRef("default", "uid-0", "c")]))
+    answers = asyncio.ensure_future(claims.prepare([ClaimRef(namespace="default", uid="uid-0", name="c")]))
     assert await asyncio.to_thread(hangs.wait, 30)
     clock.advance(41)
     assert "it was not prepared within 40 s" in (await answers)["uid-0"]
