@@ -214,14 +214,12 @@ class Api:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._ask_object(call, params, full, _APPLY)
 
-    async def delete(
-        self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "", version: str = ""
-    ) -> None:
+    async def delete(self, kind: ObjectKind, name: str, *, uid: str = "", version: str = "") -> None:
         """Delete an object; with a uid or version, only if it has that one.
 
         Raises Missing if there is none, and Conflict if it has another uid or version.
         """
-        call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
+        call = ApiCall(verb="delete", kind=kind, name=name)
         given = {"uid": uid, "resourceVersion": version}
         conditions = {key: value for key, value in given.items() if value}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
