@@ -112,24 +112,22 @@ class Api:
         self,
         kind: ObjectKind,
         *,
-        namespace: str = "",
-        labels: str = "",
         fields: str = "",
         cached: bool = False,
         keep: Callable[[Object], T],
     ) -> Listed[T]:
-        """Return all objects that the selectors choose, at one resource version; without a namespace, of all.
+        """Return all objects of all namespaces that a field selector chooses, at one resource version.
 
         `cached` takes them from the server's watch cache. `keep` returns what is kept of an object: thousands of whole
         ones take much memory. Raises Expired if the server forgets the version between two pages.
         """
-        call = ApiCall(verb="list", kind=kind, namespace=namespace)
+        call = ApiCall(verb="list", kind=kind)
         start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
         more = ""
         while True:
             page = {"continue": more} if more else start
-            found = await self._ask(call, _selectors(labels, fields) | {"limit": _PAGE} | page)
+            found = await self._ask(call, _selector(fields) | {"limit": _PAGE} | page)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
@@ -145,16 +143,14 @@ class Api:
         *,
         version: str,
         seconds: float,
-        namespace: str = "",
-        labels: str = "",
         fields: str = "",
     ) -> AsyncIterator[AsyncIterator[tuple[str, Object, str]]]:
         """Follow changes since a resource version, for so many seconds: the type of each event, object and version.
 
         Raises Expired if the server has forgotten the version.
         """
-        call = ApiCall(verb="watch", kind=kind, namespace=namespace)
-        params = _selectors(labels, fields) | {
+        call = ApiCall(verb="watch", kind=kind)
+        params = _selector(fields) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
@@ -218,14 +214,12 @@ class Api:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._ask_object(call, params, full, _APPLY)
 
-    async def delete(
-        self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "", version: str = ""
-    ) -> None:
+    async def delete(self, kind: ObjectKind, name: str, *, uid: str = "", version: str = "") -> None:
         """Delete an object; with a uid or version, only if it has that one.
 
         Raises Missing if there is none, and Conflict if it has another uid or version.
         """
-        call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
+        call = ApiCall(verb="delete", kind=kind, name=name)
         given = {"uid": uid, "resourceVersion": version}
         conditions = {key: value for key, value in given.items() if value}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
@@ -277,9 +271,8 @@ def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "apiVersion": kind.api_version, "kind": kind.name}
 
 
-def _selectors(labels: str, fields: str) -> dict[str, str]:
-    given = {"labelSelector": labels, "fieldSelector": fields}
-    return {name: value for name, value in given.items() if value}
+def _selector(fields: str) -> dict[str, str]:
+    return {"fieldSelector": fields} if fields else {}
 
 
 def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:

@@ -39,7 +39,7 @@ class _Known(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """The objects of a kind that the selectors choose. `api` None: there is no API server.
+    """The objects of a kind that the field selector chooses. `api` None: there is no API server.
 
     `keep` returns what is kept of an object, or None if it is of no interest. `index` returns the words under which
     `indexed` finds it.
@@ -59,8 +59,6 @@ class Informer(Generic[T]):
         on_look: Callable[[], None] = lambda: None,
         on_denied: Callable[[Denied], Awaitable[None]] | None = None,
         fields: str = "",
-        labels: str = "",
-        namespace: str = "",
     ) -> None:
         self.kind = kind
         self.trouble: ApiServerError | None = None  # why the copy may be old
@@ -71,7 +69,7 @@ class Informer(Generic[T]):
         self._on_change = on_change
         self._on_look = on_look
         self._on_denied = on_denied
-        self._selectors = {"fields": fields, "labels": labels, "namespace": namespace}
+        self._fields = fields
         self._known: dict[str, _Known[T]] = {}
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
         self._written: set[str] = set()  # keys of objects that were written from here since the last list began
@@ -176,7 +174,7 @@ class Informer(Generic[T]):
         self._written.clear()
         # The first list may be a moment old, as from the server's cache. A later one must be as new as the forgotten
         # version, or it would take back what is known.
-        found = await api.list(self.kind, **self._selectors, cached=not self.is_listed, keep=self._entry)
+        found = await api.list(self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry)
         listed = {key: entry for key, entry in found.objects if entry is not None}
         for key in self._written & self._known.keys():
             if _is_newer(self._known[key].version, found.version):
@@ -195,7 +193,7 @@ class Informer(Generic[T]):
         """Take changes until the server ends the watch."""
         # At different times, so that the agents of all nodes do not ask again at once.
         seconds = api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
-        async with api.watch(self.kind, **self._selectors, version=self._version, seconds=seconds) as events:
+        async with api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds) as events:
             if self.trouble is not None:
                 self._look(None)
             async for event, document, version in events:
