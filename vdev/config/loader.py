@@ -19,7 +19,7 @@ from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
 from ..model.section import Plain
 from .nvidia_file import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
-from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
+from .parser import Tree, TreeReader, as_yaml, problem_at, refusal
 
 _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -188,39 +188,42 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
     """
     form = _RULES if has_rules else _FORM
     with _syntax_errors(text, name):
-        composer = Composer(as_yaml(text), name)
-        node = composer.document() if composer.start() else None
-        second = composer.start()  # its content is not read
-    keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
+        reader = TreeReader(as_yaml(text), name)
+        root: Any = reader.document() if reader.start() else None
+        second = reader.start()  # its content is not read
+    keys = root.keys() if isinstance(root, dict) else set()
     for_nvidia = bool(keys) and is_for_nvidia(keys)
     if second and not for_nvidia:
         raise refusal(second, "a second document starts here", "a configuration file holds one document")
-    if node is None or node.content is None:
+    if root is None:
         if may_be_empty:
             return Document(values={(): Place(name, 1, 1)}, texts=(FileText(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
-    if not isinstance(node.content, Pairs):
-        what = "a list" if isinstance(node.content, list) else f"the string {str(node.content)[:40]!r}"
-        raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
-    is_go = for_nvidia or keys <= MIG_PARTED
-    expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
+    start = reader.values[()]
+    if not isinstance(root, dict):
+        what = "a list" if isinstance(root, list) else f"the string {root[:40]!r}"
+        raise refusal(start, f"expected a mapping at the top of the file, got {what}", f"write {form}")
+    if {"kind", "apiVersion"} <= keys:
+        raise _object_of_kubernetes(root, start)
     at: KeyPath = ()
     if has_rules and "faults" not in keys:
         at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
-    root: Any = expand.value(node, at)
-    if {"kind", "apiVersion"} <= keys:
-        raise _object_of_kubernetes(root, node.place)
+    is_go = for_nvidia or keys <= MIG_PARTED
+    if at or is_go:  # read it again: its values belong elsewhere, or Go's package reads them in another way
+        reader = TreeReader(as_yaml(text), name, number_or_boolean if is_go else None, spelled if for_nvidia else None)
+        reader.start()
+        root = reader.document(at)
     for step in reversed(at):
         root = {step: root} if isinstance(step, str) else [root]
     if second:
         message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
-        expand.problems.append(problem_at(second, (), message, severity=Severity.WARNING))
+        reader.problems.append(problem_at(second, (), message, severity=Severity.WARNING))
     sharing = root.get("sharing")
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
         del sharing["mps"]  # as if it were not there
-    values = {at[:end]: node.place for end in range(len(at))} | expand.values
-    texts, problems = (FileText(name, text),), tuple(expand.problems)
-    return Document(root, expand.keys, values, problems, texts, frozenset([name] if for_nvidia else []))
+    values = {at[:end]: start for end in range(len(at))} | reader.values
+    texts, problems = (FileText(name, text),), tuple(reader.problems)
+    return Document(root, reader.keys, values, problems, texts, frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -229,9 +232,9 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     Raises ConfigError if it is not YAML, or too long.
     """
     with _syntax_errors(text, name):
-        composer, found = Composer(as_yaml(str(text)), name), []
-        while composer.start():
-            found.append(Expansion().value(composer.document(), ()))
+        reader, found = TreeReader(as_yaml(str(text)), name), []
+        while reader.start():
+            found.append(reader.document())
     return tuple(found)
 
 

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
+from ..model.device import grouped
 from ..model.problem import KeyPath, Place, Problem, Severity, listed, show
 from ..model.section import NO_VALUE, PROBLEM, Placed, Section, described, unlisted
 from .loader import Document
@@ -85,61 +86,45 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     return problem_at(document.key_place(path), path, message, hint=hint, severity=severity)
 
 
-def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
-    """Return the model of the mapping at that path, or None if its keys are free."""
-    annotation: Any = root
-    for step in path:
-        model = _model(annotation)
-        if isinstance(step, int):
-            annotation = _inner(annotation, (list, tuple), 0)
-        elif model is not None:
-            field = _fields(model).get(step)
-            annotation = field and field.annotation
-        else:
-            annotation = _inner(annotation, (dict,), 1)
-        if annotation is None:
-            return None
-    return _model(annotation)
-
-
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a mapping by key."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _model(annotation: Any) -> type[Section] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    if getattr(annotation, "__origin__", None) in (list, tuple, dict):
-        return None
-    return next((found for part in get_args(annotation) if (found := _model(part))), None)
+@cache
+def _sections(root: type[Section]) -> dict[KeyPath, type[Section]]:
+    """The model of each mapping by its path, in which 0 stands for any index and for any key that is free."""
+    found: dict[KeyPath, type[Section]] = {}
+
+    def visit(annotation: Any, path: KeyPath) -> None:
+        if isinstance(annotation, type) and issubclass(annotation, Section):
+            found.setdefault(path, annotation)
+            for key, known in _fields(annotation).items():
+                visit(known.annotation, (*path, key))
+        elif (origin := get_origin(annotation)) in (list, tuple, dict):
+            visit(get_args(annotation)[1 if origin is dict else 0], (*path, 0))
+        else:  # of a union or an Annotated
+            for part in get_args(annotation):
+                visit(part, path)
+
+    visit(root, ())
+    return found
 
 
-def _inner(annotation: Any, kinds: tuple[type, ...], argument: int) -> Any:
-    """Return the item type of a list or mapping inside the annotation, or None."""
-    if getattr(annotation, "__origin__", None) in kinds:
-        return get_args(annotation)[argument]
-    return next((found for part in get_args(annotation) if (found := _inner(part, kinds, argument))), None)
+def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
+    """Return the model of the mapping at that path, or None if its keys are free."""
+    sections = _sections(root)
+    at: KeyPath = ()
+    for step in path:
+        at = (*at, step if at in sections else 0)
+    return sections.get(at)
 
 
 @cache
 def _homes(root: type[Section]) -> dict[str, list[str]]:
     """Return every key below the top of the file, with the sections that have it."""
-    homes: dict[str, list[str]] = {}
-
-    def visit(model: type[BaseModel], path: KeyPath) -> None:
-        for key, known in _fields(model).items():
-            annotation = known.annotation
-            if path:
-                homes.setdefault(key, []).append(show(path).replace("[0]", "[]"))
-            listed = _inner(annotation, (list, tuple), 0) or _inner(annotation, (dict,), 1)
-            if inner := _model(annotation):
-                visit(inner, (*path, key))
-            elif listed and (inner := _model(listed)):
-                visit(inner, (*path, key, 0))
-
-    visit(root, ())
-    return homes
+    below = ((key, path) for path, model in _sections(root).items() if path for key in _fields(model))
+    return {key: [show(path).replace("[0]", "[]") for path in paths] for key, paths in grouped(below).items()}
 
 
 ITEM_LISTS: Sequence[KeyPath] = (

@@ -1,8 +1,8 @@
 """YAML text to a tree of values with positions.
 
-The tree is built from the parser's events and not by PyYAML's composer: the C composer recurses without a limit and
-refuses an anchor that is defined again, and the constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and
-`on` is true. Here a scalar keeps its text, and the field decides what it means (`model.scalars`).
+The tree is built from the parser's events. PyYAML's C composer recurses without a limit and refuses an anchor that is
+defined again, and its constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a
+scalar keeps its text, and the field decides what it means (`model.scalars`).
 """
 
 import json
@@ -46,7 +46,7 @@ def in_order(problems: Iterable[Problem], files: Iterable[str] = ()) -> tuple[Pr
 
 
 MAX_DEPTH = 64  # the schema needs 10
-MAX_VALUES = 100_000  # after aliases are expanded
+MAX_VALUES = 100_000
 MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
 
 _NULL = re.compile(r"~|null|Null|NULL|")
@@ -57,36 +57,10 @@ _NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which
     r"|true|True|TRUE|false|False|FALSE"
 )
 _TAG = "tag:yaml.org,2002:"
-
+_MERGE = "<<"
 
 Tree = None | str | list["Tree"] | dict[str, "Tree"]
 """The values of a file: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
-
-
-# --- events to nodes -------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Pairs:
-    """A mapping's nodes, in order, duplicates included."""
-
-    nodes: list[tuple["YamlNode", "YamlNode"]]
-
-
-@dataclass(slots=True)
-class YamlNode:
-    """A value with its place. An anchored node is shared by its aliases. It is `open` until its end is read."""
-
-    place: Place
-    content: "str | list[YamlNode] | Pairs | None"
-    plain: bool = False
-    open: bool = False
-
-    @property
-    def is_merge(self) -> bool:
-        """Whether it is the key `<<`."""
-        return self.plain and self.content == "<<"
-
 
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -97,204 +71,212 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists o
     yaml_implicit_resolvers: dict[str, list[object]] = {}
 
 
-class Composer:
-    """Builds the nodes of documents, and checks depth, anchors and tags."""
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    """A value with an anchor, and where it is."""
 
-    def __init__(self, text: str, name: str) -> None:
+    tree: Tree
+    path: KeyPath
+    place: Place
+
+
+class TreeReader:
+    """Reads the events of a YAML text into a tree, with aliases and merge keys expanded, and records every place.
+
+    `resolve` returns the number or boolean of an unquoted scalar, or None if YAML 1.2 reads it alike. `spell` is for
+    files for NVIDIA's plugin: it returns the plugin's spelling of a key of the mapping at a path. In such files the
+    last of two equal keys counts; in others, two equal keys are an error.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        resolve: Callable[[str], str | None] | None = None,
+        spell: Callable[[KeyPath, str], str] | None = None,
+    ) -> None:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
+        self._resolve = resolve
+        self._spell = spell
         self._count = 0
-        self._anchors: dict[str, YamlNode] = {}
+        self._anchors: dict[str, _Anchored | None] = {}  # None until the end of the value is read
+        self.keys: dict[KeyPath, Place] = {}
+        self.values: dict[KeyPath, Place] = {}
+        self.problems: list[Problem] = []
 
     def start(self) -> Place | None:
         """Go to the start of the next document, and return its place; None if there is none."""
         self._anchors.clear()
         return next((self._place(each) for each in self._events if isinstance(each, yaml.DocumentStartEvent)), None)
 
-    def document(self) -> YamlNode:
-        """Return the document that starts here."""
-        return self._node(next(self._events), 1)
+    def document(self, path: KeyPath = ()) -> Tree:
+        """Return the document that starts here, as the value at `path`."""
+        return self._value(next(self._events), path)
 
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
         assert mark is not None, "the parser marks every event"
         return Place(self._name, mark.line + 1, mark.column + 1)
 
-    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
-        place = self._place(event)
+    def _where(self, place: Place, path: KeyPath) -> Where:
+        return Where.of(place, path, for_nvidia=self._spell is not None)
+
+    def _record(self, path: KeyPath, place: Place) -> None:
+        """Record the place of a value. Raises ConfigError if the value is too deep, or one too many."""
+        self.values[path] = place
         self._count += 1
         if self._count > MAX_VALUES:
-            raise refusal(place, f"the file holds more than {MAX_VALUES} values")
-        if depth > MAX_DEPTH:
+            raise refusal(place, f"the file holds more than {MAX_VALUES} values, with aliases and merge keys expanded")
+        if len(path) > MAX_DEPTH:
             raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
-        if isinstance(event, yaml.AliasEvent):
-            return self._aliased(str(event.anchor), place)
-        node = YamlNode(place, None, open=True)
-        if isinstance(event, yaml.NodeEvent) and event.anchor:
-            self._anchors[event.anchor] = node
-        if isinstance(event, yaml.ScalarEvent):
-            self._scalar(event, node)
-        elif isinstance(event, yaml.SequenceStartEvent):
-            _check_tag(event.tag, "seq", place)
-            node.content = items = []
-            while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-                items.append(self._node(event, depth + 1))
-        elif isinstance(event, yaml.MappingStartEvent):
-            _check_tag(event.tag, "map", place)
-            node.content = pairs = Pairs([])
-            while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-                key = self._node(event, depth + 1)
-                pairs.nodes.append((key, self._node(next(self._events), depth + 1)))
-        node.open = False
-        return node
 
-    def _aliased(self, anchor: str, place: Place) -> YamlNode:
-        node = self._anchors.get(anchor)
-        if node is None:
+    def _value(self, event: yaml.Event, path: KeyPath) -> Tree:
+        place = self._place(event)
+        if isinstance(event, yaml.AliasEvent):
+            source = self._aliased(event)
+            return self._copy(source.tree, source.place, source.path, path)
+        self._record(path, place)
+        self._open_anchor(event)
+        tree: Tree
+        match event:
+            case yaml.SequenceStartEvent():
+                _check_tag(event, place, "seq")
+                tree = []
+                while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+                    tree.append(self._value(item, (*path, len(tree))))
+            case yaml.MappingStartEvent():
+                _check_tag(event, place, "map")
+                tree = FileMapping(self._mapping(path), self._where(place, path))
+            case _:
+                tree = self._scalar(event, place)
+                if self._resolve and tree is not None and _is_plain(event):
+                    resolved = self._resolve(tree)
+                    tree = tree if resolved is None else Plain(resolved)
+        self._close_anchor(event, _Anchored(tree, path, place))
+        return tree
+
+    def _scalar(self, event: yaml.Event, place: Place) -> str | None:
+        assert isinstance(event, yaml.ScalarEvent), "between start and end there are aliases, lists, mappings, scalars"
+        if len(event.value) > MAX_TEXT:
+            raise refusal(place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
+        _check_tag(event, place, "str", "int", "float", "bool", "null")
+        tag = (event.tag or "").removeprefix(_TAG)
+        if tag == "null" or (_is_plain(event) and _NULL.fullmatch(event.value)):
+            return None
+        is_text = not _NOT_TEXT.fullmatch(event.value) if _is_plain(event) else tag not in ("int", "float", "bool")
+        return str(event.value) if is_text else Plain(event.value)
+
+    # --- aliases
+
+    def _open_anchor(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.NodeEvent) and event.anchor:
+            self._anchors[event.anchor] = None
+
+    def _close_anchor(self, event: yaml.Event, value: _Anchored) -> None:
+        if isinstance(event, yaml.NodeEvent) and event.anchor:
+            self._anchors[event.anchor] = value
+
+    def _aliased(self, event: yaml.AliasEvent) -> _Anchored:
+        anchor, place = event.anchor, self._place(event)
+        if anchor not in self._anchors:
             hint = f"quote a pattern that begins with '*': '*{anchor}'"
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
-        if node.open:
+        source = self._anchors[anchor]
+        if source is None:
             raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
-        return node
+        return source
 
-    def _scalar(self, event: yaml.ScalarEvent, node: YamlNode) -> None:
-        if len(event.value) > MAX_TEXT:
-            raise refusal(node.place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
-        tag = (event.tag or "").removeprefix(_TAG)
-        node.plain = not event.style and not tag
-        if tag in ("int", "float", "bool"):
-            node.content = Plain(event.value)
-        elif tag == "null":
-            node.content = None
-        elif tag not in ("", "!", "str"):
-            raise refusal(node.place, f"tag {event.tag!r} is not supported", "write the value without a tag")
-        elif node.plain and _NULL.fullmatch(event.value):
-            node.content = None
-        elif node.plain and _NOT_TEXT.fullmatch(event.value):
-            node.content = Plain(event.value)
-        else:
-            node.content = event.value
-
-
-def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
-    if tag not in (None, "!", _TAG + allowed):
-        raise refusal(place, f"tag {tag!r} is not supported", "write the value without a tag")
-
-
-# --- nodes to the tree -----------------------------------------------------------------------------------------------
-
-
-class Expansion:
-    """Turns nodes into the tree, with aliases and merge keys expanded, and records every place.
-
-    `resolve` returns the number or boolean of an unquoted scalar, or None for YAML 1.2's reading. `spell` is for files
-    for NVIDIA's plugin: it returns the plugin's spelling of a key of the mapping at a path. In such files the last of
-    two equal keys counts; in others, two equal keys are an error.
-    """
-
-    def __init__(
-        self,
-        resolve: Callable[[str], str | None] = lambda _: None,
-        spell: Callable[[KeyPath, str], str] | None = None,
-    ) -> None:
-        self._resolve = resolve
-        self._spell = spell
-        self._count = 0
-        self.keys: dict[KeyPath, Place] = {}
-        self.values: dict[KeyPath, Place] = {}
-        self.problems: list[Problem] = []
-
-    def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
-        """Return the values of a mapping; its own keys take precedence over merged ones."""
-        own: dict[str, tuple[YamlNode, YamlNode]] = {}
-        merged: list[tuple[YamlNode, Pairs]] = []
-        for key, value in pairs.nodes:
-            if key.is_merge:
-                for source in _sources(value):
-                    self._count_one(value.place)
-                    merged.append((value, source))
-                continue
-            name = self._name(key, path)
-            if name not in own or self._replaces(key, own[name][0], (*path, name)):
-                own[name] = (key, value)
-        result: dict[str, Tree] = {}
-        for name, (key, value) in own.items():
-            self.keys[*path, name] = key.place
-            result[name] = self.value(value, (*path, name))
-        for node, source in merged:
-            for key, value in source.nodes:
-                if key.is_merge:
-                    hint = "merge both where they are needed: '<<: [*a, *b]'"
-                    raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
-                name = self._name(key, path)
-                if name in result:
-                    self._count_one(node.place)
-                else:
-                    self.keys[*path, name] = key.place
-                    result[name] = self.value(value, (*path, name))
-        return result
-
-    def _name(self, key: YamlNode, path: KeyPath) -> str:
-        """Return the key of the mapping at that path. In a file for NVIDIA's plugin its case does not matter."""
-        if isinstance(key.content, list | Pairs):
-            raise refusal(key.place, "a key must be a string, not a list or a mapping")
-        if key.content is None:
-            raise refusal(key.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
-        written = str(key.content)  # even if YAML would read a number or a boolean
-        name = self._spell(path, written) if self._spell else written
-        if name != written:
-            message = f"key {written!r} counts as {name!r}, as for NVIDIA's plugin"
-            self.problems.append(problem_at(key.place, (*path, name), message, severity=Severity.WARNING))
-        return name
-
-    def _replaces(self, key: YamlNode, first: YamlNode, path: KeyPath) -> bool:
-        """Report a key that is given twice. Returns whether it replaces the first one."""
-        self._count_one(key.place)
-        message = f"key {path[-1]!r} is given twice; the first is at {first.place}"
-        if self._spell is None:
-            self.problems.append(problem_at(key.place, path, message, hint="remove one of them"))
-            return False
-        is_last = str(key.content) >= str(first.content)  # in JSON that Go wrote, keys are in the order of their bytes
-        hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
-        self.problems.append(problem_at(key.place, path, message, hint=hint, severity=Severity.WARNING))
-        return is_last
-
-    def _count_one(self, place: Place) -> None:
-        """Count a value, or a pair that is skipped: each alias of its mapping repeats that work."""
-        self._count += 1
-        if self._count > MAX_VALUES:
-            raise refusal(place, f"aliases and merge keys expand to more than {MAX_VALUES} values")
-
-    def value(self, node: YamlNode, path: KeyPath) -> Tree:
-        self._count_one(node.place)
-        if len(path) > MAX_DEPTH:
-            raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")
-        self.values[path] = node.place
-        match node.content:
-            case list(nodes):
-                return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
-            case Pairs():
-                where = Where.of(node.place, path, for_nvidia=self._spell is not None)
-                return FileMapping(self.mapping(node.content, path), where)
-            case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
-                return Plain(resolved)
+    def _copy(self, tree: Tree, place: Place, old: KeyPath, new: KeyPath) -> Tree:
+        """Return the value at the path `old` for the path `new`. It keeps the places at which it was written."""
+        self._record(new, place)
+        match tree:
+            case dict():
+                values = {}
+                for key, value in tree.items():
+                    self.keys[*new, key] = self.keys[*old, key]
+                    values[key] = self._copy(value, self.values[*old, key], (*old, key), (*new, key))
+                return FileMapping(values, self._where(place, new))
+            case list():
+                return [self._copy(item, self.values[*old, n], (*old, n), (*new, n)) for n, item in enumerate(tree)]
             case scalar:
                 return scalar
 
+    # --- mappings
 
-def _sources(node: YamlNode) -> list[Pairs]:
-    """Return the mappings that a merge key refers to; the first one takes precedence."""
-    match node.content:
-        case Pairs():
-            sources = [node]
-        case list(nodes):
-            sources = nodes
-        case _:
-            sources = []
-    pairs = [source.content for source in sources if isinstance(source.content, Pairs)]
-    if not pairs or len(pairs) != len(sources):
-        raise refusal(node.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
-    return pairs
+    def _mapping(self, path: KeyPath) -> dict[str, Tree]:
+        """Return the values of a mapping; its own keys take precedence over merged ones."""
+        result: dict[str, Tree] = {}
+        written: dict[str, str] = {}  # the keys as the file spells them
+        merged: list[tuple[KeyPath, dict[str, Tree]]] = []
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            if isinstance(event, yaml.ScalarEvent) and _is_plain(event) and event.value == _MERGE:
+                merged += self._sources(next(self._events), (*path, _MERGE, len(merged)))
+                continue
+            key, place = self._key(event), self._place(event)
+            name = self._spell(path, key) if self._spell else key
+            here = (*path, name)
+            if name != key:
+                message = f"key {key!r} counts as {name!r}, as for NVIDIA's plugin"
+                self.problems.append(problem_at(place, here, message, severity=Severity.WARNING))
+            # In JSON that Go wrote, keys are in the order of their bytes.
+            counts = name not in result or key >= written[name]
+            if name in result:
+                self._report_twice(place, here, is_last=counts)
+            value = self._value(next(self._events), here)
+            if counts:
+                self.keys[here], result[name], written[name] = place, value, key
+        for source, values in merged:
+            for name, value in values.items():
+                if name not in result:
+                    self.keys[*path, name] = self.keys[*source, name]
+                    result[name] = self._copy(value, self.values[*source, name], (*source, name), (*path, name))
+        return result
+
+    def _key(self, event: yaml.Event) -> str:
+        place = self._place(event)
+        if isinstance(event, yaml.AliasEvent):
+            key = self._aliased(event).tree
+        elif isinstance(event, yaml.ScalarEvent):
+            key = self._scalar(event, place)
+            self._close_anchor(event, _Anchored(key, (), place))
+        else:
+            key = {}
+        if isinstance(key, list | dict):
+            raise refusal(place, "a key must be a string, not a list or a mapping")
+        if key is None:
+            raise refusal(place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+        return str(key)  # even if YAML would read a number or a boolean
+
+    def _report_twice(self, place: Place, path: KeyPath, *, is_last: bool) -> None:
+        """Report a key that is given twice."""
+        message = f"key {path[-1]!r} is given twice; the first is at {self.keys[path]}"
+        if self._spell is None:
+            self.problems.append(problem_at(place, path, message, hint="remove one of them"))
+        else:
+            hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
+            self.problems.append(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
+
+    def _sources(self, event: yaml.Event, path: KeyPath) -> list[tuple[KeyPath, dict[str, Tree]]]:
+        """Return the mappings that a merge key refers to, with their paths; the first one takes precedence."""
+        value = self._value(event, path)
+        items = [((*path, n), item) for n, item in enumerate(value)] if isinstance(value, list) else [(path, value)]
+        found = [(at, item) for at, item in items if isinstance(item, dict)]
+        if not found or len(found) != len(items):
+            hint = "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'"
+            raise refusal(self.values[path], hint)
+        return found
+
+
+def _is_plain(event: yaml.Event) -> bool:
+    """Whether it is a scalar without quotes and tag."""
+    return isinstance(event, yaml.ScalarEvent) and not event.style and not event.tag
+
+
+def _check_tag(event: yaml.Event, place: Place, *allowed: str) -> None:
+    tag = event.tag if isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent) else None
+    if tag not in (None, "", "!") and tag not in [_TAG + each for each in allowed]:
+        raise refusal(place, f"tag {tag!r} is not supported", "write the value without a tag")
 
 
 _BEYOND = re.compile("([\U00010000-\U0010ffff])")
