@@ -100,7 +100,7 @@ def _quickstart() -> str:
 
 async def _play(directory: Path) -> int:
     from ..sim import Kubelet, Timings  # not needed for --help; it imports gRPC
-    from ..sim.scenarios.driver import ScenarioError
+    from ..sim.scenarios.scenario import ScenarioError
     from ..sim.scenarios.plugin_process import CommandPlugin, last_words
 
     begun, log = time.monotonic(), directory / "plugin.log"
