@@ -125,12 +125,6 @@ def _kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _version(value: object) -> object:
-    if value != "v1":
-        refuse(f"unknown version, got {described(value)}", "expected v1")
-    return value
-
-
 def _devices(value: object) -> object:
     if value == "all" or isinstance(value, (list, tuple)):
         return None if value == "all" else value
@@ -193,7 +187,7 @@ class MigPartedFile(Section):
 
     model_config = ConfigDict(alias_generator=_kebab)
 
-    version: Annotated[Literal["v1"], BeforeValidator(_version)]
+    version: Literal["v1"]
     """Version of the form: v1."""
     mig_configs: Annotated[
         dict[str, Annotated[list[GpuConfig], not_empty(hint="write at least one entry with devices")]],

@@ -46,7 +46,7 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
-        case "enum":
+        case "enum" | "literal_error":
             message, hint = unlisted(detail["input"], _WORD.findall(detail["ctx"]["expected"]))
         case "list_type" | "tuple_type":
             message = f"expected a list, {got}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
@@ -42,7 +42,6 @@ FleetLabelKey = Annotated[Word, without_problem(names.qualified_name_problem)]
 
 FleetLabelValue = Annotated[AsWritten, without_problem(names.value_problem)]
 
-_EFFECTS = matching("NoSchedule|PreferNoSchedule|NoExecute", "NoSchedule, PreferNoSchedule or NoExecute")
 _QUANTITY = matching(r"[0-9]{1,100}(\.[0-9]{1,100})?([mkMGTPE]|[KMGTPE]i)?", "a quantity such as 96, 500m or 1Ti")
 
 
@@ -53,7 +52,7 @@ class NodeTaint(Section):
     """Key of the taint."""
     value: FleetLabelValue = ""
     """Value of the taint."""
-    effect: Annotated[Word, _EFFECTS]
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
     """Effect on pods that do not tolerate it."""
 
 

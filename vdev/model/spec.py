@@ -21,7 +21,6 @@ from .scalars import (
     Whole,
     Word,
     between,
-    matching,
     not_empty,
 )
 from .section import Placed, Plain, Section, described, refuse
@@ -89,7 +88,7 @@ class Flags(Section):
     """Whether containers with NVIDIA devices get NVIDIA_MOFED=enabled, which asks the runtime for MOFED."""
     use_node_feature_api: Annotated[Flag | None, Field(alias="useNodeFeatureAPI")] = None
     """NVIDIA's; accepted and not used."""
-    device_discovery_strategy: Annotated[Text, matching("auto|nvml|tegra", "auto, nvml or tegra")] | None = None
+    device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = None
     """NVIDIA's; accepted and not used."""
 
     def with_plugin(self, **changes: object) -> Self:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
-from .scalars import Duration, Flag, HostPort, Number, Text, Whole, between, longer_than_nothing, matching
+from .scalars import Duration, Flag, HostPort, Number, Whole, between, longer_than_nothing
 from .section import Section, described, refuse
 
 
@@ -140,7 +140,7 @@ class Telemetry(Section):
     """Address of the devices' metrics: "host:port", or ":9400" for all addresses. Names are those of dcgm-exporter for
     NVIDIA's devices, those of device-metrics-exporter for AMD's, and vdev_device_... for others. Default: no
     metrics."""
-    hostname_label: Annotated[Text, matching("[Hh]ostname", "Hostname or hostname")] = "Hostname"
+    hostname_label: Literal["Hostname", "hostname"] = "Hostname"
     """The label with the node's name, as NVIDIA's exporter writes it: Hostname up to 4.8.2, hostname since."""
     pod_annotations: Flag = False
     """Whether pods can set the load of their devices by the annotations vdev.dev/load and
