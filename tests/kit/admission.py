@@ -16,7 +16,7 @@ class Failed(Exception):
 
 
 def evaluated(expression, data):
-    """The value of an expression, checked before it is evaluated. Raises Failed."""
+    """Check and evaluate an expression. Raises Failed."""
     cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates CEL, is not installed")
     value = _compiled(expression, frozenset(data)).eval(data=data)
     if value.type() == cel.Type.ERROR:
@@ -26,14 +26,14 @@ def evaluated(expression, data):
 
 @functools.cache
 def _compiled(expression, names):
-    """To check an expression takes most of the time, and the same few are evaluated on some hundred requests."""
+    """Compile an expression; cached, because this takes most of the time and the expressions are few."""
     from cel_expr_python import cel
 
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN)).compile(expression)
 
 
 def concerns(rule, request):
-    """Whether a rule of the policy is about a request, by group, version, resource and operation."""
+    """Whether a rule of the policy matches a request, by group, version, resource and operation."""
     resource = "/".join(filter(None, (request["resource"]["resource"], request.get("subResource"))))
     asked = (request["resource"]["group"], request["resource"]["version"], resource, request["operation"])
     return all(
@@ -43,7 +43,7 @@ def concerns(rule, request):
 
 
 def refusal(spec, request, before, after):
-    """Why the policy refuses a request, empty when it does not."""
+    """Why the policy refuses a request; empty if it allows it."""
     if not any(concerns(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
         return ""
     data = {"request": request, "oldObject": before, "object": after}
@@ -70,6 +70,6 @@ def notices(spec, number, requests):
 
 
 def assert_in_force(policy, binding):
-    """The binding names the policy, denies, and leaves no request out; what fails refuses."""
+    """Check that the binding names the policy, denies, and covers all requests, and that errors refuse."""
     assert {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} == binding["spec"]
     assert "Fail" == policy["spec"]["failurePolicy"]

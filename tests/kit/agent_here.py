@@ -1,4 +1,4 @@
-"""The plugin in the process of the test, behind the face that a process of its own has: it starts and ends at once."""
+"""A plugin in the process of the test, with the interface of a plugin process. It starts and ends at once."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know
 
 
 class AgentHere:
-    """What `vdev run` with these flags makes, with shorter pauses. Start and end it from one task."""
+    """The agent of `vdev run` with these flags and shorter intervals. Start and stop it from one task."""
 
     def __init__(self, flags):
         parser = argparse.ArgumentParser()
@@ -29,7 +29,7 @@ class AgentHere:
 
     @classmethod
     def at(cls, places):
-        """As a scenario's driver makes it."""
+        """Make one as a scenario's driver does."""
         return cls(places.flags())
 
     async def start(self):
@@ -47,7 +47,7 @@ class AgentHere:
             assert 0 == await task
 
     async def reasons(self):
-        """Why it calls devices Unhealthy."""
+        """The reasons of its Unhealthy devices."""
         return reasons_in(status.status(self._agent))
 
     async def check(self):

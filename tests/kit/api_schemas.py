@@ -1,4 +1,4 @@
-"""Kubernetes' own schemas, where `kubernetes-validate` is installed: each object that is stored must be one by them."""
+"""Checks objects by Kubernetes' own schemas, if `kubernetes-validate` is installed."""
 
 import functools
 import json
@@ -9,19 +9,19 @@ _NEW_EACH_TIME = {"uid", "resourceVersion", "creationTimestamp", "generation", "
 
 
 def causes(document):
-    """What is wrong with an object by its schema: (field, message) each."""
+    """The errors of an object by its schema, as (field, message)."""
     return [("", text) for text in by_schema(document) or ()]
 
 
 def by_schema(document):
-    """What is wrong with an object by its schema, in sentences; None where there is no schema for it."""
+    """The errors of an object by its schema, as sentences; None if there is no schema for it."""
     new = {key: value for key, value in document.get("metadata", {}).items() if key not in _NEW_EACH_TIME}
     return _wrong(json.dumps(document | {"metadata": new}))
 
 
 @functools.lru_cache(maxsize=4096)
 def _wrong(text):
-    """Judged once by its text, for tests write the same objects again and again, and this takes milliseconds."""
+    """Check an object by its text; cached, because tests write the same objects many times."""
     document = json.loads(text)
     validator = _validator(document["apiVersion"], document["kind"])
     return None if validator is None else [f"{_at(each)}: {each.message}" for each in validator.iter_errors(document)]
@@ -33,7 +33,7 @@ def _at(error):
 
 @functools.cache
 def _validator(api_version, kind):
-    """The schema's; None where there is none, or no package of them."""
+    """The validator of a kind; None if there is no schema for it, or if the package is not installed."""
     if not (folder := _schemas()):
         return None
     import jsonschema  # with the schemas, only where tests write objects
@@ -49,15 +49,16 @@ def _validator(api_version, kind):
 
 @functools.cache
 def _definitions():
-    """The schemas that others refer to, by name."""
+    """The schemas to which others refer, by name."""
     found = json.loads((_schemas() / "_definitions.json").read_text())["$defs"]
     _follow(found, found)
     return found
 
 
 def _follow(schema, definitions):
-    """Put what is referred to in the place of each reference, once and for all: a validator goes there by the path from
-    the top of the document, for every value anew. What stands beside a reference only describes.
+    """Replace each reference by its schema. A validator would follow it from the top of the document for every value.
+
+    Other keys beside a reference are descriptions.
     """
     for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(value, dict) and isinstance(reference := value.get("$ref"), str):

@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(eq=False)
 class Failure:
-    """How requests of a verb and resource fail; empty means any."""
+    """How requests with this verb and resource fail; empty means any."""
 
     verb: str = ""
     resource: str = ""
@@ -57,7 +57,7 @@ class Failure:
     released: asyncio.Event = field(default_factory=asyncio.Event)  # set it to let hanging requests continue
 
     def hit(self, verb, resource):
-        """Whether this request fails; counts it."""
+        """Count the request, and return whether it fails."""
         if self.times == 0 or self.verb not in ("", verb) or self.resource not in ("", resource):
             return False
         self.seen += 1
@@ -123,7 +123,7 @@ class ApiServer(server.ApiServer):
         return self.objects.all(self.kind(plural), namespace)
 
     async def add(self, plural, document, *, namespace="", manager="somebody", status=None):
-        """Create an object with its status, as another client."""
+        """Create an object with its status, as another client does."""
         kind = self.kind(plural)
         found = self.objects.create(kind, namespace, document, manager)
         if status is not None:
@@ -146,13 +146,13 @@ class ApiServer(server.ApiServer):
         )
 
     async def edit(self, plural, name, patch, *, namespace="", manager="somebody", subresource=""):
-        """Merge a patch into an object, as another client."""
+        """Merge a patch into an object, as another client does."""
         kind = self.kind(plural)
         new = patches.merge(self.objects.get(kind, namespace, name), patch)
         return self.objects.change(kind, (namespace, name), new, manager=manager, subresource=subresource)
 
     async def remove(self, plural, name, *, namespace=""):
-        """Delete an object, as another client."""
+        """Delete an object, as another client does."""
         self.objects.delete(self.kind(plural), namespace, name)
 
     async def until(self, condition, *, seconds=90):
@@ -171,7 +171,7 @@ class ApiServer(server.ApiServer):
         self._failures.clear()
 
     def break_watches(self, rest=b""):
-        """Send a few last bytes to every watch, and cut its connection."""
+        """Send an incomplete line to every watch, and cut its connection."""
         for task in self._watches:
             self._watches[task] = rest
             task.cancel()

@@ -1,4 +1,4 @@
-"""A page in a headless Chromium, spoken to over the DevTools protocol.
+"""A page in a headless Chromium, controlled by the DevTools protocol.
 
 Each message is JSON and ends in a zero byte, on the two pipes that the browser has as its descriptors 3 and 4.
 """
@@ -45,7 +45,7 @@ class Page:
         self._serial = itertools.count(1)
 
     async def call(self, method, **parameters):
-        """A command of the DevTools protocol, and its answer."""
+        """Send a command of the DevTools protocol, and return its answer."""
         number = next(self._serial)
         message = {"id": number, "method": method, "params": parameters}
         if self._session is not None:
@@ -67,14 +67,14 @@ class Page:
         await self.call("Page.addScriptToEvaluateOnNewDocument", source=_SCRIPT)
 
     async def open(self, address, fragment=""):
-        """Go to the agent's page and wait until it has drawn itself once."""
+        """Go to the agent's page, and wait until it is drawn."""
         assert not await self.value("window.seen?.length"), await self.value("window.seen")
         query = f"?{next(self._serial)}"  # which tells it from the one that was there before
         await self.call("Page.navigate", url=f"http://{address}/{query}{fragment}")
         await self.until(f"location.search === '{query}' && document.documentElement?.dataset.live === 'yes'")
 
     async def wide(self, width):
-        """Make the window that wide."""
+        """Set the width of the window."""
         metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
         await self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
@@ -95,13 +95,13 @@ class Page:
             pytest.fail(f"not within {PATIENCE} s: {condition}; the page says:\n{text}")
 
     async def texts(self, selector):
-        """The texts of all elements that a selector means."""
+        """The texts of all elements that match a selector."""
         return await self.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
 
 
 @contextlib.asynccontextmanager
 async def new_page(directory):
-    """A page of a browser that is started for it, with its files in the directory, and ended after it."""
+    """Start a browser, with its files in the directory, and end it after the block."""
     theirs, to = os.pipe()
     back, said = os.pipe()
     command = (sys.executable, "-S", "-c", _PLUMBING, str(theirs), str(said), CHROMIUM, *_FLAGS)

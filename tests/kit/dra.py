@@ -24,7 +24,7 @@ CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.s
 
 
 def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None):
-    """An allocated ResourceClaim. `results` are (request, device[, more fields]); `others` those of other drivers."""
+    """An allocated ResourceClaim. `results` are (request, device[, more fields]); `others` are of other drivers."""
     found = [
         {"request": request, "driver": driver, "pool": pool, "device": device, **(more[0] if more else {})}
         for request, device, *more in results
@@ -65,7 +65,7 @@ def published(device, resource, *, shared=False):
 
 
 class Kubelet:
-    """The kubelet's side: it finds the sockets of a directory and calls what they announce."""
+    """The kubelet's side: it finds registration sockets in a directory, and calls the drivers."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -74,12 +74,12 @@ class Kubelet:
 
     @property
     def registry(self):
-        """Where drivers are found."""
+        """The directory of the registration sockets."""
         return self.directory / "plugins_registry"
 
     @property
     def sockets(self):
-        """Those that are there, as the plugin watcher sees them."""
+        """The present sockets, as the plugin watcher sees them."""
         return sorted(each for each in self.registry.iterdir() if each.is_socket() and not each.name.startswith("."))
 
     async def __aenter__(self):
@@ -95,7 +95,7 @@ class Kubelet:
         return self._channels[-1]
 
     async def register(self, socket=None, *, error=""):
-        """Ask the driver at this socket, or at the only one, what it is, and tell it that it is registered."""
+        """Ask the driver at this socket, or at the only one, for its information, and confirm its registration."""
         (found,) = [socket] if socket else self.sockets
         stub = pluginregistration_v1_pb2_grpc.RegistrationStub(self.channel(found))
         info = await stub.GetInfo(pluginregistration_v1_pb2.InfoRequest(), timeout=10)
@@ -105,7 +105,7 @@ class Kubelet:
 
 
 class Driver:
-    """A driver that registered: its calls, with plain values."""
+    """A registered driver: its calls, with plain values."""
 
     def __init__(self, info, channel):
         self.info = info
@@ -145,7 +145,7 @@ def _named(claims):
 
 
 class NoFaults:
-    """The answers without any rules."""
+    """A fault engine without rules."""
 
     def on_call(self, call, driver):
         """None."""

@@ -199,12 +199,10 @@ class DraDriver(
         return json.loads(self.state.read_text()) if self.state.exists() else {}
 
     async def NodePrepareResources(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("NodePrepareResources", request))
         return await answered(self.answer_prepare(request), context)
 
     async def NodeUnprepareResources(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("NodeUnprepareResources", request))
         return await answered(self.answer_unprepare(request), context)
 
@@ -344,7 +342,6 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
         self._driver = driver
 
     async def NodePrepareResources(self, request, context):
-        """Answer like the newer service."""
         newer = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodePrepareResources(newer, context)
         for each in answer.claims.values():
@@ -353,7 +350,6 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
         return v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
 
     async def NodeUnprepareResources(self, request, context):
-        """Answer like the newer service."""
         newer = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodeUnprepareResources(newer, context)
         return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())

@@ -58,7 +58,7 @@ async def _call(directory, call):
 
 
 async def _after(directory, call):
-    """What is wrong after a new driver has taken up what is left."""
+    """The errors that a new driver finds after it has started on what is left."""
     claims = _claims(directory)
     await claims.restore()
     wrong = [claims.trouble] if claims.trouble else []
@@ -87,7 +87,7 @@ async def _after(directory, call):
 
 
 def _in_a_process(work, fuse):
-    """Run it in a process of its own, whose fuse burns; its result, or None where it was killed."""
+    """Run it in its own process, with the fuse lit. Returns its result, or None if it was killed."""
     read, write = os.pipe()
     if not (child := os.fork()):
         fuse.burn()

@@ -32,7 +32,7 @@ _OWN = {"driver", "node", "links"}
 
 
 def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
-    """What a path is, where a plain file may stand for a device node."""
+    """The type of a path, if plain files may stand for device nodes."""
     kind, major, minor = inspect(path)
     if kind is NodeKind.FILE and Path(path).stat().st_size < 32:
         word, _, numbers = Path(path).read_text(errors="replace").partition(" ")
@@ -55,7 +55,7 @@ class FakeHost:
         (root / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
 
     def add(self, text: str) -> "FakeHost":
-        """Everything that a YAML text describes; read by libyaml where it is there, in a tenth of the time."""
+        """Create everything that a YAML text describes. libyaml reads it in a tenth of the time, if it is installed."""
         described = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for path, device in (described.get("devices") or {}).items():
             self.plug(path, **(device or {}))
@@ -83,7 +83,7 @@ class FakeHost:
             place.write_text(f"{kind} {number}")
 
     def remove(self, path: str) -> None:
-        """A file, link or directory of the host is gone."""
+        """Remove a file, link or directory of the host."""
         place = self.root / path.lstrip("/")
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
@@ -91,7 +91,7 @@ class FakeHost:
             place.unlink()
 
     def plug(self, path: str, **described: Any) -> None:
-        """A device in sysfs, with the links that lead to it and its node."""
+        """Create a device in sysfs, with the links to it and its node."""
         directory = self.root / "sys/devices" / path
         directory.mkdir(parents=True, exist_ok=True)
         uevent = []
@@ -127,7 +127,7 @@ class FakeHost:
         (directory / "uevent").write_text("".join(f"{line}\n" for line in uevent))
 
     def unplug(self, path: str) -> None:
-        """The device, all below it, their nodes and the links to them are gone."""
+        """Remove the device with everything below it, their nodes, and the links to them."""
         directory = self.root / "sys/devices" / path
         for uevent in directory.rglob("uevent"):
             for line in uevent.read_text().splitlines():
@@ -160,6 +160,6 @@ class FakeHost:
 
 
 def zip_numbers(number: str) -> list[str]:
-    """MAJOR and MINOR lines of a uevent."""
+    """The MAJOR and MINOR lines of a uevent."""
     major, _, minor = number.partition(":")
     return [f"MAJOR={major}", f"MINOR={minor}"]

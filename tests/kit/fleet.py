@@ -1,4 +1,4 @@
-"""What tests of a fleet have in common: files, and looks at what the API server has of it."""
+"""Configurations of fleets, and their objects on the API server."""
 
 import json
 
@@ -30,12 +30,12 @@ faults: {seed: 7, rules: [RULE]}
 
 
 def node(api_server, name):
-    """A Node; an empty document where there is none."""
+    """A Node; an empty document if there is none."""
     return next((each for each in api_server.all("nodes") if each["metadata"]["name"] == name), {})
 
 
 def capacity(api_server, name, resource=NPU):
-    """The capacity and what is allocatable of a resource."""
+    """The capacity and the allocatable amount of a resource."""
     status = node(api_server, name).get("status") or {}
     return [(status.get(part) or {}).get(resource) for part in ("capacity", "allocatable")]
 
@@ -47,7 +47,7 @@ def slices(api_server, name):
 
 
 def allocatable(api_server):
-    """By node, what may be given out."""
+    """The devices that may be allocated, by node."""
     return {
         each["metadata"]["name"]: capacity(api_server, each["metadata"]["name"])[1] for each in api_server.all("nodes")
     }
@@ -70,14 +70,14 @@ async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False
 
 
 def devices(api_server, name):
-    """What is written on a pod: ids by container."""
+    """The device ids in the annotations of a pod, by container."""
     found = next((each for each in api_server.all("pods") if each["metadata"]["name"] == name), {})
     text = found.get("metadata", {}).get("annotations", {}).get("vdev.dev/devices")
     return {container: of[NPU] for container, of in json.loads(text).items()} if text else {}
 
 
 async def add_kubelet(api_server, name, version="v1.36.2", manager="kubelet", capacity=None):
-    """What a kubelet that registers under the name of a Node writes into its status."""
+    """Write the status that a kubelet writes when it registers under the name of a Node."""
     info = {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": version}
     for each in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "machineID", "osImage"):
         info[each] = ""

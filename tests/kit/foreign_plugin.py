@@ -62,7 +62,7 @@ class Plugin(api_grpc.DevicePluginServicer):
         return self._directory / "widget.sock"
 
     def serve(self):
-        """Listen anew."""
+        """Listen on a new socket."""
         if self._defect == "leftover" and self.socket.exists():
             sys.exit(f"listen unix {self.socket}: bind: address already in use")
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
@@ -75,7 +75,7 @@ class Plugin(api_grpc.DevicePluginServicer):
         self.serve()
 
     def register(self):
-        """Register, once a kubelet answers."""
+        """Register when a kubelet answers."""
         kubelet = f"unix:{self._directory / 'kubelet.sock'}"
         request = api.RegisterRequest(version="v1beta1", endpoint="widget.sock", resource_name="acme.dev/widget")
         while True:
@@ -92,7 +92,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 return
 
     def run(self):
-        """Serve, register, and do so again whenever there is another kubelet."""
+        """Serve and register, again for each new kubelet."""
         if self._defect == "early":
             threading.Timer(_LATE_SECONDS, self.serve).start()
         elif self._defect != "never-serves":
@@ -110,7 +110,7 @@ class Plugin(api_grpc.DevicePluginServicer):
             self.register()
 
     def _kubelet(self):
-        """Which kubelet's socket is there."""
+        """The identity of the kubelet's socket."""
         try:
             found = (self._directory / "kubelet.sock").stat()
         except FileNotFoundError:
@@ -118,7 +118,6 @@ class Plugin(api_grpc.DevicePluginServicer):
         return found.st_ino, found.st_ctime_ns
 
     def _devices(self):
-        """The list as it is now."""
         broken = {id_ for number, id_ in enumerate(self._ids) if (self._state / f"{number}.broken").exists()}
         ids = self._ids * 2 if self._defect == "duplicate" else self._ids
         if self._defect == "drops":
@@ -126,11 +125,10 @@ class Plugin(api_grpc.DevicePluginServicer):
         return [api.Device(ID=id_, health="Unhealthy" if id_ in broken else "Healthy") for id_ in ids]
 
     def GetDevicePluginOptions(self, request, context):
-        """Nothing special."""
         return api.DevicePluginOptions()
 
     def ListAndWatch(self, request, context):
-        """The list, and each other one."""
+        """Send the list, and each later one."""
         sent = None
         while context.is_active():
             if (devices := self._devices()) != sent:
@@ -139,7 +137,7 @@ class Plugin(api_grpc.DevicePluginServicer):
             time.sleep(_LOOK_SECONDS)
 
     def Allocate(self, request, context):
-        """A variable with the ids, for each container."""
+        """Answer with a variable with the ids, for each container."""
         if self._defect == "hangs":
             threading.Event().wait()
         if self._defect == "dies":

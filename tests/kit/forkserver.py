@@ -1,4 +1,4 @@
-"""Python processes that begin with everything imported: one process imports it, and copies itself for each of them.
+"""Python processes that start with everything imported: one process imports it, and forks itself for each of them.
 
 `python()` gives a program that stands for Python. `program -m MODULE …` and `program FILE.py …` run in a copy of that
 process: with their own arguments, environment, directory, files, limits and signals, which `forkserver_client` hands
@@ -89,7 +89,7 @@ def vdev_command(directory: Path) -> Path:
 
 
 class ForkServer:
-    """Makes the processes, and tells their stand-ins how they end."""
+    """Makes the processes, and reports their ends to their stand-ins."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -99,7 +99,7 @@ class ForkServer:
         self._children = {}  # by the descriptors of the process and of its stand-in's connection
 
     def serve(self):
-        """Make processes until the run is over; returns only in those that were made, with their arguments."""
+        """Make processes until the run is over. Returns only in these processes, with their arguments."""
         assert len(os.listdir("/proc/self/task")) == 1, "a copy has no threads"
         while True:
             (ready, _), *_ = self._poll.poll()
@@ -111,7 +111,7 @@ class ForkServer:
                 return self.arguments
 
     def _order(self):
-        """What the next stand-in hands over: its connection, its files, the rest; None if it was killed meanwhile."""
+        """The connection, files and environment of the next stand-in; None if it was killed in the meantime."""
         connection, _ = self._listener.accept()
         head, files, *_ = socket.recv_fds(connection, 4, 4)
         with connection.makefile("rb") as reader:
@@ -124,7 +124,7 @@ class ForkServer:
         return None
 
     def _make(self, connection, files, order):
-        """Whether this is the process that was made."""
+        """Fork; returns whether this is the new process."""
         if pid := os.fork():
             for each in files:
                 os.close(each)
@@ -144,7 +144,7 @@ class ForkServer:
         return True
 
     def _end(self):
-        """The run is over, and takes the processes along."""
+        """End the remaining processes at the end of the run."""
         for _, handle, _ in self._children.values():
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         os._exit(0)
@@ -162,7 +162,7 @@ class ForkServer:
         connection.close()
 
     def _become(self, files, arguments, environment, umask, limits, ignored):
-        """Make the surroundings of this process those of its stand-in."""
+        """Give this process the files, directory, environment, limits and signals of its stand-in."""
         os.setpgid(0, 0)
         os.fchdir(files[3])
         for number, each in enumerate(files[:3]):
@@ -190,7 +190,7 @@ class ForkServer:
 
 
 def _import_all() -> None:
-    """Import every module of vdev that can be had, and what they need, but for those that run something."""
+    """Import every module of vdev that can be imported, except for those that run something."""
     import vdev
 
     for each in pkgutil.walk_packages(vdev.__path__, "vdev."):
@@ -201,7 +201,7 @@ def _import_all() -> None:
 
 @contextlib.contextmanager
 def _silence():
-    """What is printed goes nowhere. `sys.stdout` stays the same: modules have it in the defaults of their functions."""
+    """Discard output. `sys.stdout` stays the same object, because it is a default argument of functions."""
     before = [os.dup(number) for number in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
@@ -215,11 +215,11 @@ def _silence():
 
 
 def _import_tests(places: list[str]) -> bool:
-    """Import pytest, its plugins, and the modules of tests as pytest does that itself; gives whether all could be."""
+    """Import pytest, its plugins, and test modules as pytest does. Returns whether all imports succeeded."""
     import pytest
 
     class ModulesAlone:
-        """Looks for no tests in modules: that they are imported is enough."""
+        """Collects no tests: importing the modules is enough."""
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_pycollect_makeitem(self):
@@ -232,7 +232,7 @@ def _import_tests(places: list[str]) -> bool:
 
 
 def _draw() -> None:
-    """Have what Hypothesis makes once in a process: tables of Unicode, and the constants of all modules."""
+    """Let Hypothesis compute what it does once in a process: tables of Unicode, the constants of all modules."""
     from hypothesis import given, settings  # by now pytest has seen to how it is imported
     from hypothesis.strategies import floats, integers, text
 
@@ -262,7 +262,7 @@ def _python_path():
 
 
 def _run(first, *arguments):
-    """Do what Python does with these arguments."""
+    """Run the program of these arguments, as Python does."""
     if first == "-u":  # as execnet starts a worker: `-u -c CODE`
         _, code, *rest = arguments
         sys.argv = ["-c", *rest]
@@ -277,7 +277,7 @@ def _run(first, *arguments):
 
 
 def _end_with(main: Callable[[], object]) -> None:
-    """Call this and end as Python does, also where it raises something.
+    """Call this and end as Python does, also if it raises an exception.
 
     All but to take the modules apart: that costs more than most commands.
     """

@@ -53,7 +53,7 @@ def _main(address, arguments):
 
 
 def _number(server):
-    """Eight bytes that it says."""
+    """Read eight bytes."""
     said = b""
     while len(said) < 8:
         more = server.recv(8 - len(said))
@@ -64,7 +64,7 @@ def _number(server):
 
 
 def _end(status):
-    """End as a process with this status did."""
+    """End in the same way as a process with this status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

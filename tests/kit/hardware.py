@@ -20,7 +20,7 @@ NODES = ("null", "zero", "full")  # in /dev of every Linux
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an id stands for: pieces of hardware, alone or as one of several replicas of `base`."""
+    """The hardware of an id: pieces of it, alone or as one of several replicas of `base`."""
 
     base: str
     pieces: frozenset[str]
@@ -40,7 +40,7 @@ class Node:
     parts: dict[str, Part] = field(default_factory=dict)
 
     def change(self, dice):
-        """Cut anew, share, rename, resize, or move a device node to the other entry; says what."""
+        """Repartition, share, rename, resize, or move a device node to the other entry. Returns what was done."""
         what = dice.choice(["cut", "cut", "cut", "share", "share", "rename", "rename box", "resize", "move"])
         match what:
             case "cut":
@@ -58,7 +58,7 @@ class Node:
         return what
 
     def whole(self):
-        """The parts of each resource, unshared."""
+        """The parts of each resource, without sharing."""
         offered = {}
         for index, layout in enumerate(self.layouts):
             name = f"npu-{index}"
@@ -79,7 +79,7 @@ class Node:
         return offered
 
     def plan(self):
-        """The ids of each resource that the node shall end up with."""
+        """The ids of each resource that the node must have at the end."""
         result = {}
         for resource, parts in self.whole().items():
             count = self.replicas.get(resource, 1)
@@ -90,7 +90,7 @@ class Node:
         return result
 
     def in_words(self):
-        """The plan in one line, for a person who reads what happened."""
+        """The plan in one line, for logs."""
         return ", ".join(f"{resource} [{' '.join(sorted(ids))}]" for resource, ids in sorted(self.plan().items()))
 
     def text(self):

@@ -1,4 +1,4 @@
-"""Time between a decision and the kubelet's hearing of it, for tests of what happens in it."""
+"""Delays the moment between a plan and its lists, for tests of what happens in between."""
 
 import asyncio
 
@@ -17,7 +17,6 @@ class HeldBack(Applier):
         self._what = what
 
     async def apply(self, plan):
-        """Wait."""
         if self.last and self._what(plan) != self._what(self.last):
             self.reached.set()
             await self.go.wait()

@@ -1,4 +1,4 @@
-"""What deploy/ renders to: kustomize by kubectl, the chart by Helm's engine; without them the tests are skipped."""
+"""Renders deploy/: kustomize by kubectl, the chart by Helm's engine. Tests are skipped if these are not installed."""
 
 import copy
 import functools
@@ -37,19 +37,19 @@ def _rendered(directory):
 
 @functools.cache
 def kustomized(directory):
-    """What `kubectl kustomize` prints for a directory, which stays as it is."""
+    """The output of `kubectl kustomize` for a directory that does not change."""
     done = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def rendered(directory):
-    """The objects that kustomize makes of a directory."""
+    """The objects that kustomize makes from a directory."""
     return copy.deepcopy(_rendered(directory))
 
 
 def charted(values=None, release="vdev"):
-    """The objects that Helm makes of the chart."""
+    """The objects that Helm makes from the chart."""
     return copy.deepcopy(_charted(json.dumps(values or {}), release))
 
 
@@ -65,7 +65,7 @@ def _charted(text, release):
 
 
 def loaded(text):
-    """The objects of a text; by libyaml where it is there: it takes a tenth of the time."""
+    """The objects of a text. libyaml reads it in a tenth of the time, if it is installed."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]
 
@@ -84,7 +84,7 @@ _RELABELINGS = {
 
 
 def _monitor(endpoints, **more):
-    """The schema of a monitor, whose endpoints are called so and have these fields besides."""
+    """The schema of a monitor with its endpoints under this key, and with these additional fields."""
     fields = {
         "port": {"type": "string"},
         "path": {"type": "string"},
@@ -137,7 +137,7 @@ _OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that
 
 
 def validate(objects):
-    """Every object is what the Kubernetes API takes, strictly, or the CRD of the Prometheus operator."""
+    """Check each object strictly by the schema of the Kubernetes API, or of the CRD of the Prometheus operator."""
     pytest.importorskip("kubernetes_validate")
     for each in objects:
         if each["apiVersion"] == "monitoring.coreos.com/v1":
@@ -149,7 +149,7 @@ def validate(objects):
 
 @functools.cache
 def _validate(text):
-    """An object that was good is not looked at again: all that a chart makes but one or two is often the same."""
+    """Check an object; cached, because most objects of two renderings are the same."""
     assert [] == by_schema(json.loads(text))
 
 

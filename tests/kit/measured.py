@@ -1,4 +1,4 @@
-"""Devices of a configuration, with pods and faults, as they measure at an instant: without an agent."""
+"""The sensors of the devices of a configuration, with pods and faults, without an agent."""
 
 from vdev import config
 from vdev.planning import inventory
@@ -20,7 +20,7 @@ def ids(plan, resource):
 
 
 def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=None, sensors=None):
-    """What all devices show; `users` are by resource and index: a list of `namespace/pod/container`."""
+    """The readings of all devices. `users` are by resource and index: a list of `namespace/pod/container`."""
     plan = plan_of(text, node)
     found = {}
     for (resource, index), names in (users or {}).items():

@@ -1,4 +1,4 @@
-"""A plugin that ends as by `kill -9` at a chosen point of what it does.
+"""A plugin that ends as by `kill -9` at a chosen point of its work.
 
     python -m tests.kit.mortal FUSE --config-file …        as `vdev run --config-file …`
 
@@ -19,11 +19,11 @@ _FORM = struct.Struct("qq")  # the point at which to die (0: not lit), and how m
 NEVER = 2**62
 _TOUCHES_FILES = ("os.", "shutil.", "tempfile.")
 _INTERVALS = {"unnamed_allocate": 2.0, "retire_handover": 1.0, "look_at_holders": 1.0}
-"""Their kubelet is another process, which may be waiting for the processor."""
+"""The kubelet is another process, which may be waiting for the processor."""
 
 
 class Fuse:
-    """What a process and its killer share: a file, so that it is still there when the process is not."""
+    """A file that a process and its killer share, so that it outlives the process."""
 
     def __init__(self, path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -32,16 +32,16 @@ class Fuse:
         os.close(handle)
 
     def light(self, point):
-        """Let the process die at this point from now on."""
+        """Let the process die at this point, counted from now."""
         _FORM.pack_into(self._shared, 0, point, 0)
 
     @property
     def passed(self):
-        """How many points there were since it was lit."""
+        """The number of points since then."""
         return _FORM.unpack_from(self._shared)[1]
 
     def point(self):
-        """One more."""
+        """Count one more point."""
         last, count = _FORM.unpack_from(self._shared)
         if last:
             _FORM.pack_into(self._shared, 0, last, count + 1)

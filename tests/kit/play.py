@@ -11,7 +11,7 @@ from typing import Any
 
 
 def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
-    """The outcomes of these worlds, played one after the other in a process of their own."""
+    """The outcomes of these worlds, played one after the other in another process."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.kit.play"],
         input="\n".join(map(json.dumps, worlds)),

@@ -1,4 +1,4 @@
-"""A PodResources API that answers as it is told."""
+"""A PodResources API with answers that a test chooses."""
 
 import gc
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from vdev.pb import podresources_v1_pb2_grpc as rpc
 
 
 class Lister(rpc.PodResourcesListerServicer):
-    """Answers with a status to refuse with, or with what pods hold."""
+    """Answers with an error status, or with the devices of pods."""
 
     def __init__(self):
         self.refusal = None
@@ -31,7 +31,7 @@ class Lister(rpc.PodResourcesListerServicer):
 
 @asynccontextmanager
 async def pod_lister(socket):
-    """One that serves this socket."""
+    """Serve this socket."""
     servicer = Lister()
     servicer.socket = socket
     server = grpc.aio.server()

@@ -1,4 +1,4 @@
-"""The plugin as a process of its own, as a node runs it, and crowds of HTTP clients."""
+"""The plugin as its own process, as on a node, and crowds of HTTP clients."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def address(self):
-        """Where its HTTP side listens, as its log says; it does before it registers.
+        """The address of its HTTP server, from its log; it listens before it registers.
 
         The log may have the lines of earlier processes of the directory as well.
         """
@@ -55,7 +55,7 @@ class Process:
         return host, int(port)
 
     async def end(self):
-        """Send SIGTERM; the exit code."""
+        """Send SIGTERM. Returns the exit code."""
         send_signal(self.process, signal.SIGTERM)
         try:
             async with asyncio.timeout(30):
@@ -83,7 +83,7 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def crowd(address, count, text):
-    """Many connections that say a text and then nothing more; gives their readers.
+    """Open many connections that send a text and then nothing more. Returns their readers.
 
     One that finds no place in the backlog within the patience, in which TCP asks twice, goes away.
     """
@@ -105,7 +105,7 @@ async def crowd(address, count, text):
 
 
 async def say(address, text):
-    """Everything that is answered to a text until the server closes the connection."""
+    """The whole answer to a text, until the server closes the connection."""
     async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*address)
         try:
@@ -118,7 +118,7 @@ async def say(address, text):
 
 
 async def ask(address, path="/readyz", host="127.0.0.1"):
-    """The answer to a request that has a connection of its own."""
+    """The answer to a request on its own connection."""
     return await say(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""What others build on, as lines of text: one promise a line, so that a change of one shows as a change of one.
+"""The public interfaces as lines of text, one promise per line, so that a diff shows each changed promise.
 
 Everything is read off the public face: signatures, the published schema, `--help`, and documents that were printed.
 """
@@ -17,7 +17,7 @@ from types import ModuleType
 
 
 def of_module(module: ModuleType) -> Iterator[str]:
-    """Every name in `__all__`, and what each offers."""
+    """Every name in `__all__`, with its public attributes."""
     for name in module.__all__:
         yield from _of_object(name, getattr(module, name))
 
@@ -54,7 +54,7 @@ def _is_error(base: type) -> bool:
 
 
 def _of_call(name: str, function: typing.Any) -> Iterator[str]:
-    """A line with what must be given, and one for each parameter that may be; so a new option is a new line."""
+    """A line with the required parameters, and one for each optional parameter, so that a new option is a new line."""
     needed, optional = [], []
     for place, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.name == "self":
@@ -84,7 +84,7 @@ def _set_in_init(kind: type) -> set[str]:
 
 
 def of_schema(schema: Mapping[str, typing.Any]) -> Iterator[str]:
-    """Every key by its path, with each type and fixed value that it takes, its default, and which keys are needed."""
+    """Every key by its path, with each type and constant that it accepts, its default, and whether it is required."""
     yield from _of_value("", schema, schema.get("$defs", {}))
 
 
@@ -121,7 +121,7 @@ _NOTE = re.compile(r"\[([^\]]*(?:default: |env )[^\]]*)\]")
 
 
 def of_help(command: str, text: str) -> Iterator[str]:
-    """The arguments of a command, the variables that stand for its flags, and the defaults; from a wide `--help`."""
+    """The arguments of a command with their variables and defaults, from a wide `--help`."""
     section = ""
     entries: list[tuple[str, str]] = []
     for line in text.splitlines():
@@ -147,7 +147,7 @@ def of_help(command: str, text: str) -> Iterator[str]:
 
 
 def of_document(name: str, value: object) -> Iterator[str]:
-    """Every key by its path with its type; what is no word of ours (a device's id, a variable) is `*`."""
+    """Every key by its path with its type; a key that users choose (a device's id, a variable) is `*`."""
     match value:
         case dict():
             yield f"{name}: object"
@@ -171,7 +171,7 @@ def of_document(name: str, value: object) -> Iterator[str]:
 
 
 def differences(recorded: str, promised: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What is promised and not recorded; and what is recorded and not kept, with what to do about it."""
+    """The promises that are not recorded, and the recorded ones that are not kept, with what to do about them."""
     lines = [line for line in recorded.splitlines() if line and not line.startswith("#")]
     now = set(promised)
     kept = {line for line in lines if not line.startswith("- ")}

@@ -1,4 +1,4 @@
-"""Shorter pauses, for an agent and a kubelet in a test: what it would only wait for.
+"""Shorter intervals for an agent and a kubelet in a test.
 
 Nothing here decides who wins a race that a test is about.
 """

@@ -1,4 +1,4 @@
-"""What somebody has who reads a page of the documentation: vdev, and what that page says to install, and no more."""
+"""The environment of a reader of the documentation: vdev, and only what the page says to install."""
 
 import os
 import re

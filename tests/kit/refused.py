@@ -7,7 +7,7 @@ from vdev.errors import ConfigError
 
 
 def refusals(text: str) -> list[str]:
-    """Every error of the text of a file `f`, in words."""
+    """The errors of a text as the file `f`."""
     with pytest.raises(ConfigError) as caught:
         config.load_text(text, "f")
     return [str(problem) for problem in caught.value.problems]

@@ -1,4 +1,4 @@
-"""The rules of other releases of Kubernetes than that of the embedded API server."""
+"""The rules of Kubernetes releases other than that of the embedded API server."""
 
 from vdev.sim.api.rules import Rules
 

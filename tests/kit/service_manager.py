@@ -1,4 +1,4 @@
-"""A service manager: the socket of $NOTIFY_SOCKET, and what was said to it."""
+"""A service manager: the socket of $NOTIFY_SOCKET, and the messages that it received."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import socket
 
 
 class Listener:
-    """Collects the messages of a service, each a `NAME=value` of a line, from `address` on."""
+    """Collects the messages of a service at `address`, each a line `NAME=value`."""
 
     def __init__(self, directory):
         self.address = str(directory / "notify")
@@ -32,11 +32,11 @@ class Listener:
 
     @property
     def status(self):
-        """What a person sees."""
+        """The last status text."""
         return next((line.removeprefix("STATUS=") for line in reversed(self.said) if line.startswith("STATUS=")), "")
 
     async def until(self, condition, what):
-        """Wait until what was said fulfils a condition."""
+        """Wait until the messages meet a condition."""
         try:
             async with asyncio.timeout(30):
                 while not condition():
@@ -46,5 +46,5 @@ class Listener:
             raise AssertionError(f"{what} was not said, but {self.said}") from None
 
     async def ready(self, times=1):
-        """Wait until it said that often that it is ready."""
+        """Wait until the service has reported that it is ready this many times."""
         await self.until(lambda: self.said.count("READY=1") >= times, "READY=1")

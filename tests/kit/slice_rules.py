@@ -1,4 +1,4 @@
-"""What an API server, and the allocator of the scheduler, refuse of the ResourceSlices of a pool (Kubernetes 1.36).
+"""The rules of the API server and of the scheduler's allocator for the ResourceSlices of a pool (Kubernetes 1.36).
 
 It shares no code with the plugin, and knows nothing of it: only objects as they are written.
 """
@@ -21,7 +21,7 @@ SCALE |= {each: 1000**n for n, each in enumerate("kMGTPE", 1)}
 
 
 def amount(text):
-    """The number that a quantity means."""
+    """The value of a quantity."""
     assert isinstance(text, str), text
     found = QUANTITY.fullmatch(text)
     assert found, text
@@ -54,7 +54,7 @@ def check_pool(slices):
 
 
 def check_slice(document):
-    """One object by itself."""
+    """Check one object."""
     assert ("resource.k8s.io/v1", "ResourceSlice") == (document["apiVersion"], document["kind"])
     spec = document["spec"]
     assert spec.keys() <= {"driver", "pool", "nodeName", "devices", "sharedCounters"}
@@ -75,7 +75,7 @@ def check_slice(document):
 
 
 def check_device(device):
-    """One device by itself."""
+    """Check one device."""
     known = {"name", "attributes", "capacity", "consumesCounters", "taints", "allowMultipleAllocations"}
     assert device.keys() <= known
     assert LABEL.fullmatch(device["name"]), device["name"]

@@ -77,7 +77,7 @@ IDLE = replace(
 
 
 def h100(index: int, **shown: object) -> ToolDevice:
-    """An H100 as nvidia-smi is told of it; `shown` are other values of it."""
+    """The data of an H100 for nvidia-smi; `shown` replaces values."""
     raw = RawDevice(
         id=f"GPU-0000000{index}-0000-0000-0000-000000000000",
         entry="gpu",
@@ -111,7 +111,7 @@ def instance(of: ToolDevice, position: int, profile: str, slices: range, mib: in
 
 
 def mi300x(index: int, **shown: object) -> ToolDevice:
-    """An MI300X as amd-smi is told of it."""
+    """The data of an MI300X for amd-smi."""
     raw = RawDevice(
         id=f"mi300x-{index}",
         entry="mi300x",
@@ -130,7 +130,7 @@ def mi300x(index: int, **shown: object) -> ToolDevice:
 
 
 class Container:
-    """What a container with some devices finds, and its shell."""
+    """The files of a container with some devices, and its shell."""
 
     def __init__(self, root: Path, shell: str) -> None:
         self.root = root
@@ -160,7 +160,7 @@ class Container:
         return subprocess.CompletedProcess(arguments, running.returncode, out, err)
 
     def start(self, tool: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Begin to run a tool of the container."""
+        """Start a tool of the container."""
         script = self.root / tool
         script.write_text(smi.script(tool))
         return subprocess.Popen(
@@ -179,7 +179,7 @@ class Container:
 
 
 def container(root: Path, shell: str) -> Container:
-    """A container whose image has this shell; skips where the machine has none."""
+    """A container whose image has this shell; skips the test if the shell is not installed."""
     if shutil.which(SHELLS[shell][0]) is None:
         pytest.skip(f"no {SHELLS[shell][0]} here: install it to run the tools under it")
     return Container(root, shell)

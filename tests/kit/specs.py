@@ -1,4 +1,4 @@
-"""Configurations as tests build them in code, without files."""
+"""Builds configurations in code, without files."""
 
 from vdev.model.entry import Entry
 from vdev.model.geometry import PartitionChoice
@@ -7,7 +7,7 @@ from vdev.model.virtual import Preset, VirtualDevices
 
 
 def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(), **fields):
-    """Virtual devices, with what a preset would say of them; `nodes` are those of the real device."""
+    """Virtual devices with the values of a preset; `nodes` are those of the real device."""
     preset = Preset.model_construct(device_nodes=nodes, **({"id_style": id_style} if id_style else {}))
     scores = {"link_rows": links} if links else {}
     return VirtualDevices.model_construct(partitioning=geometry, **scores, **fields).resolved(preset, count=count)
@@ -26,7 +26,7 @@ def made_choice(label, default, layouts):
 
 
 def made_spec(*entries, sharing=None, gpus=(), mig=(), **fields):
-    """A configuration; `sharing` is a block of it."""
+    """A configuration; `sharing` is its section."""
     blocks = Sharing.model_construct(**{"mps" if isinstance(sharing, Mps) else "time_slicing": sharing})
     resources = Resources.model_construct(gpus=gpus, mig=mig)
     return Spec.model_construct(entries=entries, sharing_blocks=blocks, resources=resources, **fields)

@@ -101,7 +101,6 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         return [request for called, request in self.calls if called == name]
 
     async def GetDevicePluginOptions(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("GetDevicePluginOptions", request))
         return await answered(self.answer_options(), context)
 
@@ -122,17 +121,14 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             self.kubelet.journal.changed()
 
     async def GetPreferredAllocation(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("GetPreferredAllocation", request))
         return await answered(self.answer_preferred(request), context)
 
     async def Allocate(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("Allocate", request))
         return await answered(self.answer_allocate(request), context)
 
     async def PreStartContainer(self, request, context):
-        """Answer as the test wants."""
         self.calls.append(("PreStartContainer", request))
         return await answered(self.answer_pre_start(request), context)
 
