@@ -31,7 +31,7 @@ run: $(VENV)/.run ## run the demo: plugin and embedded kubelet, a story of a few
 	@$(BIN)/python -m vdev demo
 
 test properties test-install: export PYTHONDONTWRITEBYTECODE := # empty: the tests start some hundred processes, and each would compile all modules
-test: $(VENV)/.test ## run the tests, in three workers per processor (WORKERS=0: in one process)
+test: $(VENV)/.test ## run the tests, in four workers per processor (WORKERS=0: in one process)
 	$(BIN)/python -m pytest -q $(PARALLEL)
 
 properties: $(VENV)/.test ## the tests with properties, with EXAMPLES (2000) for each

@@ -13,7 +13,7 @@ from vdev.intervals import Intervals
 from vdev.sim.scenarios.driver import ScenarioError
 from vdev.sim.scenarios.plugin_process import reasons_in
 
-GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know its pods
+GRACE = 0.5  # seconds; longer than the kubelet of `quick` needs to know its pods
 
 
 class AgentHere:

@@ -333,28 +333,24 @@ async def test_json_patches_copy_and_move(ask):
 NOT_OLDER = "resourceVersionMatch=NotOlderThan"
 
 
-@pytest.mark.parametrize(
-    ("query", "kinds"),
-    [
-        (f"sendInitialEvents=true&{NOT_OLDER}", ["ADDED", "ADDED"]),
-        (f"sendInitialEvents=true&{NOT_OLDER}&allowWatchBookmarks=true", ["ADDED", "ADDED", "BOOKMARK"]),
-        (
-            f"sendInitialEvents=true&{NOT_OLDER}&allowWatchBookmarks=true&resourceVersion=1",
-            ["ADDED", "ADDED", "BOOKMARK"],
-        ),
-        (f"sendInitialEvents=false&{NOT_OLDER}", []),
-    ],
-)
-async def test_a_watch_that_begins_with_the_existing_objects(ask, query, kinds):
+async def test_a_watch_that_begins_with_the_existing_objects(ask):
     """Current informers ask for a bookmark after the last of them."""
     for name in ("a", "b"):
         await ask("POST", MAPS, {"metadata": {"name": name}})
-    events = await ask.watch(f"{MAPS}?{query}")
-    assert kinds == [each["type"] for each in events]
-    if "BOOKMARK" in kinds:
-        metadata = events[-1]["object"]["metadata"]
-        assert {"k8s.io/initial-events-end": "true"} == metadata["annotations"]
-        assert int(metadata["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
+    bookmarks = f"sendInitialEvents=true&{NOT_OLDER}&allowWatchBookmarks=true"
+    cases = {
+        f"sendInitialEvents=true&{NOT_OLDER}": ["ADDED", "ADDED"],
+        bookmarks: ["ADDED", "ADDED", "BOOKMARK"],
+        f"{bookmarks}&resourceVersion=1": ["ADDED", "ADDED", "BOOKMARK"],
+        f"sendInitialEvents=false&{NOT_OLDER}": [],
+    }
+    watches = await asyncio.gather(*(ask.watch(f"{MAPS}?{query}") for query in cases))
+    for (query, kinds), events in zip(cases.items(), watches, strict=True):
+        assert kinds == [each["type"] for each in events], query
+        if "BOOKMARK" in kinds:
+            metadata = events[-1]["object"]["metadata"]
+            assert {"k8s.io/initial-events-end": "true"} == metadata["annotations"]
+            assert int(metadata["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
 
 
 async def test_a_list_that_is_not_older(ask):

@@ -295,11 +295,11 @@ async def test_a_dra_driver_that_publishes_nothing(tmp_path):
     places = "--kubelet-dir {kubelet_dir} --cdi-dir {cdi_dir} --run-dir {dir} --no-state"
     command = f"{forkserver.python()} -m vdev run --config-file {config} --node-name sim-node {places}"
     (led, told), (alone, unasked) = await asyncio.gather(
-        played("dra-registration", command=f"env UNUSED={{kubeconfig}} {command}", timeout=12),
+        played("dra-registration", command=f"env UNUSED={{kubeconfig}} {command}", timeout=8),
         played("dra-registration", command=command),
     )
     assert 1 == led, told
-    assert "still not true after 12 s: slices of acme.dev: expected 'any', seen None" in told, told
+    assert "still not true after 8 s: slices of acme.dev: expected 'any', seen None" in told, told
     assert "! no ResourceSlice was looked at" not in told, told
     assert 0 == alone, unasked
     assert "  ! no ResourceSlice was looked at: the driver was given no API server" in unasked, unasked

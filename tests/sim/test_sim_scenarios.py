@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.kit import quick
 from tests.kit.agent_here import AgentHere
 from tests.kit.scenarios import scenarios
 from vdev.sim import Timings
@@ -37,7 +38,7 @@ async def comes_true(path, driver):
 async def test_scenario(path):
     """It passes with an agent in this process, with shorter intervals."""
     with structlog.testing.capture_logs():
-        async with SimDriver(AgentHere.at) as driver:
+        async with SimDriver(AgentHere.at, timings=quick.KUBELET) as driver:
             await comes_true(path, driver)
 
 
