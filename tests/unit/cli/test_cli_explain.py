@@ -3,23 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from vdev import cli
-
 CONFIGS = Path(__file__).parents[3] / "configs"
-
-
-@pytest.fixture
-def vdev(capsys):
-    """Run a command; its exit code and what it printed to stdout and stderr."""
-
-    def run(*arguments):
-        code = cli.main([str(each) for each in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_each_strategy_has_its_answer(vdev):
@@ -66,19 +50,9 @@ devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}, labels: {acme
 """
 
 
-@pytest.fixture
-def labeled(tmp_path):
-    def written(name, *values):
-        file = tmp_path / name
-        file.write_text(LABELED % values)
-        return file
-
-    return written
-
-
-def test_a_plan_shows_labels(vdev, labeled):
+def test_a_plan_shows_labels(vdev, written):
     for where in ("true", "nfd"):
-        file = labeled("a.yaml", where, "two", "long-name")
+        file = written(LABELED % (where, "two", "long-name"))
         code, out, _ = vdev("plan", file)
         assert 0 == code
         assert (
@@ -87,6 +61,6 @@ def test_a_plan_shows_labels(vdev, labeled):
         )
         document = json.loads(vdev("plan", file, "-o", "json")[1])
         assert {"acme.dev/b": "two", "acme.dev/long-name": "1"} == document["nodeLabels"]
-    file = labeled("off.yaml", "false", "two", "a")
+    file = written(LABELED % ("false", "two", "a"))
     assert "labels of the node" not in vdev("plan", file)[1]
     assert {} == json.loads(vdev("plan", file, "-o", "json")[1])["nodeLabels"]
