@@ -153,7 +153,7 @@ def command_line() -> Iterator[str]:
     yield ""
     for name, summary in cli.COMMANDS.items():
         yield from (f"## vdev {name}", "", summary[0].upper() + summary[1:] + ".", "")
-        yield from _arguments(name, _parser(name))
+        yield from _arguments(name, cli.subcommands(cli.parser_of([name])[0])[name])
     yield from ("## Options of vdev run", "")
     yield "A value is written `--flag VALUE` or `--flag=VALUE`. If the default is true or false, the flag alone means"
     yield "true, and `--flag=false` means false. For a list, use commas or repeat the flag."
@@ -171,46 +171,33 @@ def command_line() -> Iterator[str]:
         yield from table(("flag", "environment", "default", "meaning"), rows)
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    """The parser of a command's own arguments."""
-    parser, _ = cli.parser_of([name])
-    (commands,) = _nested(parser)
-    return commands[name]
-
-
-def _nested(parser: argparse.ArgumentParser) -> list[dict[str, argparse.ArgumentParser]]:
-    """The parsers below this one, by their names."""
-    return [dict(each.choices) for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-
-
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     """A command's own arguments, without those of the plugin's table; then those of its actions."""
     groups = {option.field: option.group for option in OPTIONS}
     shared = set(Group) if name == "run" else {Group.PLUGIN, Group.PRESETS, Group.UNUSED}
-    hidden = {"help", "action", *(field for field, group in groups.items() if group in shared)}
+    hidden = {"help", *(field for field, group in groups.items() if group in shared)}
     yield from (f"`{_usage(name, parser)}`", "")
-    rows = [_argument(each) for each in parser._actions if each.dest not in hidden]
+    rows = [_argument(each) for each in cli.arguments_of(parser) if each.dest not in hidden]
     if rows:
         yield from table(("argument", "meaning"), rows)
-    known = {groups[each.dest] for each in parser._actions if each.dest in hidden & groups.keys()}
+    known = {groups[each.dest] for each in cli.arguments_of(parser) if each.dest in hidden & groups.keys()}
     if known:
         heads = [_heading(group) for group in Group if group in known]
         links = (f"[{head.partition(' (')[0].lower()}](#{_anchor(head)})" for head in heads)
         yield from (f"Further options are below: {'; '.join(links)}.", "")
-    for actions in _nested(parser):
-        for action, inner in actions.items():
-            yield from (f"### vdev {name} {action}", "", inner.description or "", "")
-            yield from _arguments(f"{name} {action}", inner)
+    for action, inner in cli.subcommands(parser).items():
+        yield from (f"### vdev {name} {action}", "", inner.description or "", "")
+        yield from _arguments(f"{name} {action}", inner)
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
     """One line, with what has no dash spelled out."""
     if parser.usage:
         return parser.usage
-    own = [each for each in parser._actions if each.dest not in {"help", "action"}]
+    own = [each for each in cli.arguments_of(parser) if each.dest != "help"]
     options = ["[option ...]"] if any(each.option_strings for each in own) else []
     words = [_argument(each)[0].strip("`") for each in own if not each.option_strings]
-    return " ".join((f"vdev {name}", *(["ACTION"] if _nested(parser) else options), *words))
+    return " ".join((f"vdev {name}", *(["ACTION"] if cli.subcommands(parser) else options), *words))
 
 
 def _argument(action: argparse.Action) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
 
-import argparse
 import re
 import runpy
 import shlex
@@ -13,8 +12,7 @@ import pytest
 import yaml
 
 from tests.kit import reader
-from vdev import config
-from vdev.cli import COMMANDS, parser_of
+from vdev import cli, config
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -110,7 +108,7 @@ def test_commands_exist(subtests):
                         assert {each for each in arguments if "=" not in each} <= targets
                         arguments = [each.rpartition("=")[2] for each in arguments]
                     elif program == "vdev":
-                        assert arguments[0] in COMMANDS
+                        assert arguments[0] in cli.COMMANDS
                     else:
                         assert program in FOREIGN
                     for argument in arguments:
@@ -145,19 +143,15 @@ def test_the_command_line_is_all_there():
 
     def check(name, parser):
         assert f"`vdev {name.removeprefix('vdev ')}" in parts[name]
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for inner, other in action.choices.items():
-                    check(f"{name} {inner}", other)
-            elif action.dest != "help":
-                for word in action.option_strings or [action.metavar]:
-                    row = re.compile(rf"^\|.*`\[?{re.escape(word)}[\] `].*\| \S[^|]*\S \|$", re.MULTILINE)
-                    assert row.search(parts[name]) or row.search(below), (name, word)
+        for argument in cli.arguments_of(parser):
+            for word in (argument.option_strings or [argument.metavar]) if argument.dest != "help" else ():
+                row = re.compile(rf"^\|.*`\[?{re.escape(word)}[\] `].*\| \S[^|]*\S \|$", re.MULTILINE)
+                assert row.search(parts[name]) or row.search(below), (name, word)
+        for action, inner in cli.subcommands(parser).items():
+            check(f"{name} {action}", inner)
 
-    for name in COMMANDS:
-        parser, _ = parser_of([name])
-        (commands,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-        check(f"vdev {name}", commands[name])
+    for name in cli.COMMANDS:
+        check(f"vdev {name}", cli.subcommands(cli.parser_of([name])[0])[name])
 
 
 def test_reference_is_up_to_date(monkeypatch, capsys):

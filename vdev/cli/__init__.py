@@ -114,7 +114,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"unknown command {name!r}; " + (near or f"expected one of {', '.join(COMMANDS)}"))
     parser, modules = parser_of([name])
     module = modules.get(name)
-    found, rest = parser.parse_known_args(spelled_out(arguments, _actions(parser)))
+    found, rest = parser.parse_known_args(spelled_out(arguments, _options(parser)))
     extra = getattr(module, "EXTRA", "")
     if extra and not any(each.startswith("-") for each in rest):
         setattr(found, extra, rest)  # positional arguments after options, which argparse does not assign
@@ -143,7 +143,7 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"vdev {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="action")
     modules: dict[str, Any] = {}
     for name, summary in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary)
@@ -156,9 +156,9 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
 
 def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
     flag = argument.partition("=")[0]
-    known = _actions(parser)
+    known = _options(parser)
     if command and flag.startswith("--") and flag not in known:
-        takes = [f"vdev {each}" for each in COMMANDS if flag in _actions(parser_of([each])[0])]
+        takes = [f"vdev {each}" for each in COMMANDS if flag in _options(parser_of([each])[0])]
         if takes:
             return f"vdev {command} takes no {flag}; it is an option of {', '.join(takes)}"
     near = (
@@ -167,14 +167,23 @@ def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> st
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 
 
-def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """The action of each option, of the parser and of its subparsers."""
-    actions = dict(parser._option_string_actions)  # there is no public way
-    for each in parser._actions:
-        if isinstance(each, argparse._SubParsersAction):
-            for inner in each.choices.values():
-                actions |= _actions(inner)
-    return actions
+def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The arguments of a parser, without those of its subcommands."""
+    return [each for each in parser._actions if each.dest != "action"]  # argparse has no public way
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands of `vdev`, or of the actions of a command, by name."""
+    found = (each.choices for each in parser._actions if each.dest == "action" and isinstance(each.choices, Mapping))
+    return {name: inner for choices in found for name, inner in choices.items()}
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Each option by its flags, of the parser and of its subcommands."""
+    options = {flag: each for each in arguments_of(parser) for flag in each.option_strings}
+    for inner in subcommands(parser).values():
+        options |= _options(inner)
+    return options
 
 
 def spelled_out(arguments: Sequence[str], actions: Mapping[str, argparse.Action]) -> list[str]:

@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterator
 
 import shtab
 
@@ -28,22 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     parser, _ = cli.parser_of(cli.COMMANDS)
-    for command, action in _actions("", parser):
-        if action.metavar in _COMPLETED:
-            action.complete = _COMPLETED[str(action.metavar)]  # type: ignore[attr-defined]  # shtab reads it
-        if _ALTERNATIVES.fullmatch(str(action.metavar)):
-            action.choices = str(action.metavar).split("|")
-        if command == "presets" and action.dest == "name":
-            action.choices = config.preset_names()
+    _describe("vdev", parser)
     sys.stdout.write(shtab.complete(parser, args.shell))
     return 0
 
 
-def _actions(command: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """All arguments with their commands."""
-    for action in parser._actions:  # there is no public way
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield from _actions(f"{command} {name}".strip(), inner)
-        else:
-            yield command, action
+def _describe(command: str, parser: argparse.ArgumentParser) -> None:
+    """Add to each argument what shtab completes for it."""
+    for argument in cli.arguments_of(parser):
+        if argument.metavar in _COMPLETED:
+            argument.complete = _COMPLETED[str(argument.metavar)]  # type: ignore[attr-defined]  # shtab reads it
+        if _ALTERNATIVES.fullmatch(str(argument.metavar)):
+            argument.choices = str(argument.metavar).split("|")
+        if command == "presets" and argument.dest == "name":
+            argument.choices = config.preset_names()
+    for name, inner in cli.subcommands(parser).items():
+        _describe(name, inner)
