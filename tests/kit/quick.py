@@ -20,4 +20,9 @@ INTERVALS = {
     "retry_label": 0.05,
     "api_pause_first": 0.02,
     "api_pause_most": 0.2,
+    "first_reading": 0.3,
+    "name_holder": 0.1,
+    "retry_step_first": 0.1,
+    "look_for_directory": 0.05,
+    "look_for_stream": 0.02,
 }
