@@ -5,7 +5,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,6 @@ from vdev import cli, config
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-BLOCK = re.compile(
-    r"(?:<!-- (?P<mark>[a-z]+)[^>]*-->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
-)
-NAME = re.compile(r"# (\S+\.(?:yaml|sh|py))\b")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 FOREIGN = {"kubectl", "helm", "kind", "k3d", "minikube", "docker", "git", "cd", ".venv/bin/python"}
 FOREIGN |= {"export", "unset", "k3s", ".venv/bin/pip"}
@@ -29,18 +24,8 @@ FOREIGN |= {"systemctl", "pipx", "python3", "/opt/vdev/bin/pip", "install", "ln"
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block, with the mark in the comment before it."""
-
-    mark: str
-    language: str
-    text: str
-
-
 def blocks(page):
-    """All fenced blocks of a page."""
-    return [Block(m["mark"] or "", m["lang"], m["text"]) for m in BLOCK.finditer(page.read_text())]
+    return reader.blocks(page.read_text())
 
 
 def commands(block):
@@ -70,9 +55,9 @@ def test_commands_run(page, tmp_path):
     what it says to install.
     """
     for block in blocks(page):
-        if name := NAME.match(block.text):
-            (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name[1]).write_text(block.text)
+        if block.file:
+            (tmp_path / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.file).write_text(block.text)
     environ = reader.environ(page.read_text(), tmp_path)
     if reader.has_cel(page.read_text()):
         pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -88,7 +73,7 @@ def test_files_are_introduced(subtests):
     """A command names no file that the reader has not been told how to make, but those of this project."""
     for page in PAGES:
         with subtests.test(page=page):
-            made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
+            made = {block.file for block in blocks(page)}
             for block in blocks(page):
                 for command in commands(block) if block.mark in {"run", "journey"} else ():
                     made |= set(re.findall(r"> (\S+)$", command))

@@ -1,6 +1,5 @@
 """The page on autoscaling: its configuration runs, its queries say what it says, and Prometheus evaluates them."""
 
-import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit import reader
 from tests.kit.measured import ids, plan_of
 from vdev.telemetry.page import page
 from vdev.telemetry.sensors import LoadSituation, Sensors, User
@@ -21,7 +21,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 def block(name):
     """The file of that name on the page."""
-    return re.search(rf"```yaml\n(# {re.escape(name)}\n.*?)```", PAGE, re.DOTALL)[1]
+    return next(block.text for block in reader.blocks(PAGE) if block.file == name)
 
 
 QUERY = yaml.safe_load(block("scaledobject.yaml"))["spec"]["triggers"][0]["metadata"]["query"]

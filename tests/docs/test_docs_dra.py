@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vdev
+from tests.kit import reader
 from vdev.cli import main
 from vdev.sim.dra.cel_selectors import SelectorError, matches
 
@@ -20,7 +21,7 @@ devices:
 STATIC = A100.format(how='partitions: {"1": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}')
 DYNAMIC = A100.format(how="dra: {partitions: dynamic}")
 AMD = "devices: [{name: a, resource: amd.com/gpu, advertise: [dra], virtual: {preset: mi300x}}]"
-(FIRST,) = re.findall(r"^```yaml\n# claimed.yaml\n(version.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+(FIRST,) = [block.text for block in reader.blocks(PAGE) if block.file == "claimed.yaml"]
 
 
 def table(heading):

@@ -19,7 +19,7 @@ def run(tmp_path):
     """Run a marked block's command, word for word, beside the marked file, and give what it prints."""
 
     def run(mark, name):
-        (text, command) = re.findall(rf"<!-- {mark} -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
+        text, command = (block.text for block in reader.blocks(TEXT) if block.mark == mark)
         (tmp_path / name).write_text(text)
         environ = reader.environ(TEXT, tmp_path)
         done = subprocess.run(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import forkserver
+from tests.kit import forkserver, reader
 
 ROOT = Path(__file__).parents[2]
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytest.md").read_text(), re.DOTALL)
+SNIPPETS = [block.text for block in reader.blocks((ROOT / "docs" / "pytest.md").read_text(), "python")]
 CASES = '''
 import pathlib
 import threading

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import forkserver
+from tests.kit import forkserver, reader
 from tests.kit.process import send_signal
 from vdev.agent import command_socket
 from vdev.config import load_rules, load_text
@@ -18,7 +18,7 @@ from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "failure-testing.md").read_text()
-YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+YAML = [block.text for block in reader.blocks(PAGE, "yaml")]
 COMMANDS = re.findall(r"^\$ vdev (.*)$", PAGE, re.MULTILINE)
 RUN, LIVE = (
     next(each for each in COMMANDS if each.startswith("run ")),
@@ -91,7 +91,7 @@ async def _first_device(run_dir):
 def test_program(tmp_path):
     """The program at the end runs as it is."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    (tmp_path / "program.py").write_text(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0])
+    (tmp_path / "program.py").write_text(reader.blocks(PAGE, "python")[0].text)
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin", "TMPDIR": "/tmp"}
     done = subprocess.run(
         [forkserver.python(), "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -30,8 +30,6 @@ from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z]+) -->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
-NAME = re.compile(r"# (\S+\.(?:yaml|sh))\b")
 PATIENCE = 150
 MARK = "==== block"
 
@@ -53,20 +51,20 @@ def journey(name, replaced=MappingProxyType({})):
     for old, new in replaced.items():
         assert old in text
         text = text.replace(old, new)
-    blocks = list(BLOCK.finditer(text))
+    blocks = reader.blocks(text)
     typed, shown = [], []
     for block in blocks:
-        if block["mark"] == "journey":
-            typed.append(block["text"])
+        if block.mark == "journey":
+            typed.append(block.text)
             shown.append("")
-        elif block["mark"] == "shows":
-            shown[-1] += block["text"]
+        elif block.mark == "shows":
+            shown[-1] += block.text
     return Journey(
         text=text,
-        files={found[1]: block["text"] for block in blocks if (found := NAME.match(block["text"]))},
+        files={block.file: block.text for block in blocks if block.file},
         typed=typed,
         shown=shown,
-        cluster=[block["text"] for block in blocks if block["mark"] == "cluster"],
+        cluster=[block.text for block in blocks if block.mark == "cluster"],
     )
 
 
@@ -280,11 +278,10 @@ def test_plugin_authors(directory):
     plugin = directory / "my-plugin"
     plugin.write_text(MY_PLUGIN.replace("PYTHON", forkserver.python()).replace("ROOT", str(ROOT)))
     plugin.chmod(0o755)
-    blocks = [each["text"] for each in BLOCK.finditer((DOCS / "plugin-authors.md").read_text()) if each["lang"] == "sh"]
     commands = [
         line
-        for block in blocks
-        for line in block.replace("\\\n", " ").splitlines()
+        for block in reader.blocks((DOCS / "plugin-authors.md").read_text(), "sh")
+        for line in block.text.replace("\\\n", " ").splitlines()
         if line.startswith("vdev sim --exec './my-plugin")
     ]
     outputs = travelled(Journey("", {}, commands, ["", ""], []), directory)

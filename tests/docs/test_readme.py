@@ -14,19 +14,18 @@ from tests.kit import reader
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z]+)(?:: (?P<name>\S+))? -->\n)?```(?P<lang>\w+)\n(?P<text>.*?)```", re.DOTALL)
 PATIENCE = 60.0
 
 
 def blocks(mark):
-    return [match for match in BLOCK.finditer(README) if match["mark"] == mark]
+    return [block for block in reader.blocks(README) if block.mark == mark]
 
 
 @pytest.fixture
 def shell(tmp_path, directory):
     """A directory with the README's files, and an environment in which `vdev` is this checkout."""
     for block in blocks("file"):
-        (tmp_path / block["name"]).write_text(block["text"])
+        (tmp_path / block.file).write_text(block.text)
     env = reader.environ(README, tmp_path) | {"VDEV_RUN_DIR": str(directory / "run"), "NODE_NAME": "readme"}
     return {"cwd": tmp_path, "env": env}
 
@@ -43,26 +42,23 @@ def until(condition, what):
 
 def test_every_block_is_executed_or_of_a_known_kind():
     """A new snippet cannot slip in without being run: each has a marker, or is the make block or sample output."""
-    for match in BLOCK.finditer(README):
-        assert (
-            match["mark"] in {"file", "run", "background", "install"}
-            or match["lang"] == "text"
-            or "make run" in match["text"]
-        )
+    marks = {"file", "run", "background", "install"}
+    for block in reader.blocks(README):
+        assert block.mark in marks or block.language == "text" or "make run" in block.text
 
 
 def test_the_two_commands_exist():
     """`make run` and `make test` are targets with a line of help."""
     shown = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
-    (block,) = [match["text"] for match in BLOCK.finditer(README) if "make run" in match["text"]]
-    for target in re.findall(r"^make (\S+)", block, re.MULTILINE):
+    (block,) = [each for each in reader.blocks(README) if "make run" in each.text]
+    for target in re.findall(r"^make (\S+)", block.text, re.MULTILINE):
         assert re.search(rf"^{target} ", shown, re.MULTILINE)
 
 
 def test_the_offline_commands_run(shell):
     """What the README shows of files works, line by line."""
     for block in blocks("run"):
-        for line in block["text"].splitlines():
+        for line in block.text.splitlines():
             done = subprocess.run(line, shell=True, capture_output=True, text=True, **shell)
             assert done.returncode == 0, f"{line}: {done.stderr}"
 
@@ -72,15 +68,14 @@ def test_the_sample_error_is_what_vdev_says(shell):
     text = (shell["cwd"] / "devices.yaml").read_text().replace("count:", "cuont:")
     (shell["cwd"] / "devices.yaml").write_text(text)
     done = subprocess.run("vdev validate devices.yaml", shell=True, capture_output=True, text=True, **shell)
-    (sample,) = [match["text"] for match in BLOCK.finditer(README) if match["lang"] == "text"]
-    assert (2, True) == (done.returncode, sample.partition("allowed")[0] in done.stderr), done.stderr
+    (sample,) = reader.blocks(README, "text")
+    assert (2, True) == (done.returncode, sample.text.partition("allowed")[0] in done.stderr), done.stderr
 
 
 @pytest.mark.long
 def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, directory):
     """The two background commands find each other, an edit arrives, and a restarted kubelet gets everything back."""
-    sim, run = [match["text"].strip() for match in blocks("background")]
-    sim, run = (each.replace("/tmp/vdev-sim", str(directory / "k")).split() for each in (sim, run))
+    sim, run = (block.text.replace("/tmp/vdev-sim", str(directory / "k")).split() for block in blocks("background"))
     shim = shutil.which("vdev", path=shell["env"]["PATH"])
 
     def start(command):

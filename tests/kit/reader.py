@@ -1,13 +1,40 @@
-"""The environment of a reader of the documentation: vdev, and only what the page says to install."""
+"""Pages of the documentation: their blocks of code, and the environment of a reader, who installs what a page says."""
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kit import forkserver
 
 ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[a-z]+)(?:: (?P<name>\S+))?[^>]*-->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```",
+    re.DOTALL | re.MULTILINE,
+)
+_NAME = re.compile(r"# (\S+\.(?:yaml|sh|py))\b")
 _WITH_SIM = re.compile(r"pip install [^\n]*\[sim\]")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. Its mark is in the comment before it, its file's name is there or in its first line."""
+
+    mark: str
+    language: str
+    text: str
+    file: str
+
+
+def blocks(page: str, language: str = "") -> list[Block]:
+    """The fenced blocks of a page, in all languages or in one."""
+    found = []
+    for each in _BLOCK.finditer(page):
+        name = _NAME.match(each["text"])
+        file = each["name"] or (name[1] if name else "")
+        if language in ("", each["lang"]):
+            found.append(Block(each["mark"] or "", each["lang"], each["text"], file))
+    return found
 
 
 def has_cel(page: str) -> bool:
