@@ -1,4 +1,4 @@
-"""`python -m tests.worlds`: play worlds, and make of each failure something that can be repeated."""
+"""`python -m tests.worlds`: plays worlds, and prints how to repeat each failure."""
 
 import argparse
 import itertools
@@ -32,7 +32,7 @@ _TELL = 10.0  # seconds between two lines of progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Play worlds. Returns the exit code."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.events and args.seed is None:
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _stay_the_same() -> None:
-    """Begin again with the hash seed that every run has, for the order of sets."""
+    """Start this process again with the hash seed of all runs, for the order of sets."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.worlds", *sys.argv[1:]])

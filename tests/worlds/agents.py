@@ -1,4 +1,4 @@
-"""The agents of a world's node, as a DaemonSet keeps them: one process after the other, at an update two at a time."""
+"""The agents of a world's node, as a DaemonSet runs them: one process after the other, and two during an update."""
 
 import contextvars
 import functools
@@ -34,7 +34,7 @@ class Life:
 
 
 class _Seen(Applier):
-    """Sees the plans that an agent settles."""
+    """Records the plans that an agent applies."""
 
     name = "seen by the world"
 
@@ -60,7 +60,7 @@ class Agents:
 
     @property
     def running(self) -> list[Life]:
-        """Those that run, the oldest first."""
+        """The running agents, the oldest first."""
         return [each for each in self.lives if not each.ended]
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class Agents:
             self.dead(life.process)
 
     def dead(self, process: Process) -> None:
-        """This process is killed; it is started again."""
+        """Kill this process, and start it again."""
         world = self._world
         for life in self.running:
             if life.process is process:
@@ -94,7 +94,7 @@ class Agents:
                 self._again()
 
     def signal(self, life: Life, number: int) -> None:
-        """Send it a signal; it is killed where it does not yet know what to do with it."""
+        """Send it a signal, which kills it if it has no handler yet."""
         action = life.process.signals.get(number)
         if action is None:
             self.dead(life.process)
@@ -104,7 +104,7 @@ class Agents:
             life.process.call(self._world.loop.call_soon, action)
 
     def settled(self, since: float) -> DesiredState | None:
-        """The plan in force, where one agent alone runs, is up, and has had no other plan since then."""
+        """The plan in force, if only one agent runs, is up, and has had no other plan since then."""
         running = self.running
         if len(running) != 1:
             return None
@@ -166,11 +166,11 @@ class Agents:
 
 
 def _told(plan: DesiredState) -> tuple[object, ...]:
-    """What others see of a plan."""
+    """The part of a plan that others see."""
     return plan.advertised, plan.pools
 
 
 def _release_claims(agent: Agent) -> None:
-    """Let go of the locks of its DRA drivers."""
+    """Release the locks of its DRA drivers."""
     for driver in agent.dra._drivers.values():
         driver.claims._lock.close()

@@ -1,4 +1,4 @@
-"""Many worlds: each in a process of its own, forked from one that is prepared, so that all begin alike.
+"""Plays many worlds, each in its own process. All are forked from one prepared process, so that they start equal.
 
 What a world leaves behind (suspended coroutines of processes that were killed, caches) ends with its process, and its
 course depends on nothing but its seed and its events.
@@ -31,7 +31,7 @@ _WARM_UP = 60.0  # seconds of the world that prepares
 
 @dataclass(frozen=True, slots=True)
 class SeededWorld:
-    """What to play: the world of a seed, with its own events or with these."""
+    """The world of a seed, with the events of the seed or with these."""
 
     seed: int
     seconds: float = LENGTH
@@ -39,7 +39,7 @@ class SeededWorld:
 
     @property
     def all_events(self) -> tuple[Event, ...]:
-        """The events that were given, or else those that its seed draws."""
+        """The given events, or else those of the seed."""
         if self.events is not None:
             return self.events
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))
@@ -47,7 +47,7 @@ class SeededWorld:
 
 @contextlib.contextmanager
 def place(name: str) -> Iterator[Path]:
-    """Where a world of this name has its directory; another process with one of the same name waits meanwhile.
+    """Make the directory of a world of this name. Another process with a world of this name waits.
 
     Its path is the same in each run, for paths are in messages, and the order of sets of paths depends on them.
     """
@@ -61,7 +61,7 @@ def place(name: str) -> Iterator[Path]:
 
 
 def _locked(path: Path, stack: contextlib.ExitStack) -> bool:
-    """Whether the directory that is there now is ours. It is not where its last owner has removed it meanwhile."""
+    """Lock the directory. Returns False if its last owner has removed it in the meantime."""
     path.mkdir(exist_ok=True)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -73,7 +73,7 @@ def _locked(path: Path, stack: contextlib.ExitStack) -> bool:
 
 
 def prepare() -> None:
-    """Play a quiet minute here, so that everything is imported and remembered that each world needs."""
+    """Play a quiet minute, so that all modules and caches that worlds need are loaded."""
     with place("warm") as root:
         World(0, (), _WARM_UP, root).run()
 
@@ -81,7 +81,7 @@ def prepare() -> None:
 def play(
     seeded_worlds: Iterable[SeededWorld], *, workers: int = 1, until: float = float("inf")
 ) -> Iterator[tuple[SeededWorld, Outcome]]:
-    """Play these, so many at a time, and begin none after `until` (monotonic); in the order of their ends."""
+    """Play these, and start none after `until` (monotonic). Outcomes come in the order of the ends."""
     context = multiprocessing.get_context("fork")
     waiting = iter(seeded_worlds)
     running: dict[Any, SeededWorld] = {}  # by where the outcome comes from
@@ -99,13 +99,13 @@ def play(
 
 
 def play_one(seeded: SeededWorld) -> Outcome:
-    """Play this one."""
+    """Play this world."""
     ((_, outcome),) = play([seeded])
     return outcome
 
 
 def _play(seeded: SeededWorld, told: Any) -> None:
-    """Play it, in a process of its own."""
+    """Play it, in its own process."""
     gc.disable()  # a collection at another moment in each run would end suspended coroutines, and no seed would repeat
     signal.alarm(_LIMIT)
     try:
@@ -128,7 +128,7 @@ def _outcome(seeded: SeededWorld, told: Any) -> Outcome:
 def shrunk(
     seeded: SeededWorld, rule: str, *, until: float, told: Callable[[int], None] = lambda _: None
 ) -> SeededWorld:
-    """The same world with as few events as still break this rule, as far as that is found in time.
+    """The same world with the fewest events that still break this rule, as far as there is time to find them.
 
     Whole stretches are left out first, then smaller ones, at last single events.
     """
@@ -152,5 +152,5 @@ def shrunk(
 
 
 def _length(seeded: SeededWorld, events: Sequence[Event]) -> float:
-    """How long a world with fewer events lasts: it need not go on for long after the last one."""
+    """The length of a world with fewer events: it ends soon after the last one."""
     return min(seeded.seconds, (events[-1].at if events else 0.0) + 120.0)

@@ -1,4 +1,4 @@
-"""What of a node's file is for claims, as it is edited, and what shall be published of it."""
+"""The entries of a node's file for claims, their edits, and the devices that must be published."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _PART = re.compile(r"(?P<device>card-\d+)(?:-(?P<profile>\dx)-(?P<start>\d))?")
 
 @dataclass(slots=True)
 class ClaimModel:
-    """The entries that are advertised to claims; gates are for claims, or listed by the device plugin."""
+    """The entries that are advertised to claims. Gates are for claims, or listed by the device plugin."""
 
     cores: int = 3
     cards: int = 1
@@ -22,7 +22,7 @@ class ClaimModel:
     gated: bool = False
 
     def change(self, what: int, one: int) -> str:
-        """More devices or fewer, cut otherwise, for somebody else; says what."""
+        """Change the number of devices, their partitions, or how they are advertised. Returns what was done."""
         chosen = _CHANGES[what % len(_CHANGES)]
         match chosen:
             case "cores":
@@ -54,7 +54,7 @@ class ClaimModel:
         return lines
 
     def published(self) -> set[str]:
-        """The names of the devices that shall be in the node's slices."""
+        """The names of the devices that must be in the node's slices."""
         names = {f"core-{number}" for number in range(self.cores)}
         for number in range(self.cards):
             names.add(f"card-{number}")
@@ -63,7 +63,7 @@ class ClaimModel:
         return names | ({f"gate-{number}" for number in range(GATES)} if self.gated else set())
 
     def listed(self) -> dict[str, list[str]]:
-        """The ids that the device plugin shall list, by resource."""
+        """The ids that the device plugin must list, by resource."""
         return {} if self.gated else {GATE: [f"gate-{number}" for number in range(GATES)]}
 
 

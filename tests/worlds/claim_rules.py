@@ -1,4 +1,4 @@
-"""What must hold for claims, looked at from outside: on the wire, on the disk, on the API server.
+"""The invariants of claims, checked from outside: on the wire, on the disk, on the API server.
 
 on each answer         what was prepared stands in the record, and its CDI names resolve; what was unprepared does not
 after each event       no device is prepared for two claims, nor for one that a pod has of the device plugin
@@ -27,7 +27,7 @@ _UID = 36  # characters
 
 
 def recorded(root: Path) -> dict[str, list[str]]:
-    """Devices by the uid of their claim, as the driver's record below the kubelet's directory has them."""
+    """The devices by the uid of their claim, from the driver's checkpoint below the kubelet's directory."""
     try:
         text = (root / "plugins" / DRIVER / "prepared-claims.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -42,7 +42,7 @@ def files(cdi_dir: Path) -> set[str]:
 
 
 def judge_answer(call: Answering, message: bytes, world: "World") -> None:
-    """A driver answers. Raises Broken."""
+    """Check the answer of a driver. Raises Broken."""
     if call.method.endswith("/NodePrepareResources"):
         known = recorded(world.kubelet.root)
         for uid, answer in _by_uid(pb.NodePrepareResourcesResponse.FromString(message).claims):
@@ -64,7 +64,7 @@ def judge_answer(call: Answering, message: bytes, world: "World") -> None:
 
 
 def _by_uid(claims: Any) -> list[tuple[str, Any]]:
-    """The entries of a message's map, which come in another order in each process."""
+    """The entries of a message's map, in order; the order of the map differs between processes."""
     return sorted(claims.items(), key=lambda row: row[0])
 
 
@@ -75,7 +75,7 @@ def _resolve(names: set[str], world: "World") -> None:
 
 
 def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
-    """Look at what is prepared at this moment, and at what pods have of the device plugin. Raises Broken."""
+    """Check the claims that are prepared now, and the devices that pods have from the device plugin. Raises Broken."""
     users: dict[str, str] = {id_: pod.name for pod in pods for resource, id_ in in_use(pod) if resource == GATE}
     for uid, devices in recorded(root).items():
         for piece in [piece for device in devices for piece in pieces(device)]:
@@ -85,7 +85,7 @@ def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
 
 
 def judge_files(world: "World", pods: Iterable[PodStatus]) -> None:
-    """Nothing has moved for a while: each prepared claim has its file, and no other has one. Raises Broken."""
+    """Check, when nothing has changed for a while, that exactly the prepared claims have a file. Raises Broken."""
     known, there = recorded(world.kubelet.root).keys(), files(world.root / "cdi")
     if known != there and not world.excuses.has("spoilt", now=world.now):
         raise Broken("CDI files are those of prepared claims", f"prepared: {sorted(known)}, files: {sorted(there)}")
@@ -101,7 +101,7 @@ def _uids(pod: PodStatus) -> set[str]:
 
 
 def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "DesiredState") -> None:
-    """Nothing has moved for a while, and the server was well: it has what the plan says. Raises Broken."""
+    """Check, when nothing has changed for a while, that the server has what the plan says. Raises Broken."""
     known = {name for name, drivers in kubelet.drivers().items() if any(each.connected for each in drivers)}
     if missing := sorted(plan.pools.keys() - known):
         raise Broken("the drivers of the plan are registered", f"the kubelet has {sorted(known)}, and not {missing}")
@@ -111,7 +111,7 @@ def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "DesiredState
 
 
 def judge_end(cluster: WorldCluster, model: ClaimModel, kubelet: Kubelet, cdi_dir: Path) -> str:
-    """What is still missing until the server has what the file says; empty where nothing is."""
+    """What is still missing on the server; empty if it has what the file says."""
     prepared = recorded(kubelet.root)
     try:
         seen = _slices(cluster)
@@ -125,7 +125,7 @@ def judge_end(cluster: WorldCluster, model: ClaimModel, kubelet: Kubelet, cdi_di
 
 
 def _expected(model: ClaimModel, prepared: Mapping[str, list[str]]) -> set[str]:
-    """What the file says, and what claims have, with nothing that overlaps."""
+    """The devices of the file and those of claims, without overlaps."""
     named = model.published()
     held = {device for devices in prepared.values() for device in devices}
     taken = {piece for device in held - named for piece in pieces(device)}
@@ -133,7 +133,7 @@ def _expected(model: ClaimModel, prepared: Mapping[str, list[str]]) -> set[str]:
 
 
 def _left(prepared: Mapping[str, list[str]], seen: Mapping[str, int], cdi_dir: Path) -> str:
-    """What is left of pods, when none is there."""
+    """What is left of pods, after all have gone."""
     if prepared:
         return f"the claims {sorted(prepared)} are prepared, and no pod is left"
     if strays := sorted(files(cdi_dir)):
@@ -143,7 +143,7 @@ def _left(prepared: Mapping[str, list[str]], seen: Mapping[str, int], cdi_dir: P
 
 
 def _slices(cluster: WorldCluster) -> dict[str, int]:
-    """The published devices, and how many taints each has. Raises Broken where the pool is not whole."""
+    """The published devices with the number of their taints. Raises Broken if the pool is incomplete."""
     specs = [each["spec"] for each in cluster.all("ResourceSlice")]
     of = sorted((spec["pool"]["generation"], spec["pool"]["resourceSliceCount"]) for spec in specs)
     if of and set(of) != {(of[0][0], len(specs))}:

@@ -1,4 +1,4 @@
-"""What each kind of event does to a world."""
+"""The effect of each kind of event on a world."""
 
 import asyncio
 import shutil
@@ -21,7 +21,7 @@ _SLOW = 60.0  # seconds that a slow machine explains what is late, after it is f
 
 
 class Effects:
-    """Lets events happen. One of a kind that makes no sense at that moment does nothing."""
+    """Makes events happen. An event that makes no sense at that moment does nothing."""
 
     def __init__(self, world: "World", agents: "Agents") -> None:
         self._world = world
@@ -56,7 +56,7 @@ class Effects:
             }
 
     async def happen(self, event: Event) -> None:
-        """Let it happen; what takes longer goes on beside the story."""
+        """Make it happen. Effects that take longer go on in the background."""
         if event.kind not in self._kinds:  # of a world with claims, in one without
             return
         work = self._kinds[event.kind](event)
@@ -65,7 +65,7 @@ class Effects:
             await asyncio.sleep(0)
 
     async def heal(self) -> None:
-        """Make everything well that events made bad; the file stays as it was edited last, without faults."""
+        """Undo the harm of all events. The file stays as it was edited last, without faults."""
         world = self._world
         world.tell("everything is made well")
         world.excuses.end(world.model.rules, world.now)
@@ -91,7 +91,7 @@ class Effects:
         self._write(world.model.text())
 
     def _write(self, text: str) -> None:
-        """Replace it, as editors do."""
+        """Replace the file, as editors do."""
         file = self._world.model.file
         fresh = file.with_suffix(".new")
         fresh.write_text(text)
@@ -177,7 +177,7 @@ class Effects:
             await self._back(event.a % 120)
 
     async def _kubelet_wiped(self, event: Event) -> None:
-        """The directory of plugins is removed with all that is in it, and comes again with the kubelet."""
+        """Remove the directory of plugins with its contents; the kubelet makes it again."""
         kubelet = self._world.kubelet
         if kubelet.alive:
             await kubelet.crash()
@@ -219,7 +219,7 @@ class Effects:
             agents.signal(running[event.a % len(running)], signal.SIGTERM)
 
     async def _agent_updated(self, event: Event) -> None:
-        """A new one is started beside the old one, which is told to end a while later."""
+        """Start a new agent beside the old one, which gets SIGTERM a while later."""
         agents = self._agents
         running = agents.running
         if len(running) != 1:
@@ -244,7 +244,7 @@ class Effects:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     async def _claim_pod(self, event: Event) -> None:
-        """A pod with a claim of its own, or two, of which each of its containers has one."""
+        """A pod with its own claim, or with two, one for each of its containers."""
         templates = [f"{CLASS}-{event.b % 4 // 3 + 1}", *([f"{CLASS}-1"] if event.c % 5 == 0 else [])]
         claims = {f"c{number}": each for number, each in enumerate(templates)}
         if len(self._world.kubelet.pods()) >= MOST_PODS:

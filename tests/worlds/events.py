@@ -1,4 +1,4 @@
-"""What happens to a world, drawn up front from its seed: values that can be left out one by one, and written down.
+"""The events of a world, drawn in advance from its seed. Single events can be left out, and written to a file.
 
 An event is a moment, a kind and three numbers. What the numbers mean is decided when it happens, modulo what there is
 then, so that a list still makes sense when some of it is left out.
@@ -41,7 +41,7 @@ PAUSE = 80.0  # seconds between two events, on average
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens `at` so many seconds after the world's begin."""
+    """Something that happens `at` seconds after the start of the world."""
 
     at: float
     kind: str
@@ -54,17 +54,17 @@ class Event:
 
 
 def has_claims(seed: int) -> bool:
-    """Whether the world of a seed has an API server, with claims: one of so many has."""
+    """Whether the world of a seed has an API server and claims."""
     return seed % CLAIMS == 0
 
 
 def kinds_of(seed: int) -> Mapping[str, int]:
-    """What may happen in the world of a seed, and how often."""
+    """The kinds of events in the world of a seed, with their weights."""
     return {**KINDS, **CLAIM_KINDS} if has_claims(seed) else KINDS
 
 
 def drawn(dice: random.Random, seconds: float, among: Mapping[str, int] = KINDS) -> tuple[Event, ...]:
-    """What happens in so many seconds: in bursts, with quiet hours in between."""
+    """Draw the events of so many seconds: in bursts, with quiet hours in between."""
     kinds, weights = list(among), list(among.values())
     found: list[Event] = []
     moment = 20.0
@@ -77,7 +77,7 @@ def drawn(dice: random.Random, seconds: float, among: Mapping[str, int] = KINDS)
 
 
 def written(events: Iterable[Event]) -> str:
-    """As a file has them: one on a line."""
+    """The text of a file with these events, one per line."""
     return "".join(json.dumps([each.at, each.kind, each.a, each.b, each.c]) + "\n" for each in events)
 
 

@@ -1,4 +1,4 @@
-"""gRPC in memory: one call, as the caller holds it and as it is answered on the other side."""
+"""gRPC in memory: one call, on the side of the caller and on that of the server."""
 
 import asyncio
 import contextvars
@@ -17,7 +17,7 @@ _MARGIN = 1e-6  # seconds between two messages of a call, so that they come in t
 
 
 def serialized(message: Any, *, by: Callable[[Any], bytes]) -> bytes:
-    """A message as bytes, the same in each process: maps are in order."""
+    """A message as bytes, which are the same in each process, because maps are sorted."""
     return message.SerializeToString(deterministic=True) if isinstance(message, Message) else by(message)
 
 
@@ -37,7 +37,7 @@ class Network:
         self._context = contextvars.copy_context()  # of no process: what was sent arrives though its sender be dead
 
     def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Do something after so long, whatever becomes of the process that asks for it."""
+        """Do something after a delay, even if the process that asked for it has ended."""
         loop = asyncio.get_running_loop()
         if seconds <= 0:
             return loop.call_soon(action, *args, context=self._context)
@@ -45,7 +45,7 @@ class Network:
 
 
 class Calling:
-    """The caller's side of a call: what `Ending` and `Streaming` have in common."""
+    """The caller's side of a call: the common part of `Ending` and `Streaming`."""
 
     def __init__(
         self, network: Network, deserialize: Callable[[bytes], Any], *, over: Callable[["Calling"], None]
@@ -74,7 +74,7 @@ class Calling:
             self._finish(None)
 
     def abandon(self) -> None:
-        """Its channel is closed: the caller that waits is cancelled."""
+        """Cancel the waiting caller, because its channel is closed."""
         if not self._done:
             self._finish(asyncio.CancelledError())
 
@@ -96,7 +96,7 @@ class Calling:
 
 
 class Ending(Calling):
-    """A call with one answer, which is awaited."""
+    """A call with one answer."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -126,7 +126,7 @@ class Ending(Calling):
 
 
 class Streaming(Calling):
-    """A call with a stream of answers, over which is iterated."""
+    """A call with a stream of answers."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -170,7 +170,7 @@ class _Aborted(grpc.aio.AbortError):
 
 
 class _Context:
-    """What is used of gRPC's servicer context."""
+    """The used part of gRPC's servicer context."""
 
     def __init__(self) -> None:
         self.code: grpc.StatusCode | None = None
@@ -207,7 +207,7 @@ class Answering:
         self._last = 0.0  # when the last message arrives
 
     def begin(self, handler: Any, context: contextvars.Context) -> None:
-        """Answer, in a task of the server's process."""
+        """Run the handler, in a task of the server's process."""
         if self._cancelled:
             return
         if handler is None:
@@ -223,7 +223,7 @@ class Answering:
             self._task.cancel()
 
     def tell(self, action: Callable[..., None], *args: Any) -> None:
-        """Let the caller's side know something, after what was sent before."""
+        """Send something to the caller's side, in order."""
         now = asyncio.get_running_loop().time()
         seconds = self._network.delay(self.ends[1])
         if self._last or seconds > 0:

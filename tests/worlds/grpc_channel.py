@@ -1,4 +1,4 @@
-"""gRPC in memory: what it does on unix sockets, in one process and by the time of the running loop.
+"""gRPC in memory instead of unix sockets, in one process and on the time of the running loop.
 
 Who connects is led by a socket's file to its server (`grpc_server`), and stays connected though the file be gone.
 Messages are bytes; those of a call come in their order, each after a delay that the network draws. Deadlines,
@@ -25,7 +25,7 @@ _State = grpc.ChannelConnectivity
 
 @contextlib.contextmanager
 def installed(network: Network) -> Iterator[None]:
-    """Let gRPC make servers and channels of this network, while the context lasts."""
+    """Let gRPC make servers and channels of this network inside the context."""
 
     def server(*, options: Sequence[tuple[str, Any]] = ()) -> MemoryServer:
         del options  # of size, and of how sockets are shared: none of them is shared
@@ -48,7 +48,7 @@ def installed(network: Network) -> Iterator[None]:
 
 
 def _process() -> str:
-    """The name of the process that runs: the kubelet's is the only one that is not a `Process`."""
+    """The name of the running process. The kubelet's is the only one that is not a `Process`."""
     process = PROCESS.get()
     return process.name if process else "kubelet"
 
@@ -60,7 +60,7 @@ def _ends_with_its_process(made: "MemoryServer | MemoryChannel") -> None:
 
 
 class MemoryChannel:
-    """What is used of gRPC's channel."""
+    """The used part of gRPC's channel."""
 
     def __init__(self, network: Network, process: str, path: str, parameters: dict[str, Any]) -> None:
         self.network = network
@@ -90,7 +90,7 @@ class MemoryChannel:
         await self.close(None)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """What it is doing."""
+        """The state of the channel."""
         state = self._state
         if try_to_connect and state is _State.IDLE:
             self._dial()
@@ -117,13 +117,13 @@ class MemoryChannel:
     def unary_unary(
         self, method: str, request_serializer: Any = None, response_deserializer: Any = None, **_: object
     ) -> Any:
-        """Makes calls of a method that answers once."""
+        """A callable for a method with one answer."""
         return self._method(Ending, method, request_serializer or bytes, response_deserializer or bytes)
 
     def unary_stream(
         self, method: str, request_serializer: Any = None, response_deserializer: Any = None, **_: object
     ) -> Any:
-        """Makes calls of a method that answers with a stream."""
+        """A callable for a method with a stream of answers."""
         return self._method(Streaming, method, request_serializer or bytes, response_deserializer or bytes)
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class MemoryChannel:
         connection.call(calling, method, request)
 
     def _over(self, calling: Calling) -> None:
-        """A call is over on this side: answered, failed, cancelled, or too late."""
+        """Forget a call that is answered, failed, cancelled, or too late."""
         self._calls.pop(calling, None)
         connection = self._running.pop(calling, None)
         if connection is not None:
@@ -199,7 +199,7 @@ class MemoryChannel:
             self._send(connection, calling, method, request)
 
     def _refuse(self, why: str) -> None:
-        """Nobody is there: calls fail, and it is tried again after a pause."""
+        """Fail the calls, because there is no server, and try again after a pause."""
         where = f"unix:{self._path}"
         self._trouble = f"{where}: connect failed: addr: {where} error: {why}"
         self._become(_State.TRANSIENT_FAILURE)
@@ -215,7 +215,7 @@ class MemoryChannel:
             self._become(_State.IDLE)
 
     def kill(self) -> None:
-        """End as its process does: nobody is left to be told."""
+        """End with its process, without telling anyone."""
         if not self.closed:
             self._end()
 

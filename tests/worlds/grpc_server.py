@@ -1,4 +1,4 @@
-"""gRPC in memory, the server's side: sockets, who listens at them, and the connections to them.
+"""gRPC in memory, the server's side: sockets, their servers, and the connections.
 
 Sockets are real files, bound and listened to, so a look at them shows what gRPC leaves on the disk.
 """
@@ -24,7 +24,7 @@ _BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whet
 
 
 class Connection:
-    """Between a channel and a server, with the calls that are under way. Broken for good when either end goes."""
+    """A connection between a channel and a server, with its calls. It is broken forever when one of the two ends."""
 
     def __init__(self, channel: "MemoryChannel", server: "MemoryServer") -> None:
         self.server = server
@@ -63,7 +63,7 @@ class Connection:
             self._network.later(self._network.delay(self.server.process), answering.cancel)
 
     def _break(self) -> list[tuple[Calling, Answering]]:
-        """The calls that were under way."""
+        """Mark it as broken. Returns the unfinished calls."""
         calls, self.calls, self.broken = self.calls, {}, True
         self.server.forget(self)
         return list(calls.items())
@@ -78,7 +78,7 @@ class Connection:
 
 
 class MemoryServer:
-    """What is used of gRPC's server."""
+    """The used part of gRPC's server."""
 
     def __init__(self, network: Network, process: str) -> None:
         self.process = process
@@ -97,7 +97,7 @@ class MemoryServer:
         pass  # what is registered is among the generic handlers as well
 
     def add_insecure_port(self, address: str) -> int:
-        """Bind a socket, which takes the place of another one. Raises RuntimeError."""
+        """Bind a socket, which replaces another one. Raises RuntimeError."""
         path = address.removeprefix("unix:")
         remove_socket(path)
         made = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
@@ -117,7 +117,7 @@ class MemoryServer:
         pass  # it serves as soon as it listens
 
     async def stop(self, grace: float | None) -> None:
-        """Let go of the sockets at once, and of the calls after so many seconds or when they are over."""
+        """Close the sockets at once, and the calls after so many seconds or when they are over."""
         already, self._stopped = self._stopped, True
         if not already:
             for made, path in self._let_go():
@@ -164,7 +164,7 @@ class MemoryServer:
 
 
 def remove_socket(path: str) -> None:
-    """Remove a socket, no matter who made it; anything else stays."""
+    """Remove a socket, no matter who made it; other files stay."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(Path(path).lstat().st_mode):
             Path(path).unlink()

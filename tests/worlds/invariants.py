@@ -1,4 +1,4 @@
-"""What must hold in every world, looked at from outside: on the wire, in the kubelet, on the disk.
+"""The invariants of all worlds, checked from outside: on the wire, in the kubelet, on the disk.
 
 on each message        what an Allocate grants was listed, Healthy, and can be resolved by its CDI names
 on each finding        the embedded kubelet finds nothing, but for what a fault rule or a slow machine explains
@@ -35,7 +35,7 @@ _PATIENCE = 60.0  # seconds after which what explains a finding does no longer
 
 @dataclass(frozen=True, slots=True)
 class Broken(Exception):
-    """Something that must hold does not."""
+    """An invariant does not hold."""
 
     rule: str
     text: str
@@ -45,7 +45,7 @@ class Broken(Exception):
 
 
 class Excuses:
-    """What happened lately that explains what else would be wrong, by name and until when."""
+    """Recent events that explain what would otherwise be wrong, by name, with the times until which they count."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -54,7 +54,7 @@ class Excuses:
         self._until[name] = max(until, self._until.get(name, 0.0))
 
     def rules(self, chosen: Iterable[int], until: float) -> None:
-        """The file has these fault rules until then, and what they do may take a while to be over."""
+        """The file has these fault rules until then, and their effects may last a while longer."""
         for each in chosen:
             self.note(_rule(each), until + _PATIENCE)
 
@@ -71,7 +71,7 @@ def _rule(number: int) -> str:
 
 
 def judge_finding(finding: Finding, excuses: Excuses, now: float) -> None:
-    """The embedded kubelet found something. Raises Broken unless it is explained."""
+    """Check a finding of the embedded kubelet. Raises Broken unless it is explained."""
     if finding.code == "device-given-twice":  # the kubelet's fault alone
         return
     by = EXPLAINED.get(finding.code, ())
@@ -82,7 +82,7 @@ def judge_finding(finding: Finding, excuses: Excuses, now: float) -> None:
 
 
 class Grants:
-    """Follows on the wire what a plugin lists, and whether it grants anything else."""
+    """Follows the lists of a plugin on the wire, and checks that it grants nothing else."""
 
     def __init__(self, cdi_dir: Path, excuses: Excuses) -> None:
         self._cdi_dir = cdi_dir
@@ -95,7 +95,7 @@ class Grants:
         self._lists.setdefault(server, deque(maxlen=50)).append((now, healthy))
 
     def granted(self, server: object, asked: bytes, message: bytes, *, since: float, now: float) -> None:
-        """An Allocate that came at `since` is granted. Raises Broken."""
+        """Check the granted Allocate that came at `since`. Raises Broken."""
         lists = self._lists.get(server, deque())
         before = [healthy for at, healthy in lists if at < since][-1:]
         known = frozenset().union(*before, *(healthy for at, healthy in lists if at >= since))
@@ -127,7 +127,7 @@ def cdi_names(directory: Path) -> set[str]:
 
 
 def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
-    """Resource and id of what a pod's containers use or still may; a finished init container uses nothing."""
+    """The devices that a pod's containers use or may still use; a finished init container uses none."""
     if pod.phase.terminal:
         return
     for each in pod.containers:
@@ -139,20 +139,20 @@ def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
 
 
 def judge_pods(pods: Iterable[PodStatus]) -> None:
-    """Look at the pods of this moment. Raises Broken."""
+    """Check the present pods. Raises Broken."""
     if found := clashes([(pod.name, set(in_use(pod))) for pod in pods]):
         raise Broken("no device is on two pods", "; ".join(found))
 
 
 def judge_lists(kubelet: Kubelet) -> None:
-    """Look at the lists of this moment, as the kubelet has read them. Raises Broken."""
+    """Check the present lists, as the kubelet has read them. Raises Broken."""
     counts = Counter(id_ for devices in kubelet.listed().values() for id_ in devices)
     if twice := sorted(id_ for id_, count in counts.items() if count > 1):
         raise Broken("an id is in one list", f"{twice} is in two")
 
 
 def judge_held(kubelet: Kubelet, pods: Iterable[PodStatus]) -> None:
-    """All that these pods of the moment hold is in a list. Raises Broken."""
+    """Check that all devices of these pods are in a list. Raises Broken."""
     listed = kubelet.listed()
     for pod in pods:
         for resource, id_ in in_use(pod):
@@ -161,7 +161,7 @@ def judge_held(kubelet: Kubelet, pods: Iterable[PodStatus]) -> None:
 
 
 def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses: Excuses, now: float) -> None:
-    """Nothing has moved for a while: every output says what the plan says. Raises Broken."""
+    """Check, when nothing has changed for a while, that every output is as planned. Raises Broken."""
     wanted = {
         name: {slot.id: slot.health.healthy for slot in resource.slots}
         for name, resource in plan.served.resources.items()
@@ -182,7 +182,7 @@ def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses
 
 
 def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]], claimed: Iterable[str] = ()) -> str:
-    """What is still missing until the node is as the file says, with what pods hold; empty where nothing is.
+    """What is still missing on the node; empty if it is as the file says, with the devices that pods hold.
 
     What overlaps something that a pod holds may wait for it: unlisted where it has the same id, else Unhealthy. So may
     what claims have.

@@ -1,4 +1,4 @@
-"""The node of a world: its configuration file as it is edited, what is plugged in, and which ids share hardware.
+"""The node of a world: the edits of its configuration file, its hardware, and which ids share hardware.
 
 It shares nothing with the plugin: ids and pieces of hardware follow from the documented naming alone. Numbers choose:
 each change takes some, modulo what there is, so that an event means something whatever happened before it.
@@ -55,7 +55,7 @@ _NODE = re.compile(r"(left|right)-(?P<node>w\d+)")
 
 
 def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
-    """What a path is, where a small plain file stands for a device node: no rights are needed to make one."""
+    """The type of a path, if small plain files stand for device nodes, which need no rights."""
     kind, major, minor = inspect(path)
     name = posixpath.basename(path)
     if kind is NodeKind.FILE and name.startswith(("w", "tty")):
@@ -86,7 +86,7 @@ class NodeModel:
         return self.root / "vdev.yaml"
 
     def change(self, what: int, one: int, other: int) -> str:
-        """Cut anew, share, rename, resize, move, and so on; says what."""
+        """Repartition, share, rename, resize, move, and so on. Returns what was done."""
         changes = (
             *("cut", "cut", "cut", "share", "share", "rename", "rename box", "resize", "move", "move"),
             *("strategy", "faults", "faults", "no faults"),
@@ -115,7 +115,7 @@ class NodeModel:
         return chosen
 
     def resources(self) -> list[str]:
-        """What may be shared, by name."""
+        """The resources that may be shared, by name."""
         names = {self.npus, self.box, "acme.dev/left", "acme.dev/right", "acme.dev/line"}
         return sorted(names | {f"acme.dev/mig-{profile}" for profile in SIZES})
 
@@ -144,7 +144,7 @@ class NodeModel:
         return "\n".join(lines) + "\n"
 
     def plan(self) -> dict[str, frozenset[str]]:
-        """The ids of each resource that the node shall end up with."""
+        """The ids of each resource that the node must have at the end."""
         whole: dict[str, list[str]] = {}
         for index, layout in enumerate(self.layouts):
             if not layout:
@@ -192,13 +192,13 @@ class NodeModel:
         self.plug(NODES)
 
     def plug(self, number: int) -> str:
-        """A device is there; says which."""
+        """Plug in a device. Returns which."""
         path = self._node(number)
         path.write_text("")
         return path.name
 
     def unplug(self, number: int) -> str:
-        """A device is gone; says which."""
+        """Unplug a device. Returns which."""
         path = self._node(number)
         path.unlink(missing_ok=True)
         return path.name
@@ -207,7 +207,7 @@ class NodeModel:
         return self._node(number).exists()
 
     def set_health(self, number: int, *, ok: bool) -> str:
-        """What the probe of a serial line finds; says of which."""
+        """Change the result of the probe of a serial line. Returns of which."""
         name = f"line-ttyW{number % LINES}"
         fresh = self.root / "health" / f".{name}"
         fresh.write_text("ok" if ok else "broken")
@@ -222,7 +222,7 @@ class NodeModel:
 
     @staticmethod
     def overlaps(one: str, other: str) -> bool:
-        """Whether two ids stand for hardware that two pods must not both have; replicas of one device may be."""
+        """Whether two ids stand for hardware that two pods must not share; replicas of one device may be shared."""
         (base, _, replica), (its_base, _, its_replica) = one.partition("::"), other.partition("::")
         if base == its_base and replica and its_replica:
             return one == other
@@ -239,7 +239,7 @@ def _pieces(base: str) -> frozenset[str]:
 
 
 def clashes(users: Sequence[tuple[str, Iterable[tuple[str, str]]]]) -> list[str]:
-    """What two pods have of the same hardware; `users` are pods with their resources and ids.
+    """The hardware that two pods have in common; `users` are pods with their resources and ids.
 
     The same id of the same resource is no clash: only the kubelet can give it twice (finding `device-given-twice`).
     """

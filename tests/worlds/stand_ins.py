@@ -1,4 +1,4 @@
-"""What production code takes from its machine and a world must draw itself: file events, threads, random names.
+"""Replacements for what production code takes from its machine: file events, threads, random names.
 
 `installed` puts stand-ins into the modules that ask, by name. Events of files are the kernel's own: they are there when
 a file operation returns, so that they come in one order.
@@ -25,7 +25,7 @@ from vdev.hostfs import watch
 
 @contextlib.contextmanager
 def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
-    """Draw what this process needs from the seed, while the context lasts."""
+    """Draw these from the seed inside the context."""
     random.seed(dice.random())
     numbers = iter(range(1, 1_000_000))
     names = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}", choice=random.choice)
@@ -44,7 +44,7 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
 
 
 class _Thread:
-    """A thread of one blocking call: it is made in the loop's thread, as those of `asyncio.to_thread`."""
+    """A thread of one blocking call, which runs in the loop's thread, like those of `asyncio.to_thread`."""
 
     def __init__(self, *, target: Callable[..., None], args: tuple[Any, ...] = (), **_: object) -> None:
         self._target, self._args = target, args
@@ -54,7 +54,7 @@ class _Thread:
 
 
 class _INotify(inotify_simple.INotify):  # type: ignore[misc]  # it has no types
-    """The kernel's, which ends with its process."""
+    """The kernel's inotify, which ends with its process."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -1,4 +1,4 @@
-"""An event loop whose time is not the machine's, and processes in it that can be killed.
+"""An event loop on virtual time, and processes in it that can be killed.
 
 Time stands still while anything can be done, and then jumps to the next timer: an hour in which nothing happens takes
 none. Calls that go to threads elsewhere are made here, in this thread, some drawn moments later. Connections are pairs
@@ -24,11 +24,11 @@ START = 1_000.0  # seconds that this machine has been up
 WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
-"""The simulated process that runs; None for the world itself, and for its kubelet."""
+"""The running simulated process; None for the world itself and for its kubelet."""
 
 
 class StandsStillError(Exception):
-    """Everybody waits, and for nothing that could ever come."""
+    """All tasks wait, and nothing can wake them."""
 
 
 class Process:
@@ -49,14 +49,14 @@ class Process:
 
 
 class _Files(selectors.EpollSelector):
-    """Looks at files without waiting, and lets time pass instead."""
+    """Looks at files without waiting, and advances the time instead."""
 
     def __init__(self, passes: Callable[[float], None]) -> None:
         super().__init__()
         self._passes = passes
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now, in the order of descriptors: the kernel's follows from where in memory it has them."""
+        """The ready descriptors in order; the kernel's order depends on addresses in memory."""
         ready = sorted(super().select(0), key=lambda each: each[0].fd)
         if not ready:
             if timeout is None:
@@ -66,7 +66,7 @@ class _Files(selectors.EpollSelector):
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set follows from when it was made, and not from where in memory it is."""
+    """A task whose hash is its number and not its address, so that the order of sets repeats."""
 
     def __init__(
         self, work: Coroutine[Any, Any, Any], context: contextvars.Context | None, *, loop: "WorldLoop", **named: Any
@@ -83,7 +83,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class WorldLoop(asyncio.SelectorEventLoop):
-    """The loop of a world. `dice` draw how long the machine takes for what is done in threads."""
+    """The loop of a world. `dice` draw how long calls in threads take."""
 
     def __init__(self, dice: random.Random) -> None:
         self.now = START
@@ -146,7 +146,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
             action()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]  # without its type variables
-        """Let the process of this moment act on a signal."""
+        """Let the present process handle a signal."""
         process = PROCESS.get()
         if process is not None:
             process.signals[sig] = lambda: callback(*args)
@@ -181,7 +181,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
         return made
 
     def _hang_up(self, end: socket.socket) -> None:
-        """Close a connection of a dead process, whose protocol is told nothing."""
+        """Close a connection of a dead process, without telling its protocol."""
         number = end.fileno()
         if number >= 0:
             loop: Any = self  # asyncio knows the file as its transport's, also when the next file has its number
@@ -193,7 +193,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
     # --- what others do in threads ------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]  # without its type variables
-        """Call it here, some time from now, and tell its result some time after that."""
+        """Call it in this thread after some time, and deliver its result after some more time."""
         del executor
         answer: asyncio.Future[Any] = asyncio.Future(loop=self)
         chance = self._dice.random()
@@ -255,7 +255,7 @@ def _task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asynci
 
 
 class WorldClock(clock.SystemClock):
-    """The agent's clock, which is the loop's; so are time-outs."""
+    """The agent's clock and timeouts, which are the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

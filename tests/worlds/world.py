@@ -1,4 +1,4 @@
-"""One world: a node with its agents and its kubelet, to which events happen, and in which the invariants hold.
+"""One world: a node with its agents and its kubelet, events, and checks of the invariants.
 
 Everything in it is what production has, but for gRPC, TCP, the time and what `stand_ins` lists. A world that breaks
 an invariant, or in which anything fails that nobody expects, ends with a failure.
@@ -56,12 +56,12 @@ class Outcome:
 
     @property
     def rule(self) -> str:
-        """What was broken, without the particulars."""
+        """The broken rule, without particulars."""
         return self.failure.partition(":")[0]
 
 
 class World:
-    """A node below `root` to which these events happen in so many seconds; what is drawn follows from the seed."""
+    """A node below `root` with these events in so many seconds. The seed decides everything that is drawn."""
 
     def __init__(self, seed: int, events: Sequence[Event], seconds: float, root: Path) -> None:
         self.seed = seed
@@ -91,7 +91,7 @@ class World:
         return self.loop.time()
 
     def tell(self, line: str) -> None:
-        """Remember what happened, for who reads of a failure."""
+        """Record what happened, for the reader of a failure."""
         self.told.append(f"{self.now:10.3f} {line}")
 
     def fail(self, broken: BaseException) -> None:
@@ -100,7 +100,7 @@ class World:
             self._failure.set_exception(broken)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let something go on beside the story."""
+        """Run something in the background."""
 
         async def guarded() -> None:
             try:
@@ -195,7 +195,7 @@ class World:
         await asyncio.sleep(max(0.0, moment - self.now))
 
     async def _converge(self, how: str) -> None:
-        """Wait until the node is as its file says. Raises Broken when that does not come."""
+        """Wait until the node is as its file says. Raises Broken if it does not become so."""
         self.tell(f"the node must be as its file says, {how}")
         wanted = self.model.plan()
         end = self.now + _END
@@ -236,13 +236,13 @@ class World:
 
     @property
     def kubelet_up_for(self) -> float:
-        """Seconds since the kubelet's last start; nothing where it is down."""
+        """Seconds since the kubelet's last start; 0 if it is down."""
         return self.now - self._kubelet_since if self.kubelet.alive else 0.0
 
     # --- what is seen -------------------------------------------------------------------------------------------------
 
     def _noted(self, call: Answering, what: str, message: bytes) -> None:
-        """Part of the digest, and judged."""
+        """Add it to the digest, and check it."""
         self._messages += 1
         line = f"{self.now:.6f} {call.ends[0]}<{call.ends[1]} {call.method} {what} "
         self._hash.update(line.encode() + message)
@@ -299,7 +299,7 @@ class World:
         return self.now - self.blind_since > PRODUCTION.retire_blind
 
     def _gave_up(self, finding: Finding) -> bool:
-        """Whether it is about what was given up because for ten minutes nobody could be asked who holds what.
+        """Whether it is about devices that were released because the kubelet named no holders for ten minutes.
 
         That is what a plugin does then (docs/ownership.md), though a pod may live on that has it. That pod's story is
         over: two pods on its device would be nobody's fault.
@@ -317,12 +317,12 @@ class World:
                 await self.kubelet.delete_pod(pod.name, namespace=pod.namespace, force=True)
 
     def _cut_off(self, finding: Finding) -> bool:
-        """Whether it is about slices that an agent was writing when it was killed, and the next one did not yet."""
+        """Whether it is about slices that a killed agent was writing, and that the next one has not written yet."""
         up = any(self.now - life.since > _WRITTEN for life in self.agents.running)
         return finding.code == "pool-incomplete" and not up
 
     def _on_its_way(self, code: str) -> bool:
-        """Whether it is about an id that moved from list to list, which the slow kubelet reads in turn."""
+        """Whether it is about an id that moved between two lists, which a slow kubelet reads one after the other."""
         slow = self.excuses.has("slow machine", now=self.now)
         return code == "id-in-two-resources" and slow and not self.agents.list_twice()
 

@@ -1,4 +1,4 @@
-"""The API server of a world, and its objects."""
+"""The API server of a world with its objects."""
 
 import asyncio
 import datetime as dt
@@ -43,12 +43,12 @@ class WorldCluster:
 
     @property
     def address(self) -> ApiServerAddress:
-        """Where the agent finds it, and as whom."""
+        """The address and the account for the agent."""
         return ApiServerAddress(address=self.server.address, token=self._token)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the server's time be the world's, each agent be in a pod of its own, and selectors need no CEL."""
+        """Give the server the time of the world, each agent its own pod, and selectors without CEL."""
 
         def timestamp() -> str:
             return dt.datetime.fromtimestamp(WALL + self._world.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -64,7 +64,7 @@ class WorldCluster:
             yield
 
     async def start(self) -> None:
-        """Have the server up, with what is on it before any agent."""
+        """Start the server, with the objects that exist before any agent."""
         self._token.write_text("token\n")
         await self.server.up()
         status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]}
@@ -75,16 +75,16 @@ class WorldCluster:
             await self.objects.create("ResourceClaimTemplate", _template(f"{CLASS}-{count}", count))
 
     def all(self, kind: str) -> list[dict[str, Any]]:
-        """The objects of a kind, as they are stored."""
+        """The stored objects of a kind."""
         return self.server.objects.all(self.server.kind(kind))
 
     @property
     def is_fair(self) -> bool:
-        """Whether what goes through the API server must be up to date."""
+        """Whether objects on the API server must be up to date."""
         return not self._is_away and self._world.now - self._fair_since > LASTING
 
     def explains(self, finding: Finding) -> bool:
-        """Whether something else than the driver brought about what the embedded kubelet finds."""
+        """Whether a finding of the embedded kubelet has another cause than the driver."""
         # Slices are written one after the other, and a request that was given up may be answered after all.
         of_pools = finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set")
         # The pod was deleted, and its claim with it, between the two questions.
@@ -94,7 +94,7 @@ class WorldCluster:
     # --- what happens to it -------------------------------------------------------------------------------------------
 
     async def be_away(self, seconds: float) -> None:
-        """Nobody listens for so long."""
+        """Stop the server for so long."""
         self._is_away = True
         await self.server.down()
         await asyncio.sleep(seconds)
@@ -107,14 +107,14 @@ class WorldCluster:
             await self.server.up()
 
     async def wipe(self) -> None:
-        """Somebody deletes the node's slices."""
+        """Delete the node's slices, as another client."""
         self._fair_since = self._world.now
         for each in await self.objects.list("ResourceSlice"):
             await self.objects.delete("ResourceSlice", each["metadata"]["name"])
 
 
 def _variable(name: str, default: str = "") -> str:
-    """Of the environment of the process that looks: in a pod, whose uid is the process's."""
+    """A variable of the running process, which is in a pod with its own uid."""
     process = PROCESS.get()
     return f"uid-of-{process.name}" if name == "POD_UID" and process is not None else default
 
