@@ -1,8 +1,8 @@
-"""The options of a process: a field for each, with its flag, environment variables, default, help and key in the file.
+"""The options of a process: a field for each, with its flag, environment variables, default and help.
 
 A flag takes precedence over the environment, the environment over the configuration file, and the file over the
-default. Options that are also keys of the file are given to `config.load` as `overrides`. Flags, aliases and variables
-of the plugin are those of NVIDIA/k8s-device-plugin v0.20.0.
+default. Options that are also keys of the file (`FILE_OPTIONS`) are declared by the file's models, and given to
+`config.load` as overrides. Their flags and variables are those of NVIDIA/k8s-device-plugin v0.20.0.
 
 `cli.options` makes the command line from the fields, and reads it.
 """
@@ -12,18 +12,14 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from .intervals import PRODUCTION
 from .model import virtual_node
-from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from .model.problem import Override
 from .model.scalars import HostPort
-from .model.spec import DEFAULT_FLAGS
 
 
 class Group(Enum):
@@ -43,7 +39,6 @@ def _option(
     group: Group,
     *variables: str,
     flags: tuple[str, ...] = (),
-    key: str = "",
     metavar: str = "",
     unset: str = "",
     may_be_empty: bool = False,
@@ -55,37 +50,33 @@ def _option(
         group: its heading in the help.
         variables: environment variables; the first one that is set counts.
         flags: its names on the command line, without dashes. Default: made from the field's name.
-        key: its path in the configuration file, if it has one.
         metavar: the placeholder for its value in the help.
         unset: the text in the help for a default that is empty or computed.
         may_be_empty: whether an empty variable counts as set.
         default: as in pydantic's `Field`.
     """
-    shown: dict[str, Any] = {"metavar": metavar, "unset": unset}
-    extra = shown | {"group": group.name, "flags": list(flags), "key": key, "may_be_empty": may_be_empty}
-    return Field(validation_alias=AliasChoices(*variables), json_schema_extra=extra, **default)
-
-
-def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return what `_option` recorded for a field in addition to pydantic's own attributes."""
-    return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, Mapping) else {}
+    names: dict[str, Any] = {"variables": list(variables), "flags": list(flags)}
+    shown: dict[str, Any] = {"group": group.name, "metavar": metavar, "unset": unset, "may_be_empty": may_be_empty}
+    return Field(json_schema_extra=names | shown, **default)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
-_TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which NVIDIA's flags go through
-_FALSE = ("0", "f", "F", "false", "False", "FALSE")
+BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "False", "FALSE"), False
+)
+"""The values of Go's strconv.ParseBool, as for NVIDIA's flags."""
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
 
 def _boolean(text: str) -> bool:
-    if text not in (*_TRUE, *_FALSE):
+    if text not in BOOLEANS:
         raise ValueError(f"{text!r} is not a boolean; expected true or false")
-    return text in _TRUE
+    return BOOLEANS[text]
 
 
-def _items(given: str | list[str]) -> list[str]:
+def items(given: str | list[str]) -> list[str]:
     """Split lists. A flag may be repeated; in a flag and in the environment, commas separate items."""
     texts = [given] if isinstance(given, str) else given
     return [item.strip() for text in texts for item in text.split(",")]
@@ -121,7 +112,7 @@ def _seconds(text: str) -> float:
 
 
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
-Items = BeforeValidator(_items)
+Items = BeforeValidator(items)
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 _files = functools.partial(_option, Group.FILES)
 _presets = functools.partial(_option, Group.PRESETS)
@@ -132,103 +123,60 @@ _api = functools.partial(_option, Group.API)
 _process = functools.partial(_option, Group.PROCESS)
 
 
-def _plugin(key: str, *variables: str, **shown: Any) -> Any:
-    """Declare an option that is also a key of the file, with the default that it has there."""
-    default: Any = DEFAULT_FLAGS
-    for step in key.split(".")[1:]:
-        default = default.by_key[step]
-    return _option(Group.PLUGIN, *variables, key=key, default=default, **shown)
+class FileOption(NamedTuple):
+    """An option that replaces a value of the configuration file, whose model has its type, default and meaning."""
+
+    key: str
+    """Its path in the file."""
+    variables: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    """Default: made from the variables."""
+    metavar: str = ""
+    unset: str = ""
 
 
-class Settings(BaseSettings):
-    """The options of one process.
+FILE_OPTIONS = (
+    FileOption("flags.migStrategy", ("MIG_STRATEGY",)),
+    FileOption("flags.failOnInitError", ("FAIL_ON_INIT_ERROR",)),
+    FileOption("flags.nvidiaDriverRoot", ("NVIDIA_DRIVER_ROOT",), ("driver-root", "nvidia-driver-root"), "DIR"),
+    FileOption(
+        "flags.nvidiaDevRoot", ("NVIDIA_DEV_ROOT",), ("dev-root", "nvidia-dev-root"), "DIR", unset="the driver root"
+    ),
+    FileOption("flags.mpsRoot", ("MPS_ROOT",), metavar="DIR", unset="none"),
+    FileOption("flags.plugin.passDeviceSpecs", ("PASS_DEVICE_SPECS",)),
+    FileOption("flags.plugin.deviceListStrategy", ("DEVICE_LIST_STRATEGY",)),
+    FileOption("flags.plugin.deviceIDStrategy", ("DEVICE_ID_STRATEGY",)),
+    FileOption("flags.plugin.cdiAnnotationPrefix", ("CDI_ANNOTATION_PREFIX",), metavar="PREFIX"),
+    FileOption("flags.plugin.sharedDevicesAllocationPolicy", ("SHARED_DEVICES_ALLOCATION_POLICY",)),
+    FileOption("flags.gdrcopyEnabled", ("GDRCOPY_ENABLED",)),
+    FileOption("flags.gdsEnabled", ("GDS_ENABLED",)),
+    FileOption("flags.mofedEnabled", ("MOFED_ENABLED",)),
+)
+UNUSED_OPTIONS = (
+    FileOption("flags.plugin.nvidiaCTKPath", ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), metavar="FILE"),
+    FileOption("flags.plugin.containerDriverRoot", ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), metavar="DIR"),
+    FileOption("flags.deviceDiscoveryStrategy", ("DEVICE_DISCOVERY_STRATEGY",), metavar="auto|nvml|tegra"),
+    FileOption("imex.channelIDs", ("IMEX_CHANNEL_IDS",)),
+    FileOption("imex.required", ("IMEX_REQUIRED",)),
+)
 
-    A field that is also a key of the file does not have the file's value: see `overrides`.
-    """
 
-    model_config = SettingsConfigDict(
+class Settings(BaseModel):
+    """The options of one process."""
+
+    model_config = ConfigDict(
         frozen=True,
         use_attribute_docstrings=True,
-        case_sensitive=True,
-        validate_default=False,
-        enable_decoding=False,  # lists are not written as JSON
-        loc_by_alias=False,
         defer_build=True,  # --help needs no validators
     )
 
-    sources: Mapping[str, str] = {}  # by field, what gave its value: `flag --mig-strategy` or `env MIG_STRATEGY`
+    sources: Mapping[str, str] = {}  # by field, what gave its value: `flag --node-name` or `env NODE_NAME`
+    overrides: Mapping[str, Override] = {}  # the given options that are keys of the file, by their paths there
     config_files: Paths = _files("CONFIG_FILE", "VDEV_CONFIG_FILE", default=(), flags=("config-file",), metavar="FILE")
     """configuration file, or a directory with a file for each node; may be repeated to join files by section"""
     preset_dirs: Paths = _presets("VDEV_PRESETS_DIR", default=(), flags=("presets-dir",), metavar="DIR")
     """directory with your own presets, in addition to the file's presetsDir; may be repeated"""
 
-    mig_strategy: MigStrategy = _plugin("flags.migStrategy", "MIG_STRATEGY")
-    """how partitions are advertised"""
-    fail_on_init_error: Boolean = _plugin("flags.failOnInitError", "FAIL_ON_INIT_ERROR")
-    """exit if anything is wrong at start-up, instead of serving the rest"""
-    driver_root: str = _plugin(
-        "flags.nvidiaDriverRoot", "NVIDIA_DRIVER_ROOT", flags=("driver-root", "nvidia-driver-root"), metavar="DIR"
-    )
-    """prefix of the host's paths of device nodes and mounts"""
-    dev_root: str = _plugin(
-        "flags.nvidiaDevRoot",
-        "NVIDIA_DEV_ROOT",
-        flags=("dev-root", "nvidia-dev-root"),
-        metavar="DIR",
-        unset="the driver root",
-    )
-    """prefix of the host's paths of device nodes"""
-    mps_root: str = _plugin("flags.mpsRoot", "MPS_ROOT", metavar="DIR", unset="none")
-    """directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default"""
-    pass_device_specs: Boolean = _plugin("flags.plugin.passDeviceSpecs", "PASS_DEVICE_SPECS")
-    """also give the device nodes to the kubelet"""
-    device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
-        "flags.plugin.deviceListStrategy", "DEVICE_LIST_STRATEGY"
-    )
-    """how the runtime gets the list of devices; several with commas, or repeated"""
-    device_id_strategy: DeviceIdStrategy = _plugin("flags.plugin.deviceIDStrategy", "DEVICE_ID_STRATEGY")
-    """how a device is named inside the container"""
-    cdi_annotation_prefix: str = _plugin("flags.plugin.cdiAnnotationPrefix", "CDI_ANNOTATION_PREFIX", metavar="PREFIX")
-    """prefix of the annotation's key, for the strategy cdi-annotations"""
-    shared_devices_allocation_policy: AllocationPolicy = _plugin(
-        "flags.plugin.sharedDevicesAllocationPolicy", "SHARED_DEVICES_ALLOCATION_POLICY"
-    )
-    """whether to spread replicas and partitions over the devices, or to fill one device after the other"""
-    gdrcopy_enabled: Boolean = _plugin("flags.gdrcopyEnabled", "GDRCOPY_ENABLED")
-    """set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices"""
-    gds_enabled: Boolean = _plugin("flags.gdsEnabled", "GDS_ENABLED")
-    """set NVIDIA_GDS=enabled in containers with NVIDIA devices"""
-    mofed_enabled: Boolean = _plugin("flags.mofedEnabled", "MOFED_ENABLED")
-    """set NVIDIA_MOFED=enabled in containers with NVIDIA devices"""
-
-    nvidia_ctk_path: str = _unused(
-        "NVIDIA_CDI_HOOK_PATH",
-        "NVIDIA_CTK_PATH",
-        default="",
-        flags=("nvidia-cdi-hook-path", "nvidia-ctk-path"),
-        key="flags.plugin.nvidiaCTKPath",
-        metavar="FILE",
-    )
-    """the program for CDI hooks"""
-    container_driver_root: str = _unused(
-        "DRIVER_ROOT_CTR_PATH",
-        "CONTAINER_DRIVER_ROOT",
-        default="",
-        flags=("driver-root-ctr-path", "container-driver-root"),
-        key="flags.plugin.containerDriverRoot",
-        metavar="DIR",
-    )
-    """the driver root inside the plugin's container"""
-    device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = _unused(
-        "DEVICE_DISCOVERY_STRATEGY", default=None, key="flags.deviceDiscoveryStrategy"
-    )
-    """how devices are found"""
-    imex_channel_ids: Annotated[tuple[Literal["0"], ...], Items] = _unused(
-        "IMEX_CHANNEL_IDS", default=(), key="imex.channelIDs"
-    )
-    """IMEX channels"""
-    imex_required: Boolean = _unused("IMEX_REQUIRED", default=False, key="imex.required")
-    """whether the IMEX channels must exist"""
     cdi_feature_flags: str = _unused("CDI_FEATURE_FLAGS", default="")
     """options of the CDI library"""
     cdi_disable_hooks: str = _unused("CDI_DISABLE_HOOKS", default="")
@@ -307,12 +255,6 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def overrides(self) -> dict[str, Override]:
-        """The given options that are also keys of the configuration file, by their paths there."""
-        keys = {name: declared(type(self).model_fields[name])["key"] for name in self.sources}
-        return {key: Override(_plain(getattr(self, name)), self.sources[name]) for name, key in keys.items() if key}
-
-    @property
     def named_node(self) -> str:
         """The node's name if it was given; empty if it is the host's name."""
         return self.node_name if "node_name" in self.sources else ""
@@ -330,10 +272,3 @@ class Settings(BaseSettings):
     @property
     def pod_resources_socket(self) -> Path:
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"
-
-
-def _plain(value: Any) -> str | bool | tuple[str, ...]:
-    """Return the value as the file would have it."""
-    if isinstance(value, tuple):
-        return tuple(str(each) for each in value)
-    return value if isinstance(value, bool) else str(value)

@@ -1,31 +1,31 @@
-"""The options of `vdev.settings` on the command line: parsers made from its fields, and the settings read from them."""
+"""The options of `vdev.settings` on the command line: their parsers, and the settings read from the arguments."""
 
 import argparse
 import itertools
 import os
 import platform
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import AliasChoices, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
-from ..errors import UsageError
-from ..model.problem import did_you_mean, listed
+from ..errors import ConfigError, UsageError
+from ..model.problem import Override, did_you_mean, listed
 from ..model.section import PROBLEM
-from ..settings import Group, Settings, declared
+from ..model.spec import Spec
+from ..settings import BOOLEANS, FILE_OPTIONS, UNUSED_OPTIONS, Group, Settings, items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A field of `Settings`, for the command line and the documentation."""
+    """An option, for the command line and the documentation."""
 
-    field: str
+    field: str  # of `Settings`, if it is not a key of the file
     group: Group
     help: str
     flags: tuple[str, ...]  # the first one is its name, the others are aliases
@@ -39,24 +39,55 @@ class Option:
     may_be_empty: bool  # whether an empty value counts
 
 
-def _described(name: str, field: FieldInfo) -> Option:
-    more, aliases, choices = declared(field), field.validation_alias, _choices(field.annotation)
-    flags = more["flags"] or [name.replace("_", "-")]
-    is_list = get_origin(field.annotation) is tuple
+def _described(
+    name: str,
+    field: FieldInfo,
+    *,
+    group: str,
+    variables: Sequence[str],
+    flags: Sequence[str],
+    metavar: str,
+    unset: str,
+    key: str = "",
+    may_be_empty: bool = False,
+) -> Option:
+    """The option of a field of `Settings` or, with `key`, of the file's models."""
+    flags = flags or [each.lower().replace("_", "-") for each in (variables if key else (name,))]
+    choices, is_list = _choices(field.annotation), get_origin(field.annotation) in (tuple, list)
+    text = " ".join((field.description or "").split()).removesuffix(".")
     return Option(
-        field=name,
-        group=Group[more["group"]],
-        help=" ".join((field.description or "").split()),
+        field=name or flags[0].replace("-", "_"),
+        group=Group[group],
+        help=text[:1].lower() + text[1:] if text[1:2].islower() else text,
         flags=tuple(f"--{flag}" for flag in flags),
-        variables=tuple(map(str, aliases.choices)) if isinstance(aliases, AliasChoices) else (),
-        default=more["unset"] or _shown(field.default),
+        variables=tuple(variables),
+        default=unset or _shown(field.default),
         choices=choices,
         is_list=is_list,
         is_boolean=field.annotation is bool,
-        key=more["key"],
-        metavar=more["metavar"] or ("|".join(choices) if choices and not is_list else flags[0].upper()),
-        may_be_empty=more["may_be_empty"],
+        key=key,
+        metavar=metavar or ("|".join(choices) if choices and not is_list else flags[0].upper()),
+        may_be_empty=may_be_empty,
     )
+
+
+def _of_settings() -> Iterator[Option]:
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.json_schema_extra, dict):
+            declared: dict[str, Any] = field.json_schema_extra
+            yield _described(name, field, **declared)
+
+
+def _of_file() -> Iterator[Option]:
+    for group, options in ((Group.PLUGIN, FILE_OPTIONS), (Group.UNUSED, UNUSED_OPTIONS)):
+        for option in options:
+            field, model = None, Spec
+            for step in option.key.split("."):
+                field = next(each for each in model.model_fields.values() if each.alias == step)
+                kinds = (field.annotation, *get_args(field.annotation))
+                model = next((each for each in kinds if hasattr(each, "model_fields")), model)
+            assert field is not None
+            yield _described("", field, group=group.name, **option._asdict())
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
@@ -74,14 +105,14 @@ def _shown(default: Any) -> str:
             return str(default).lower()
         case float():
             return f"{default:g}"
-        case tuple():
+        case tuple() | list():
             return ",".join(map(str, default))
         case str() | Path():
             return str(default)
     return ""
 
 
-OPTIONS = tuple(_described(name, field) for name, field in Settings.model_fields.items() if declared(field))
+OPTIONS = tuple(sorted((*_of_settings(), *_of_file()), key=lambda option: [*Group].index(option.group)))
 """All options in the order of the help."""
 
 
@@ -126,33 +157,58 @@ def read(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     """The settings of a command. Options that the command does not have keep their defaults, even if the environment
     sets them. Raises UsageError with all errors.
     """
-    flags: dict[str, Any] = {}
-    variables: dict[str, str] = {}
+    values: dict[str, Any] = _own(environ)
     sources: dict[str, str] = {}
+    overrides: dict[str, Override] = {}
     for option in OPTIONS:
         if not hasattr(arguments, option.field):
             continue
-        flag = getattr(arguments, option.field)
-        found = {name: environ[name] for name in option.variables if name in environ}
-        if not option.may_be_empty:
-            found = {name: text for name, text in found.items() if text}
-        variables |= found
-        if flag is not None and (flag != "" or option.may_be_empty or option.key):
-            flags[option.variables[0]] = flag
-            sources[option.field] = f"flag {option.flags[0]}"
-        elif found:
-            sources[option.field] = f"env {next(iter(found))}"
-    given = InitSettingsSource(Settings, {**flags, "sources": sources})
-    environment = EnvSettingsSource(Settings)
-    environment.env_vars = variables  # no others
-    own = InitSettingsSource(Settings, _own(environ))
+        value, source = _given(option, getattr(arguments, option.field), environ)
+        if not source:
+            continue
+        if option.key:
+            overrides[option.key] = Override(_file_value(option, value), source)
+        else:
+            values[option.field], sources[option.field] = value, source
+    problems = _refused(overrides) if overrides else []
     try:
-        return Settings(_build_sources=((given, environment, own), {}))
+        settings = Settings(**values, sources=sources, overrides=overrides)
     except ValidationError as invalid:
-        raise UsageError("\n".join(_problem(each, sources) for each in invalid.errors())) from invalid
+        problems += [_problem(each, sources) for each in invalid.errors()]
+    if problems:
+        raise UsageError("\n".join(problems))
+    return settings
 
 
-def _own(environ: Mapping[str, str]) -> dict[str, str]:
+def _given(option: Option, flag: Any, environ: Mapping[str, str]) -> tuple[Any, str]:
+    """The value of an option and its source; the source is empty if there is neither a flag nor a variable."""
+    if flag is not None and (flag != "" or option.may_be_empty or option.key):
+        return flag, f"flag {option.flags[0]}"
+    for name in option.variables:
+        if name in environ and (environ[name] or option.may_be_empty):
+            return environ[name], f"env {name}"
+    return None, ""
+
+
+def _file_value(option: Option, given: str | list[str]) -> str | bool | tuple[str, ...]:
+    """The value as the file would have it. The file's model checks it."""
+    if option.is_list:
+        return tuple(items(given))
+    return BOOLEANS.get(str(given), str(given)) if option.is_boolean else str(given)
+
+
+def _refused(overrides: Mapping[str, Override]) -> list[str]:
+    """The errors in values of the file, by the file's own checks."""
+    from .. import config  # not needed without such options
+
+    try:
+        config.load_text("version: v1", overrides=overrides)
+    except ConfigError as bad:
+        return [str(each) for each in bad.problems if each.is_error]
+    return []
+
+
+def _own(environ: Mapping[str, str]) -> dict[str, Any]:
     """The defaults that depend on the host and the user: the node's name, and directories that the user may write."""
     run_dir, state_dir = "/run/vdev", "/var/lib/vdev"
     if os.geteuid() != 0:
@@ -160,7 +216,7 @@ def _own(environ: Mapping[str, str]) -> dict[str, str]:
         run_dir = f"{environ['XDG_RUNTIME_DIR']}/vdev" if environ.get("XDG_RUNTIME_DIR") else own
         state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or own}/.local/state"
         state_dir = f"{state}/vdev"
-    return {"NODE_NAME": platform.node().lower(), "VDEV_RUN_DIR": run_dir, "VDEV_STATE_DIR": state_dir}
+    return {"node_name": platform.node().lower(), "run_dir": run_dir, "state_dir": state_dir}
 
 
 def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:

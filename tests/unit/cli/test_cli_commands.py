@@ -70,7 +70,7 @@ def test_wrong_usage_is_exit_code_2_on_stderr(subtests, vdev):
         (["plan", "f", "--no-state"], "vdev plan takes no --no-state; it is an option of vdev run"),
         (["validate", "f", "--mig-strateg=x"], "unknown argument '--mig-strateg=x'; did you mean '--mig-strategy'?"),
         (["node", "show", "--dry-run"], "unknown argument '--dry-run'; see vdev node --help"),
-        (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: 'x' is not allowed"),
+        (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: flags.migStrategy: the string 'x'"),
         (["validate", "f", "--output=xml"], "xml"),
     ]
     for arguments, words in cases:
@@ -181,7 +181,6 @@ for Blocked.names, arguments in json.loads(sys.argv[1]):
         sys.exit(f"{Blocked.command}: exit code {code}")
 """
 PLUGIN = ("grpc", "inotify_simple", "google", "structlog", "uvicorn", "starlette")
-SETTINGS = ("pydantic_settings", "asyncio")  # which it imports
 
 
 def test_offline_commands_import_no_part_of_the_running_plugin(good):
@@ -190,8 +189,8 @@ def test_offline_commands_import_no_part_of_the_running_plugin(good):
     One process runs all of them, in an order in which each may import at least what those before it may.
     """
     commands = [
-        ([*PLUGIN, *SETTINGS, "pydantic"], ["--help"]),
-        ([*PLUGIN, *SETTINGS], ["schema"]),
+        ([*PLUGIN, "asyncio", "pydantic"], ["--help"]),
+        ([*PLUGIN, "asyncio"], ["schema"]),
         (PLUGIN, ["run", "--help"]),
         (PLUGIN, ["validate", good]),
         (PLUGIN, ["config", good]),

@@ -92,11 +92,12 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
         (
             ["--mig-strategy=mix"],
             {},
-            "flag --mig-strategy: 'mix' is not allowed; did you mean 'mixed'? expected one of none",
+            "flag --mig-strategy: flags.migStrategy: the string 'mix' is not allowed here; did you mean 'mixed'?",
         ),
-        ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
-        (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
-        ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
+        ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: flags.migStrategy: the string 'both' is not allowed"),
+        (["--pass-device-specs=yes"], {}, "flags.plugin.passDeviceSpecs: expected true or false, got the string 'yes'"),
+        (["--no-state=yes"], {}, "flag --no-state: 'yes' is not a boolean; expected true or false"),
+        ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "flags.plugin.deviceListStrategy: the string 'cdi'"),
         (["--log-level=loud"], {}, "flag --log-level: 'loud'"),
         (["--boot-wait=soon"], {}, "flag --boot-wait: 'soon' is not a number of seconds; expected one such as 30, 30s"),
         ([], {"VDEV_BOOT_WAIT": "-1"}, "env VDEV_BOOT_WAIT: '-1' is not a number of seconds"),
@@ -123,7 +124,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
     assert [
-        "flag --mig-strategy: 'singel' is not allowed; did you mean 'single'? expected one of none, single, mixed",
+        "flag --mig-strategy: flags.migStrategy: the string 'singel' is not allowed here; did you mean 'single'? "
+        "expected none, single or mixed",
         "env NODE_NAME: 'a\\nb' cannot be the name of a node",
         "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
     ] == str(caught.value).splitlines()
