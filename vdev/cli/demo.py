@@ -5,15 +5,13 @@ The plugin is `vdev run` in another process; the kubelet runs in this one.
 
 import argparse
 import asyncio
-import contextlib
 import os
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +100,20 @@ def _quickstart() -> str:
 
 async def _play(directory: Path) -> int:
     from ..sim import Kubelet, Timings  # not needed for --help; it imports gRPC
+    from ..sim.scenarios.driver import ScenarioError
+    from ..sim.scenarios.plugin_process import CommandPlugin, last_words
 
-    begun = time.monotonic()
+    begun, log = time.monotonic(), directory / "plugin.log"
     (directory / "vdev.yaml").write_text(_quickstart())
+    command = [
+        *(sys.executable, "-m", "vdev", "run"),
+        *("--config-file", str(directory / "vdev.yaml"), "--kubelet-dir", str(directory / "kubelet")),
+        *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
+        *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
+        *("--log-format", "console"),
+    ]
+    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}  # it must not use a cluster
+    plugin = CommandPlugin(command, log=log, environ=environ, strict=True)
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
         async with Kubelet(
@@ -114,42 +123,21 @@ async def _play(directory: Path) -> int:
             timings=Timings(boot=0.1, sources=0.1),  # a real kubelet takes two seconds to restart
         ) as kubelet:
             story = Story(kubelet, directory)
-            async with _plugin(directory) as plugin:
-                for part in (_beginning, _pods, _edit, _bad_edit, _restart, _removal):
-                    await part(story, plugin)
+            await plugin.start()
+            for part in (_beginning, _pods, _edit, _bad_edit, _restart, _removal):
+                await part(story, command)
+            await plugin.stop()  # raises ScenarioError if it does not end as it should
             await _end(story)
-    except (FailedCheck, TimeoutError) as failed:
-        print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
-        print("\n".join((directory / "plugin.log").read_text().splitlines()[-15:]), file=sys.stderr)
+    except (FailedCheck, ScenarioError, TimeoutError) as failed:
+        print(f"   ✗ {failed}\n\nthe plugin: {last_words(log)}", file=sys.stderr)
         return 1
+    finally:
+        await plugin.kill()
     print(
         f"\nAll {story.checks} checks held, in {time.monotonic() - begun:.1f} s. "
         "Next: vdev sim --help, vdev run --help, configs/"
     )
     return 0
-
-
-@contextlib.asynccontextmanager
-async def _plugin(directory: Path) -> AsyncIterator[list[str]]:
-    command = [
-        *(sys.executable, "-m", "vdev", "run"),
-        *("--config-file", str(directory / "vdev.yaml"), "--kubelet-dir", str(directory / "kubelet")),
-        *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
-        *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
-        *("--log-format", "console"),
-    ]
-    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}  # it must not use a cluster
-    with (directory / "plugin.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environ)
-    try:
-        yield command
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)  # Process.terminate() may reap the process, and lose its exit code
-        code = await process.wait()
-    if code != 0:
-        raise FailedCheck(f"vdev run ended with exit code {code}")
 
 
 async def _beginning(story: Story, plugin: list[str]) -> None:
