@@ -1,9 +1,8 @@
-"""The page in a real browser: headless Chromium. Skipped where there is none.
+"""The page in a real browser: headless Chromium. Skipped if it is not installed.
 
-Each test starts a browser, which takes longer than to look at one more thing, so each looks at many.
+Starting a browser takes longer than a check, so one test has most of the checks.
 """
 
-import contextlib
 import time
 
 import pytest
@@ -39,15 +38,25 @@ async def page(directory):
         assert [] == await made.value("seen")
 
 
+class Current:
+    """The agent behind the server: the one that is shown now."""
+
+    shown = None
+
+    def __getattr__(self, name):
+        return getattr(self.shown, name)
+
+
 @pytest.fixture
 async def show(page):
     """Open the page of an agent with this status document."""
-    async with contextlib.AsyncExitStack() as stack:
+    current = Current()
+    async with http.serving("127.0.0.1:0", current) as address:
 
         async def show(devices=(), *, fragment="", **more):
-            shown = Shown(list(devices), **more)
-            await page.open(await stack.enter_async_context(http.serving("127.0.0.1:0", shown)), fragment)
-            return shown
+            current.shown = Shown(list(devices), **more)
+            await page.open(address, fragment)
+            return current.shown
 
         yield show
 
@@ -127,7 +136,7 @@ HEIGHT = "document.documentElement.scrollHeight"
 ONLY = "document.getElementById('only').click()"
 
 
-async def test_many_devices(page, show, subtests):
+async def many_devices(page, show, subtests):
     """However many there are, the page is readable and has few elements."""
     with subtests.test("devices come in groups, what is unhealthy before them; a group opens; a search finds one"):
         devices = [device(number) for number in range(10_000)]
@@ -243,7 +252,8 @@ CONTRASTS = """(() => {
 
 
 async def test_everything_that_a_page_says(page, show, subtests):
-    """What is wrong, drills, claims, the history, in words that can be read on any screen."""
+    """Few and many devices, problems, drills, claims and the history, in words that can be read on any screen."""
+    await many_devices(page, show, subtests)
     with subtests.test("the summary says how many of what, with what is wrong marked"):
         await show(**EVERYTHING)
         items = [text.replace("\n", " ") for text in await page.texts("#summary li")]
