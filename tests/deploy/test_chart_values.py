@@ -118,7 +118,7 @@ EFFECTS = {
 
 
 def leaves(values, path=()):
-    """The places of all values that are no group of others."""
+    """The paths of all values that are not groups of others."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, (*path, key))
@@ -127,12 +127,12 @@ def leaves(values, path=()):
 
 
 def place(name):
-    """The place of the value of that name."""
+    """The path of the value of that name."""
     return next(path for path, _ in leaves(VALUES) if ".".join(path) == name)
 
 
 def with_value(values, path, value):
-    """The values with another one at a place."""
+    """The values with another one at a path."""
     changed = copy.deepcopy(values)
     inner = changed
     for key in path[:-1]:
@@ -293,7 +293,7 @@ def test_nodes_kept_for_accelerators_have_the_agent():
 
 @helm
 def test_the_notes_say_that_the_image_must_be_brought():
-    """As long as it has the name that no registry knows; with another name there is no such line."""
+    """Only if the image has the name that no registry knows."""
     from helm_python import Chart
 
     with Chart.load(CHART) as chart:

@@ -112,7 +112,7 @@ def test_beside_the_agents():
 
 
 def test_two_releases_are_two_fleets():
-    """Each with a name and an account of its own."""
+    """Each has its own name and account."""
     first, second = (charted(ALONE, release=release) for release in ("vdev", "lab"))
     args = [one(each, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"] for each in (first, second)]
     assert ["--name=vdev-fleet", "--name=lab-vdev-fleet"] == [each[2] for each in args]

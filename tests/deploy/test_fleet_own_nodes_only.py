@@ -159,7 +159,7 @@ REQUESTS = {
 
 
 def test_who_may_change_what(subtests):
-    """The controller's token is good for its Nodes and what it says of pods; nobody else is concerned."""
+    """The controller's token may write its own Nodes and annotations of pods; other accounts are not affected."""
     for name in REQUESTS:
         with subtests.test(name=name):
             request, before, after, reason = REQUESTS[name]

@@ -1,4 +1,4 @@
-"""The image's recipe: its build steps replayed in a directory, without an engine, and what comes out of them runs."""
+"""The Dockerfile: its build steps are replayed in a directory, without an engine, and the result runs."""
 
 import importlib.util
 import os
@@ -39,7 +39,7 @@ def steps():
 
 
 def of(name, stage=None):
-    """The texts of one kind of instruction."""
+    """The texts of all instructions of a kind."""
     return [step.text for step in steps() if step.name == name and stage in (None, step.stage)]
 
 
@@ -75,7 +75,7 @@ def image(tmp_path_factory):
 
 
 def run(image, *arguments):
-    """Run the image's command as its ENTRYPOINT would, with its ENV."""
+    """Run the image's command as its ENTRYPOINT does, with its ENV."""
     environ = {"PATH": f"{image / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environ |= {"PYTHONPATH": str(image / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(["vdev", *arguments], env=environ, cwd="/", capture_output=True, text=True, check=False)
@@ -110,7 +110,7 @@ def test_only_locked_packages():
 
 
 def test_the_last_stage():
-    """It starts the plugin, says what it is, and brings only what was built."""
+    """It starts the plugin, has labels, and contains only what was built."""
     assert ['["vdev"]'] == of("ENTRYPOINT")
     assert ['["run"]'] == of("CMD")
     assert ["--from=build /opt/vdev /opt/vdev"] == of("COPY", stage=1)
@@ -128,7 +128,7 @@ def test_bare_image_names():
 
 
 def test_the_context_is_small():
-    """What is copied is what .dockerignore lets through."""
+    """The Dockerfile copies exactly what .dockerignore allows."""
     lines = (ROOT / ".dockerignore").read_text().split()
     allowed = {line[1:] for line in lines if line.startswith("!")}
     assert allowed == {shlex.split(text)[0] for text in of("COPY", stage=0)}

@@ -1,4 +1,4 @@
-"""The manifests: what they render to is valid, asks for little, and the chart says the same as kustomize."""
+"""The manifests: their objects are valid and ask for little, and the chart makes the same as kustomize."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def least_privilege(directory):
 
 
 def a_token_only_with_a_permission(directory):
-    """The pod has a token just where a role needs it."""
+    """The pod has a token only if a role needs it."""
     objects = rendered(directory)
     assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
 
@@ -73,7 +73,7 @@ def only_the_host_paths_that_are_needed(directory):
 
 
 def a_second_agent_stands_by_on_a_node(directory):
-    """A rolling update ends the old agent when the new one is ready, and nothing of a node keeps two pods apart."""
+    """A rolling update ends the old agent when the new one is ready, and both pods fit on a node."""
     objects = rendered(directory)
     strategy = one(objects, "DaemonSet")["spec"]["updateStrategy"]
     assert {"maxSurge": 1, "maxUnavailable": 0} == strategy["rollingUpdate"]
@@ -134,7 +134,7 @@ def the_command_line_is_known(directory):
 
 @kustomize
 def test_the_image_can_be_another(tmp_path):
-    """What the page says about a registry of one's own: the overlay there takes its image, without a second place."""
+    """The page's overlay for another registry changes the image in one place."""
     page = (DEPLOY.parent / "docs" / "deployment.md").read_text()
     (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "\nimages:" in each]
     base = os.path.relpath(DEPLOY / "base", tmp_path)
@@ -192,7 +192,7 @@ def the_chart_is_the_same(directory):
 @kustomize
 @pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
 def test_an_overlay(directory, subtests):
-    """What each of the functions above says; kubectl renders an overlay once for all of them."""
+    """Each check above; kubectl renders an overlay once for all of them."""
     checks = [
         objects_are_valid,
         least_privilege,
@@ -211,7 +211,7 @@ def test_an_overlay(directory, subtests):
 
 @helm
 def test_chart_lints():
-    """Helm's own linter has nothing to complain about."""
+    """Helm's own linter finds nothing."""
     from helm_python import chart
 
     result = chart.lint(CHART)

@@ -90,7 +90,7 @@ def test_alerts_come_when_they_should():
 
 
 def test_every_alert_is_played():
-    """The table has each alert firing, each of them but two beside a node where a drill is in force."""
+    """The table lets each alert fire, and all but two beside a node with a drill."""
     cases = yaml.safe_load(CASES.read_text())["tests"]
     fired = {each["alertname"] for case in cases for each in case["alert_rule_test"] if each["exp_alerts"]}
     assert {rule["alert"] for rule in _rules() if "alert" in rule} == fired

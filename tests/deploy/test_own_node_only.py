@@ -1,4 +1,4 @@
-"""The admission policy that keeps an agent's token to its own Node: who may change what."""
+"""The admission policy that limits an agent's token to its own Node."""
 
 import copy
 
@@ -20,12 +20,12 @@ METADATA = "vdev may not change owners and finalizers of a Node"
 
 
 def user(name=AGENT, **extra):
-    """Who asks. Without extra values the API server leaves the whole key out."""
+    """The user of a request. Without extra values, the API server omits the key."""
     return {"username": name, "groups": ["system:serviceaccounts"]} | ({"extra": extra} if extra else {})
 
 
 def bound(name=AGENT, node="worker-1"):
-    """Who asks with the token that the kubelet mounts into a pod."""
+    """The user of the token that the kubelet mounts into a pod."""
     return user(name, **{"authentication.kubernetes.io/pod-name": ["vdev-x"], NODE_NAME: [node]})
 
 

@@ -1,4 +1,4 @@
-"""What the agent may do in the API: nothing by default, and with each component exactly what its feature needs."""
+"""The permissions of the agent: none by default, and with each component exactly those of its feature."""
 
 import pytest
 import yaml
@@ -66,7 +66,7 @@ def everything():
 
 
 def test_every_component_with_a_role_is_here():
-    """A component that brings objects of its own is in the table above."""
+    """Each component with its own objects is in the table above."""
     found = {path.parent.name for path in DEPLOY.glob("components/*/*.yaml") if path.name != "kustomization.yaml"}
     assert found | {"node-features"} == COMPONENTS.keys()
 
@@ -114,7 +114,7 @@ def test_a_component(name):
 
 @kustomize
 def test_components_add_up():
-    """All of them give the sum, in whatever order, and nothing twice: cdi and dra have a directory in common."""
+    """All components together give the sum, in any order, and nothing twice: cdi and dra share a directory."""
     together = [*COMPONENTS, "cdi"]
     objects = composed(together)
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
@@ -129,7 +129,7 @@ def test_components_add_up():
 
 @kustomize
 def test_another_namespace():
-    """Bindings and policy follow the namespace that a layer below sets; the role for Events stays where Events are."""
+    """Bindings and policy follow the namespace of the layer below; the role for Events stays in that of Events."""
     objects = composed(COMPONENTS, namespace="devices")
     assert "devices" == one(objects, "ServiceAccount")["metadata"]["namespace"]
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
@@ -152,7 +152,7 @@ def test_the_chart_gives_the_same_together():
 
 @helm
 def test_drivers_of_ones_own():
-    """The chart's value names whose devices it may tell of in the status of claims; with none there is no such rule."""
+    """The chart's value lists the drivers whose claims the agent may update; without drivers there is no such rule."""
     for drivers in (["mine.example"], []):
         found = granted(charted({"dra": {"enabled": True, "drivers": drivers}}))
         named = {what.partition(" ")[2] for _, what, verb in found if verb.startswith("associated-node:")}
@@ -161,7 +161,7 @@ def test_drivers_of_ones_own():
 
 @helm
 def test_another_release_has_names_of_its_own():
-    """Two releases in one cluster share no object, and each has its own account in its bindings and its policy."""
+    """Two releases in one cluster share no object, and the bindings and the policy of each name its own account."""
     first, second = (
         {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in objects}
         for objects in (charted(everything()), charted(everything(), release="lab"))
@@ -185,13 +185,13 @@ def test_another_release_has_names_of_its_own():
     ],
 )
 def test_the_chart_changes_the_pod_as_the_component_does(name, values):
-    """The other components, which are for the pod alone, have their value of the chart as well."""
+    """The components that only change the pod have a value of the chart too."""
     objects = composed([name])
     validate(objects)
     assert plain(objects) == plain(charted(values))
 
 
 def test_every_component_has_its_value():
-    """No component is only for one of the two ways to deploy."""
+    """Each component exists for both ways to deploy."""
     alone = {"host-devices", "cdi", "stand-ins", "fault-injection", "privileged"}
     assert {path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml")} == COMPONENTS.keys() | alone

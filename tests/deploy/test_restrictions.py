@@ -52,7 +52,7 @@ def _cannot():
 
 @pytest.fixture(scope="session")
 def able():
-    """Skip where the machine does not allow it."""
+    """Skip if the machine does not allow it."""
     if reason := _cannot():
         pytest.skip(reason)
 
@@ -66,7 +66,7 @@ def place():
 
 
 class Pod:
-    """The DaemonSet's pod with all components. `host` is where the host's paths are, apart from /dev and /sys."""
+    """The DaemonSet's pod with all components. `host` has the host's paths, except for /dev and /sys."""
 
     def __init__(self, place):
         self.spec = pod_of(composed(COMPONENTS))

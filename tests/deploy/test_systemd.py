@@ -1,4 +1,4 @@
-"""The systemd service: its order, its paths, and that systemd itself has nothing to complain about."""
+"""The systemd service: its order, its paths, and the checks of systemd itself."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def words(key):
 
 @pytest.fixture
 def unit(tmp_path):
-    """The service in a directory of its own, with a program that is installed, and with the drop-in of the page."""
+    """The service in its own directory, with an installed program, and with the drop-in of the page."""
     file = tmp_path / UNIT.name
     file.write_text(UNIT.read_text().replace("ExecStart=vdev ", f"ExecStart={sys.executable} -m vdev "))
     drop_in = tmp_path / "vdev.service.d" / "local.conf"
@@ -48,7 +48,7 @@ def unit(tmp_path):
 
 
 def analyze(*arguments):
-    """Run systemd-analyze; exit code and everything that it said."""
+    """Run systemd-analyze. Returns its exit code and its output."""
     done = subprocess.run(
         ["systemd-analyze", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
     )
@@ -57,7 +57,7 @@ def analyze(*arguments):
 
 @needs_systemd
 def test_systemd_understands_every_line(unit):
-    """No key is unknown, no value refused; what it says of other units on this machine does not matter."""
+    """No key is unknown, and no value is refused. Messages about other units of this machine do not matter."""
     code, said = analyze("verify", unit)
     assert [] == [line for line in said.splitlines() if "vdev" in line or "local.conf" in line]
     assert 0 == code
@@ -65,20 +65,20 @@ def test_systemd_understands_every_line(unit):
 
 @needs_systemd
 def test_what_it_may_do_is_little(unit):
-    """As systemd's own measure has it."""
+    """By systemd's own measure."""
     shutil.rmtree(unit.with_name("vdev.service.d"))
     code, said = analyze("security", "--offline=true", f"--threshold={EXPOSURE}", "--no-pager", unit)
     assert 0 == code, said
 
 
 def test_every_kubelet_comes_after_it():
-    """Else a reboot takes the pods their devices."""
+    """Otherwise pods lose their devices at a reboot."""
     assert set(words("Before")) >= KUBELETS
     assert ["notify"] == words("Type")
 
 
 def test_it_may_write_where_its_defaults_are():
-    """And what containers use is still there when it has ended."""
+    """The files that containers use stay when the service ends."""
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
     at_run = {Path("/run", name) for name in words("RuntimeDirectory")}
     assert {Path("/run/vdev"), Path("/run/cdi")} == at_run
@@ -91,14 +91,14 @@ def test_it_may_write_where_its_defaults_are():
 
 
 def test_its_variables_are_options():
-    """A misspelt one would be ignored without a word."""
+    """A misspelled one would be ignored silently."""
     known = {variable for option in OPTIONS for variable in option.variables}
     assert {each.partition("=")[0] for each in words("Environment")} <= known
     assert set(re.findall(r"`(VDEV_[A-Z_]+)=", PAGE.read_text())) <= known
 
 
 def test_its_capabilities():
-    """Systemd says nothing of a misspelt one."""
+    """For systemd, a misspelled one is no error."""
     assert {"CAP_MKNOD", "CAP_DAC_OVERRIDE", "CAP_FOWNER"} == set(words("CapabilityBoundingSet"))
 
 

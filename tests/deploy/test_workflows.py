@@ -26,7 +26,7 @@ by_file = pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path:
 
 @by_file
 def test_every_action_is_pinned(path):
-    """By the commit, with the version that it is for the reader; but for the checkout's own."""
+    """By commit, with the version in a comment; except for the action of this repository."""
     uses = [line for line in path.read_text().splitlines() if re.match(r" *(- )?uses:", line)]
     assert uses
     assert [] == [line for line in uses if not PINNED.match(line) and "uses: ./ " not in line]
@@ -45,7 +45,7 @@ def test_actionlint_finds_nothing():
 
 
 def lint(*command):
-    """Run a linter, which has to be content."""
+    """Run a linter, which must find nothing."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert 0 == done.returncode, done.stdout + done.stderr
 
@@ -111,13 +111,13 @@ def action(tmp_path):
 
 
 def called(calls, *begin):
-    """The one call that begins so."""
+    """The only call that starts with these words."""
     (found,) = [call for call in calls if call[: len(begin)] == [*begin]]
     return found
 
 
 def test_the_outputs_are_those_of_the_script(action):
-    """Each that it writes is declared, with the step's id, and the other way round."""
+    """The script writes exactly the declared outputs."""
     done, _, output = action()
     assert 0 == done.returncode, done.stderr
     declared = yaml.safe_load(ACTION.read_text())["outputs"]
@@ -128,7 +128,7 @@ def test_the_outputs_are_those_of_the_script(action):
 
 
 def test_the_inputs_are_those_that_are_used():
-    """None is without effect, and none is missing."""
+    """Each input has an effect, and none is missing."""
     text = ACTION.read_text()
     document = yaml.safe_load(text)
     assert set(document["inputs"]) == set(re.findall(r"inputs\.([\w-]+)", text))
@@ -145,7 +145,7 @@ def test_the_cluster_is_one_for_any_version():
 
 
 def test_an_image_is_built_or_pulled(action):
-    """From the action's own source, or from wherever it is; under one name in the cluster."""
+    """From the action's own source, or from a registry, under one name in the cluster."""
     _, calls, output = action()
     assert str(ROOT) == called(calls, "docker", "build")[-1]
     assert f"vdev:{vdev.__version__}" == output["image"]
@@ -159,7 +159,7 @@ def test_an_image_is_built_or_pulled(action):
 
 
 def settings(call):
-    """What Helm is told to set, as a chart's values."""
+    """The values that Helm gets, as those of a chart."""
     values = {}
     for flag, text in itertools.pairwise(call):
         if flag in ("--set", "--set-file"):
@@ -173,7 +173,7 @@ def settings(call):
 
 
 def test_the_chart_takes_the_settings(action, tmp_path):
-    """A file for all nodes, or a directory of them by their names; and values of one's own."""
+    """A file for all nodes, or a directory of files by name, and the user's values."""
     pytest.importorskip("helm_python")
     (tmp_path / "mine.yaml").write_text("version: v1\n")
     (tmp_path / "all").mkdir()
@@ -202,7 +202,7 @@ def test_the_chart_takes_the_settings(action, tmp_path):
     ],
 )
 def test_what_goes_wrong_is_said(action, environ, said):
-    """As an annotation of the run, and what needs it with the agents' log."""
+    """As an annotation of the run, with the agents' log if it helps."""
     done, _, output = action(**environ)
     assert (1, {}) == (done.returncode, output)
     assert f"::error title=vdev::{said}" in done.stderr
@@ -210,7 +210,7 @@ def test_what_goes_wrong_is_said(action, environ, said):
 
 
 def test_the_page_tells_all_inputs_and_outputs():
-    """In its two tables, and no others."""
+    """Its two tables are complete."""
     text = (ROOT / "docs" / "github-action.md").read_text()
     inputs, outputs = text.partition("| output |")[::2]
     document = yaml.safe_load(ACTION.read_text())

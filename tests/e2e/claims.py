@@ -27,7 +27,7 @@ def missing(version: Mapping[str, Any], groups: Mapping[str, Any]) -> str:
 
 
 class Claims:
-    """The objects of one run. `label` is that of what is in no namespace; it says the run's."""
+    """The objects of one run. Objects without a namespace have this label, with the run's namespace as its value."""
 
     def __init__(self, kubectl: Callable[[], Any], *, namespace: str, node: Callable[[], str], label: str) -> None:
         self._kubectl = kubectl
@@ -117,7 +117,7 @@ def resource(kind: str) -> str:
 
 
 def placed(document: Mapping[str, Any], namespace: str, label: str) -> dict[str, Any]:
-    """A scenario's object in the tests' namespace; or with the label of what is in none."""
+    """A scenario's object in the tests' namespace or, if its kind has none, with the label."""
     metadata = dict(document["metadata"])
     if document["kind"] in NAMESPACED:
         metadata["namespace"] = namespace
@@ -153,7 +153,7 @@ def uses(document: Mapping[str, Any], container: Mapping[str, Any]) -> list[tupl
 
 
 def results(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What is allocated to a claim."""
+    """The devices that are allocated to a claim."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 

@@ -1,4 +1,4 @@
-"""A real node for scenarios, with the methods of `EmbeddedNode`: kubectl does everything, in a namespace of its own.
+"""A real node for scenarios, with the methods of `EmbeddedNode`, by kubectl, in its own namespace.
 
 Owns the namespace, the agent's objects in it (or an agent that runs already), and the pods of tests; takes all of it
 away again. What a cluster cannot do (move time, crash the kubelet, make device nodes) is not among its capabilities.
@@ -39,7 +39,7 @@ _REGISTRATIONS = "kubelet_device_plugin_registration_total"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where and how to test. `running` is `namespace/daemonset` of an agent that runs already, or empty."""
+    """The cluster, the node and the images. `running` is `namespace/daemonset` of a running agent, or empty."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -92,7 +92,7 @@ class Kubectl:
         return json.loads(await self(*arguments, "--output=json"))
 
     async def maybe(self, *arguments: str) -> Any:
-        """A document, None where there is no such object."""
+        """A document; None if there is no such object."""
         text = await self(*arguments, "--output=json", "--ignore-not-found")
         return json.loads(text) if text.strip() else None
 
@@ -209,7 +209,7 @@ class ClusterDriver:
         return str((workers or nodes)[0]["metadata"]["name"])
 
     async def _objects(self) -> list[dict[str, Any]]:
-        """What is deployed, on this node alone and in this namespace; the file decides on the strategy."""
+        """The objects to deploy, for this node and in this namespace; the file chooses the strategy."""
         directory = DEPLOY / "overlays" / "cdi" if self.no_claims else Path(__file__).parent / "with-claims"
         rendered = loaded(await self.kubectl("kustomize", str(directory)))
         return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
@@ -365,7 +365,7 @@ class ClusterDriver:
         return capacity(await self.kubectl.json("get", "node", self.node_name))
 
     async def pod(self, name: str) -> PodStatus | None:
-        """A pod as it is, None if there is none."""
+        """The status of a pod; None if there is no such pod."""
         document = await self.kubectl.maybe(*self._here("get", "pod", name))
         if document is None:
             return None
@@ -399,7 +399,7 @@ class ClusterDriver:
         return now - before if now >= before else now
 
     async def reasons(self) -> dict[tuple[str, str], str]:
-        """What the agent says of itself."""
+        """The reasons of the agent's Unhealthy devices."""
         status = await self.agent_status()
         return {} if status is None else reasons_in(status)
 
@@ -439,7 +439,7 @@ class ClusterDriver:
         return await self.kubectl(*self._here("exec", pod, "--", "sh", "-c", command))
 
     async def _with_devices(self, pod: PodStatus, container: ContainerStatus) -> ContainerStatus:
-        """The container with its devices by what it sees itself, where the kubelet does not say them.
+        """The container with its devices, read inside it if the kubelet does not report them.
 
         A real one never does for init containers and sidecars. The variable is that of strategy `envvar` by default.
         """
@@ -457,7 +457,7 @@ class ClusterDriver:
         return replace(container, devices=devices)
 
     async def agent_status(self) -> Any:
-        """What `vdev status` says on this node; None while nobody answers."""
+        """The output of `vdev status` on this node; None if it does not answer."""
         try:
             name = await self.agent_pod()
             command = "vdev status --output json || true"  # exits with 1 while it is not ready
@@ -536,7 +536,7 @@ class ClusterDriver:
         return not await self._agent_pods()
 
     async def _select(self, value: str) -> None:
-        """Let the DaemonSet run only where a label has a value that no node's has; empty: where it ran before."""
+        """Let the DaemonSet run only on nodes with this value of a label; empty: where it ran before."""
         patch = leftovers.selector_patch(value)
         await self.kubectl(*self._in_agent("patch", "daemonset", self.daemonset, "--type=merge", f"--patch={patch}"))
 
@@ -563,7 +563,7 @@ class ClusterDriver:
         await self.until(ready, "the node is ready again")
 
     async def _serves(self) -> bool:
-        """Whether the kubelet's own port is open; True where that cannot be asked."""
+        """Whether the kubelet's own port is open; True if that is unknown."""
         try:
             await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/healthz")
         except KubectlError as error:
@@ -576,7 +576,7 @@ class ClusterDriver:
         return {name: int(float(count)) for name, count in found}
 
     async def _metrics(self) -> str:
-        """The kubelet's, empty where they cannot be read."""
+        """The kubelet's metrics; empty if they cannot be read."""
         try:
             return await self._read_metrics()
         except KubectlError:
@@ -646,7 +646,7 @@ def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, A
 
 
 def unbound(document: Mapping[str, Any], hostname: str) -> dict[str, Any]:
-    """A pod for the scheduler, who allocates claims, and who has that node alone to choose."""
+    """A pod for the scheduler, which allocates claims and may choose this node only."""
     spec = {key: each for key, each in document["spec"].items() if key != "nodeName"}
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), "kubernetes.io/hostname": hostname}
     spec["tolerations"] = [*(spec.get("tolerations") or ()), {"operator": "Exists"}]

@@ -48,7 +48,7 @@ def _option(config, name):
 
 @pytest.fixture(scope="session")
 def target(pytestconfig, runner):
-    """Where to test, with its context by name; skips when the command line names no cluster."""
+    """The target, with the name of its context; skips if the command line names no cluster."""
     given = {each.name: _option(pytestconfig, each.name) for each in fields(Target)}
     if not given["kubeconfig"] and not given["context"]:
         pytest.skip("no cluster: give --kubeconfig or --context to pytest, or use `make e2e`")
@@ -88,7 +88,7 @@ def deployed(target, runner):
 
 @pytest.fixture
 def cluster(deployed, runner, request):
-    """The node, with an agent that advertises nothing and no pod of ours; diagnostics are kept after a failure."""
+    """The node, with an agent that advertises nothing, and without pods of tests. A failure keeps diagnostics."""
     runner.run(deployed.reset())
     runner.run(deployed.begin())
     yield deployed

@@ -36,7 +36,7 @@ def note(name: str, running: str, *, configmap: str, data: Mapping[str, str]) ->
 
 
 def selector_patch(value: str) -> str:
-    """The patch that lets a DaemonSet run only where a label has this value; empty: where it ran before."""
+    """The patch that lets a DaemonSet run only on nodes with this value of a label; empty: where it ran before."""
     return json.dumps({"spec": {"template": {"spec": {"nodeSelector": {SELECTOR: value or None}}}}})
 
 

@@ -96,7 +96,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path):
-    """A shell of its own."""
+    """A shell with its own directory."""
     return Shell(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_a_cluster_that_may_be_production_is_refused(shell):
 
 
 def test_a_named_cluster_is_tested(shell):
-    """And every single command names it, whatever becomes the current context meanwhile."""
+    """Every command names the cluster, even if the current context changes in the meantime."""
     shell.pytest("--context", "prod-eu", "--yes-this-cluster", "-x")
     assert shell.changes()
     assert all("--context=prod-eu" in line for line in shell.asked())

@@ -7,7 +7,6 @@ import argparse
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +22,16 @@ Document = dict[str, Any]
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of reading a malformed claim
 
 
-@dataclass(slots=True)
-class _Objects:
-    """The objects in the file: claims in order, and DeviceClasses by name."""
-
-    claims: list[Document] = field(default_factory=list)
-    classes: dict[str, Document] = field(default_factory=dict)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
     seen = common.previewed(args, args.files)
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code
-    objects = _read(args.claim)
+    claims, classes = _read(args.claim)
     try:
-        _allocate(objects, seen)
-        answers = [(claim, preview.claim_answers(seen, claim)) for claim in objects.claims]
+        _allocate(claims, classes, seen)
+        answers = [(claim, preview.claim_answers(seen, claim)) for claim in claims]
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
@@ -54,24 +45,26 @@ def run(args: argparse.Namespace) -> int:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> _Objects:
+def _read(path: Path) -> tuple[list[Document], dict[str, Document]]:
+    """The claims of the file in order, and its DeviceClasses by name."""
     try:
         documents = yaml_text.documents(path.read_text("utf-8"))
     except OSError as failed:
         raise UsageError(f"cannot read {path}: {reason_of(failed)}") from failed
     except (yaml.YAMLError, UnicodeDecodeError) as wrong:
         raise UsageError(f"{path} is not YAML: {' '.join(str(wrong).split())}") from wrong
-    found = _Objects()
+    claims: list[Document] = []
+    classes: dict[str, Document] = {}
     for each in _flat(documents):
         name = _mapping(each.get("metadata")).get("name") or "claim"
         match each.get("kind"):
             case "ResourceClaim" | "ResourceClaimTemplate" as kind:
-                found.claims.append(_claim(each, str(name), is_template=kind == "ResourceClaimTemplate"))
+                claims.append(_claim(each, str(name), is_template=kind == "ResourceClaimTemplate"))
             case "DeviceClass":
-                found.classes[str(name)] = each
-    if not found.claims:
+                classes[str(name)] = each
+    if not claims:
         raise UsageError(f"{path} has no ResourceClaim and no ResourceClaimTemplate")
-    return found
+    return claims, classes
 
 
 def _flat(documents: Sequence[object]) -> Iterator[Document]:
@@ -98,16 +91,12 @@ def _mapping(value: object) -> Document:
     return value if isinstance(value, dict) else {}
 
 
-def _is_allocated(claim: Document) -> bool:
-    return bool(claim["status"].get("allocation"))
-
-
 # --- the allocation ---------------------------------------------------------------------------------------------------
 
 
-def _allocate(objects: _Objects, seen: preview.Preview) -> None:
+def _allocate(claims: list[Document], classes: dict[str, Document], seen: preview.Preview) -> None:
     """Allocate the claims that have no allocation. Raises AllocationError."""
-    waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
+    waiting = [claim for claim in claims if not claim["status"].get("allocation")]
     if not waiting:
         return
     from ..sim.api import dra_fields  # not needed for --help; it imports gRPC
@@ -128,8 +117,8 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})
-    classes = {each.name: each.document for each in seen.classes} | objects.classes
-    scheduler = Allocator(offered, classes, objects.claims, matches=matches)
+    known_classes = {each.name: each.document for each in seen.classes} | classes
+    scheduler = Allocator(offered, known_classes, claims, matches=matches)
     try:
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
@@ -139,7 +128,7 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {problems}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:
-        known = ", ".join(sorted(classes)) or "none"
+        known = ", ".join(sorted(known_classes)) or "none"
         raise AllocationError(f"{nothing}; the DeviceClasses of the configuration and of the file: {known}") from None
     except ManifestError as wrong:
         raise UsageError(f"an API server would not take these claims or classes: {wrong}") from wrong

@@ -40,18 +40,12 @@ def painted(text: str, *colors: Color) -> str:
     return f"\x1b[{';'.join(colors)}m{text}\x1b[0m" if colors and has_colors() else text
 
 
-async def watch(
-    frame: Callable[[], Awaitable[Sequence[str]]],
-    every: float,
-    *,
-    as_json: bool = False,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
+async def watch(frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, as_json: bool = False) -> None:
     """Show the lines every `every` seconds until cancelled. A failure is in their place; with `as_json` on stderr.
 
     On a terminal, each view replaces the last one and is cut to the height of the screen.
     """
-    in_place = not as_json and sys.stdout.isatty() and environ.get("TERM") != "dumb"
+    in_place = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     while True:
         try:
             lines, output = list(await frame()), sys.stdout

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is not None:
         asyncio.run(common.watch(frame, common.seconds(args.watch, "--watch"), as_json=as_json))
     status = asyncio.run(ask())
-    print(json.dumps(status, indent=2) if as_json else "\n".join(lines(status)))
+    common.show(args, status, lines(status))
     return 0 if status["ready"] else 1
 
 

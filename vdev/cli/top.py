@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,12 +47,9 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and args.rows < 0:
         raise UsageError(f"--rows: expected a number of at least 0, got {args.rows}")
     document = asyncio.run(_document(run_dir, args.names))
-    if args.output == "json":
-        print(json.dumps(document, indent=2))
-        return 0
     rows = common.SHOWN if args.rows is None else args.rows or None
-    if args.once or not sys.stdout.isatty():
-        print("\n".join(lines(document, args.sort, rows)))
+    if args.output == "json" or args.once or not sys.stdout.isatty():
+        common.show(args, document, lines(document, args.sort, rows))
         return 0
 
     async def frame() -> Sequence[str]:
