@@ -130,14 +130,19 @@ class Session:
             raise
         finally:
             self._users[http] -= 1
-            if self._http is not http and not self._users[http]:
-                del self._users[http]
-                await http.aclose()  # by its last user: a client that is closed earlier loses what is being connected
+            if self._http is not http:
+                await self._close_unused(http)
 
     def _forget(self, http: "httpx.AsyncClient") -> None:
         """Let the next request read the files again: credentials, address or authority may have changed."""
         if self._http is http:
             self._http = None
+
+    async def _close_unused(self, http: "httpx.AsyncClient") -> None:
+        """Close an old client after its last request: one that is closed earlier loses what is being connected."""
+        if not self._users[http]:
+            del self._users[http]
+            await http.aclose()
 
     async def _body(self, call: ApiCall, response: "httpx.Response") -> bytes:
         body = bytearray()
@@ -157,8 +162,8 @@ class Session:
                 if self._http is None or self._clock.now() >= self._renew_at:
                     before, self._http = self._http, await asyncio.to_thread(_connect, self._server)
                     self._renew_at = self._clock.now() + _RENEWAL
-                    if before is not None and not self._users[before]:
-                        await before.aclose()
+                    if before is not None:
+                        await self._close_unused(before)
         return self._http
 
     async def aclose(self) -> None:
