@@ -56,7 +56,7 @@ class Intervals:
     first_stream: float = 15.0  # to open a stream after it took a registration
     look_for_stream: float = 0.1  # while a resource that is removed has no stream for its empty list
     end_of_stream: float = 0.2  # to notice that a stream ended, before another registration
-    empty_list: float = 0.5  # to read the empty list of a resource that is removed
+    empty_list: float = 1.0  # to read the empty list of a resource that is removed
     steady: float = 10.0  # for which a stream must be open before the next pause is the shortest again
 
     # Time for the agent that serves, before a standby agent takes over.
