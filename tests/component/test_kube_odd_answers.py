@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 import gzip
+import itertools
 import json
 import random
 
@@ -138,6 +139,21 @@ async def test_a_list_in_several_answers(odd_server):
     found = await api.list(NODES, keep=kube.whole)
     assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
     assert b"continue=two" in heads[1]
+
+
+async def test_a_list_of_small_objects_without_end(odd_server):
+    """A short object takes many times its text in memory."""
+    numbers = itertools.count()
+
+    async def say(writer, _head):
+        items = [{"metadata": {"name": f"n{next(numbers)}"}} for _ in range(50)]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, _head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES, keep=kube.whole)
+    assert next(numbers) < 1200
 
 
 async def test_a_watch_without_a_line(odd_server):

@@ -35,6 +35,8 @@ class ApiCall:
     subresource: str = ""
     who: str = "the service account"
     where: str = ""
+    received: int = 0
+    """The bytes of all answers so far: a list has several."""
 
     @property
     def resource(self) -> str:

@@ -25,6 +25,7 @@ _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 
+_OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _DEAD = 2.0  # times the length of a watch, after which its connection must be dead
 _AT_ONCE = 8  # requests in flight, beside watches
@@ -53,8 +54,9 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request. `limit` is the number of bytes that are read of an answer, and of a line of a
-    watch; a longer one is an error. All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
+    `fault` is asked before each request. `limit` is the number of bytes that are read of an answer, of all pages of a
+    list, and of a line of a watch; a longer one is an error. All methods raise an ApiServerError (see `answers`) and end
+    at once when cancelled.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class Api:
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
             objects += [keep(_checked(call, each)) for each in items]
+            call.received += len(items) * _OBJECT
             more = str(metadata.get("continue") or "")
             if not more:
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))

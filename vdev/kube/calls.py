@@ -148,7 +148,8 @@ class Session:
         body = bytearray()
         async for chunk in response.aiter_raw():
             body += chunk
-            if len(body) > self._limit:
+            call.received += len(chunk)
+            if call.received > self._limit:
                 raise self._too_long(call)
         return bytes(body)
 
