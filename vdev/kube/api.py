@@ -55,8 +55,8 @@ class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
     `fault` is asked before each request. `limit` is the number of bytes that are read of an answer, of all pages of a
-    list, and of a line of a watch; a longer one is an error. All methods raise an ApiServerError (see `answers`) and end
-    at once when cancelled.
+    list, and of a line of a watch; a longer one is an error. All methods raise an ApiServerError (see `answers`), and
+    end at once when cancelled.
     """
 
     def __init__(
