@@ -54,8 +54,8 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
 async def _serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, commands: Mapping[str, Handler], patience: float
 ) -> None:
-    """One client: one request, one answer, whatever it sends."""
-    writer.transport.set_write_buffer_limits(0)  # drained is sent
+    """One client: one request, one answer, also for invalid requests."""
+    writer.transport.set_write_buffer_limits(0)  # `drain` returns only after everything was sent
     try:
         async with asyncio.timeout(patience):
             reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
@@ -64,7 +64,7 @@ async def _serve(
     except (TimeoutError, OSError) as failed:
         log.debug("request not answered", reason=str(failed))
     finally:
-        writer.transport.abort()  # or the loop takes the next socket of this number for this one
+        writer.transport.abort()  # otherwise the loop could mistake a new socket with this fd for this one
 
 
 async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:

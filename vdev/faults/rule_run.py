@@ -111,10 +111,10 @@ class RuleRun:
 
 
 def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, str]) -> RuleRun:
-    """The run of a rule on a node with these labels, in a process that `started` then."""
+    """The run of a rule on a node with these labels; `started` is when the process began."""
     rule, since = loaded.rule, loaded.since
     run = RuleRun(loaded, dice, on_node(rule.nodes, rule.name, dice, labels))
-    run.looked_at = math.nextafter(since, -math.inf)  # events before that are not made up for
+    run.looked_at = math.nextafter(since, -math.inf)  # earlier events are skipped
     if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
         run.firings = (Firing(since if rule.start is Start.LOAD else started),)
     return run

@@ -210,13 +210,13 @@ DEVICE = "device"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """In what kinds of rules differ."""
+    """The properties in which kinds of rules differ."""
 
-    of_kubelet: bool = False  # disturbs what only exists beside a kubelet
+    of_kubelet: bool = False  # needs a kubelet on the node
     of_drivers: bool = False  # `resource` names DRA drivers
     is_momentary: bool = False  # happens at its beginning and has no duration
     counts_calls: bool = False  # `nth` and `probability` are about calls or requests, not about repetitions
-    counts_beginnings: bool = False  # counted as injected at each beginning, others when they do something
+    counts_beginnings: bool = False  # counted when the fault begins; other kinds are counted per effect
 
 
 KINDS: Mapping[str, Traits] = {

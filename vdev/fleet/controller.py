@@ -157,7 +157,7 @@ class Fleet:
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
-        """The nodes that do not match the file: the node, what is to be done, and why that fails."""
+        """The nodes that do not match the file: the node, what is to be done, and the error, if it failed."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
         return [*failed, *turning, *self._written_late()]
@@ -338,7 +338,7 @@ class Fleet:
         return not any(each.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
     async def _leave(self, name: str, member: Member) -> None:
-        """Remove what was written on a node that the file no longer means, unless it is gone or has a kubelet."""
+        """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet."""
         seen = self.cluster.node(name)
         if seen.document is not None and self.scope.covers(seen.metadata):
             if not seen.has_kubelet and not await self._take_back(name, member):

@@ -243,4 +243,4 @@ def spec_for_fleet(spec: Spec) -> Spec:
 
 
 NOTHING = spec_for_fleet(Spec())
-"""The configuration of a node that the file no longer means."""
+"""The configuration of a node that the file no longer selects."""

@@ -31,7 +31,7 @@ NOTE = "vdev.dev/devices"
 
 
 class Role(Enum):
-    """The role of a container in its pod, which decides about its devices afterwards."""
+    """The role of a container in its pod, which determines if its devices are reused."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -69,7 +69,7 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """As the informer has it."""
+        """The informer's key."""
         return f"{self.namespace}/{self.name}"
 
     @property

@@ -98,7 +98,7 @@ def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
 
 
 def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
-    """With the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
+    """Uses the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
     reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
     message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
     return EventText(reason, message, warning=True)

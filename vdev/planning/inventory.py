@@ -133,7 +133,7 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 def _is_valid_id(
     problems: list[Problem], slot: Slot, name: str, seen: dict[str, str], entries: Mapping[str, Entry]
 ) -> bool:
-    """Whether the id is not too long and unique on the node: the kubelet looks health up by the id alone."""
+    """Whether the id is unique on the node and short enough. The kubelet looks health up by the id alone."""
     if slot.id in seen:
         wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
     elif len(slot.id) > names.MAX_ID:

@@ -95,7 +95,7 @@ class ObservedState:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """What each applier must make true. What it needs of the observed state it reads in `observed`."""
+    """What each applier must make true. Appliers read the observed state from `observed`."""
 
     observed: ObservedState
     """What this was computed from."""
@@ -154,7 +154,7 @@ class DesiredState:
         return frozenset(name for name, _ in waiting & in_use.unlisted)
 
     def is_free(self, device: str) -> bool:
-        """Whether no pod can have anything of the device of this id (without a replica's number)."""
+        """Whether no pod can hold this device (its id without a replica's number) or a part of it."""
         return self.observed.in_use.is_complete and device not in self.held
 
     def is_overtaken(self, in_use: InUse) -> bool:
@@ -166,9 +166,9 @@ class DesiredState:
         return False
 
     def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
-        """What the next turn must know of this one, which told others `now`.
+        """The state that the next reconciliation needs; `now` is when this plan was applied.
 
-        The ids that leave a list are remembered for so many seconds.
+        The ids that leave a list stay in `dropped` for `remembered` seconds.
         """
         before = self.observed.previous
         dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
@@ -222,7 +222,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     if faults.dropped:
         advertised, devices = targets.drop(advertised, faults.dropped), targets.drop(devices, faults.dropped)
 
-    # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
+    # 6. Pools leave out retired devices, because a pod may still hold them.
     pools = NO_POOLS
     if observed.inventory.claimable or observed.claimed:
         retired = (each.slot for each in kept.retired.values())

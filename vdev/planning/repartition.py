@@ -224,7 +224,7 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
 
 
 def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLayout | None]) -> str:
-    """Why the value cannot be had, or an empty text."""
+    """Why the requested layout cannot be applied, or an empty text."""
     if value is not None and not any(asked):
         known = dict.fromkeys(name for entry in entries for name in _choice(entry).layouts)
         return f"there is no layout {value!r}; {listed(known, lead='known:')}"
@@ -272,7 +272,7 @@ def _indices(entry: Entry) -> Iterable[int]:
 
 
 def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
-    """The layout that the value means to an entry; None: none."""
+    """The layout that the value selects for an entry; None if the value names no layout of it."""
     choice = _choice(entry)
     if value is not None:
         return choice.layouts.get(value)
@@ -293,7 +293,7 @@ def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | 
 def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[tuple[str, int]]:
     """The partitions that a device then has, by profile and first slice.
 
-    A device that always has a mode is never without.
+    A device with a fixed mode always has a partition.
     """
     assert geometry is not None, "an entry with a choice has one"
     wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts

@@ -98,7 +98,7 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
 
 
 def loads_of(plan: DesiredState) -> dict[str, Measured]:
-    """How the devices of each entry are loaded, by the entry's name."""
+    """The load model of each entry, by its name."""
     return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
 
 
