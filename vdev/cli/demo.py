@@ -100,8 +100,8 @@ def _quickstart() -> str:
 
 async def _play(directory: Path) -> int:
     from ..sim import Kubelet, Timings  # not needed for --help; it imports gRPC
-    from ..sim.scenarios.scenario import ScenarioError
     from ..sim.scenarios.plugin_process import CommandPlugin, last_words
+    from ..sim.scenarios.scenario import ScenarioError
 
     begun, log = time.monotonic(), directory / "plugin.log"
     (directory / "vdev.yaml").write_text(_quickstart())

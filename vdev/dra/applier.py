@@ -170,9 +170,9 @@ class Dra(Applier):
         for driver in self._drivers.values():
             driver.recheck()
 
-    def poke(self) -> None:
+    def recheck_faults(self) -> None:
         for driver in self._drivers.values():
-            driver.servicer.poke()
+            driver.servicer.recheck_faults()
         self.slices.look()
 
     async def stop(self, *, hands_over: bool = False) -> None:

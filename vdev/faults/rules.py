@@ -88,7 +88,7 @@ def _names(value: object) -> "Select":
     """A list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items:
-        refuse("the list is empty, so the rule can never fire", "name a device, or leave the key out")
+        refuse("the list is empty, so the rule can never take effect", "name a device, or leave the key out")
     if isinstance(value, (list, tuple)):
         refuse_items("devices", items, _flaw)
     elif text := _flaw(value):
@@ -393,8 +393,8 @@ class FaultRule(Placed):
         return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 
     @property
-    def strikes(self) -> bool:
-        """Whether something happens only at the moment at which the fault begins."""
+    def acts_once(self) -> bool:
+        """Whether something is done once, at the moment when the fault begins."""
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
@@ -403,7 +403,7 @@ class FaultRule(Placed):
     @property
     def momentary(self) -> bool:
         """Whether the fault is over after that moment."""
-        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.strikes)
+        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.acts_once)
 
     @property
     def of_resources(self) -> bool:

@@ -160,12 +160,12 @@ class Member:
         due = delayed(self.plan, self.delays, age)
         for applier in self.appliers:
             await applier.apply(due)
-        for rule in self.engine.take_strikes():
+        for rule in self.engine.take_one_shots():
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)
             elif rule.event is not None:
                 self.events.announce(rule.event)
-        if self.engine.stirred:
+        if self.engine.answers_changed:
             self.slices.look()
         later = next_age(self.delays, age)
         grown = None if later is None or age is None else self._clock.now() + later - age
