@@ -291,10 +291,10 @@ class Agent:
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
-        news = self.health.changes()
+        changes = self.health.changes()
         repeated: dict[str, _Work] = {
             "looking at holders regularly": self.events.look_at_holders,
-            "following health": functools.partial(self.events.follow_health, news),
+            "following health": functools.partial(self.events.follow_health, changes),
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,

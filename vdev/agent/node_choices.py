@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_ROUNDS = 10  # of deciding, and looking again at what pods hold
+_ATTEMPTS = 10  # to decide while pods get devices
 
 
 class ChosenLayouts:
@@ -78,7 +78,7 @@ class NodeChoices(ChosenLayouts):
         Returns the inventory under the new layouts, or None if nothing changes.
         """
         reconciler, before = self._agent.reconciler, self.progresses
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             in_use, claimed = self._agent.holders.in_use, self._claimed()
             after = self._look(in_use, claimed)
             if after == before:

@@ -245,14 +245,14 @@ class Engine:
             return block.fault
         return None
 
-    def on_slices(self, driver: str, *, news: bool) -> str | None:
-        """How the slices of a DRA driver are disturbed now. `news`: there is a change to write."""
+    def on_slices(self, driver: str, *, changed: bool) -> str | None:
+        """How the slices of a DRA driver are disturbed now. `changed`: there is a change to write."""
         for run, block in self._acting(lambda rule: rule.slices, driver):
             if block.late is None:
                 if not block.wiped:  # `wiped` is counted when it happens
                     self._inject_once(run, driver)
                 return block.fault
-            if news and not self._has_waited(run, driver, block.late):
+            if changed and not self._has_waited(run, driver, block.late):
                 return block.fault
             run.delays.pop(driver, None)  # the next change is delayed again
         return None

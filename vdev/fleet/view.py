@@ -112,7 +112,7 @@ class FleetView:
         behind = {node for node, _, why in late} - failing
         refused = fleet.maker.refused.keys() - failing
         left = fleet.left_to_agents
-        missing = fleet.made.keys() - fleet.members.keys() - failing - behind - refused - left
+        missing = fleet.scope.made.keys() - fleet.members.keys() - failing - behind - refused - left
         settled = fleet.members.keys() - failing - behind - refused
         return {
             "settled": len(settled),

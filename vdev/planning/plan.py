@@ -38,7 +38,7 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """What the last turn told others. Before the first turn, `advertised` is what an earlier process recorded."""
+    """The results of the last plan. Before the first one, `advertised` is what an earlier process recorded."""
 
     advertised: Inventory = EMPTY
     """The device lists that the kubelet has."""
@@ -83,7 +83,7 @@ class ObservedState:
     claimed: Held = field(default_factory=dict)
     """The published names of the devices that prepared claims have, by driver, perhaps with their records."""
     previous: Previous = Previous()
-    """What the last turn told others."""
+    """The results of the last plan."""
     now: float = 0.0
     """The monotonic time in seconds."""
 
@@ -233,7 +233,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
             faults=faults,
         )
 
-    # 7. Lost devices are those that the last turn had, so each turn carries them on.
+    # 7. Lost devices are missing or broken now and were there before, so each plan passes them to the next one.
     entries = observed.entries if node.events or node.conditions else ()
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else NONE
 
