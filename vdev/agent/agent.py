@@ -323,7 +323,7 @@ class Agent:
         """
         async with self._reconciling:
             await self.link.remove_leftovers()
-            await self.link.look()  # the first services must know which kubelet they register with
+            await self.link.check()  # the first services must know which kubelet they register with
             (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})

@@ -104,7 +104,7 @@ class Events:
 
     async def _see_kubelet(self) -> None:
         """Notice a new kubelet, and an agent that has taken the directory."""
-        if self._displaced in await self._agent.link.look():
+        if self._displaced in await self._agent.link.check():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
             self._agent.displace()

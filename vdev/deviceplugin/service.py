@@ -281,7 +281,7 @@ class ResourceService:
 
         It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
         """
-        await self._kubelet.look()
+        await self._kubelet.check()
         self._notice_kubelet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._kubelet.is_ours())
 

@@ -84,7 +84,7 @@ class Fleet:
         intervals = options.timing.intervals
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
-        self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
+        self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
@@ -149,12 +149,12 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, as far as the API server has told."""
-        return self.has_begun and not self._due.names and not self._trouble and not any(self._written_late())
+        return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: the node, what is to be done, and the error, if it failed."""
-        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
+        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
         queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
         return [*failed, *queued, *self._written_late()]
 
@@ -201,7 +201,7 @@ class Fleet:
                 continue
             if late := {node for node, *_ in self.late}:
                 converged = None
-                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
+                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
             elif converged is not self._spec:
                 converged = self._spec
                 log.info("converged", nodes=len(self.members), writes=self.writes)
@@ -232,12 +232,12 @@ class Fleet:
         except Exception as failed:  # a defect that shows on one node must not stop the others
             if not isinstance(failed, ApiServerError):
                 log.exception("a node could not be decided", node=name)
-            attempts = self._trouble[name][0] + 1 if name in self._trouble else 0
-            self._trouble[name] = attempts, str(failed)
+            attempts = self._failures[name][0] + 1 if name in self._failures else 0
+            self._failures[name] = attempts, str(failed)
             asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
             self._due.add_later(name, max(self._backoff.pause(attempts), asked))
             return
-        self._trouble.pop(name, None)
+        self._failures.pop(name, None)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)

@@ -27,7 +27,7 @@ _MAX_PREFIX = 253  # of an annotation's key
 _NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
-MESSAGE = 1024
+MAX_MESSAGE = 1024
 """Characters of an Event's message, the shortest of the API's limits (k8s.io/api core/v1, `Event.message`)."""
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from ..faults.effects import XidError
 from ..faults.xids import APPLICATION_ERRORS, described
 from ..model.device import Key, grouped
-from ..model.names import MESSAGE
+from ..model.names import MAX_MESSAGE
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import Inventory
 from .losses import Loss, Losses
@@ -22,7 +22,7 @@ def named(ids: Collection[str]) -> str:
     return shown + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
 
-def shortened(text: str, limit: int = MESSAGE) -> str:
+def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
