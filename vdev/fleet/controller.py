@@ -257,22 +257,21 @@ class Fleet:
             self.maker.refused.pop(name, None)
 
     async def _plan(self, name: str) -> None:
-        seen = self.cluster.node(name)
+        seen, member = self.cluster.node(name), self.members.get(name)
         delays = None if seen.has_kubelet else self._delays(name)
-        member = self.members.get(name)
-        if delays is None or seen.document is None:
-            if member is None and self._is_left(seen):
-                member = self._member(name)
-            if member is not None:
-                await self._leave(name, member)
-            if seen.document is None and name not in self.members and name not in self.scope.made:
-                self.cluster.forget(name)
-                self._came.pop(name, None)
+        if delays is not None and seen.document is not None:
+            member = member or self._member(name)
+            member.adopt(self._spec, delays, self.faults.store.rules)
+            await self._apply(name, member)
             return
-        if member is None:
+        # The file does not select the node, or it has a kubelet, or it does not exist.
+        if member is None and self._is_left(seen):
             member = self._member(name)
-        member.adopt(self._spec, delays, self.faults.store.rules)
-        await self._apply(name, member)
+        if member is not None:
+            await self._leave(name, member)
+        if seen.document is None and name not in self.members and name not in self.scope.made:
+            self.cluster.forget(name)
+            self._came.pop(name, None)
 
     async def _apply(self, name: str, member: Member) -> bool:
         """Plan for the node as pods and claims are now, and apply; returns whether a later sync is due."""

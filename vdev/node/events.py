@@ -130,13 +130,13 @@ def _layout_of(profiles: Counter[str]) -> str:
 
 def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
     """Partition layouts that a label of the node chose and that were refused, and why."""
-    failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
-    return tuple(
-        EventText("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
-        for name, each in failed.items()
-        if (last := before.get(name)) is None
-        or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
-    )
+    found = []
+    for label, each in now.items():
+        last = before.get(label)
+        is_known = last and (last.state, last.value, last.sentence) == (each.state, each.value, each.sentence)
+        if each.state is RepartitionState.FAILED and not is_known:
+            found.append(EventText("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True))
+    return tuple(found)
 
 
 def _layout(progress: Progress) -> str:
