@@ -175,7 +175,7 @@ class Agent:
             refused=reading.failed,
             reading=reading.history[0].summary if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
-            drills=self.faults.drills,
+            active_rules=self.faults.active_rules,
         )
 
     def _claims_changed(self) -> None:

@@ -111,7 +111,7 @@ class FaultControl:
     # --- status -------------------------------------------------------------------------------------------------------
 
     @property
-    def drills(self) -> Mapping[str, str]:
+    def active_rules(self) -> Mapping[str, str]:
         """The rules in force now, each with its effect in a few words."""
         return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
 

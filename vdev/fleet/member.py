@@ -23,7 +23,7 @@ from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
-from .pod_devices import Assignment, assign, by_resource, held
+from .pod_devices import Assignment, assign, by_resource, keys_of
 from .scope import delayed, next_age
 from .seen_pods import PodNotes, SeenPods
 
@@ -211,7 +211,7 @@ class Member:
 
 def _noted(pods: SeenPods) -> Mapping[Key, str]:
     """The pods that hold devices, according to their annotations."""
-    return {key: each.key for each in pods.by_uid.values() for key in held(each.noted or {})}
+    return {key: each.key for each in pods.by_uid.values() for key in keys_of(each.noted or {})}
 
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:

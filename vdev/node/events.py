@@ -7,7 +7,7 @@ from itertools import islice
 
 from ..faults.effects import XidError
 from ..faults.xids import APPLICATION_ERRORS, described
-from ..model.device import Key, grouped
+from ..model.device import DeviceKey, grouped
 from ..model.names import MAX_MESSAGE
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import Inventory
@@ -34,7 +34,7 @@ class Situation:
     refused: int = 0  # how often it was refused
     reading: str = ""  # the result of the last reading
     unregistered: Mapping[str, str] = field(default_factory=dict)  # resources that the kubelet does not know, and why
-    drills: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
+    active_rules: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
 
 
 NOTHING = Situation()
@@ -83,7 +83,7 @@ def _about_devices(reason: str, resource: str, ids: Iterable[str], what: str, *,
     return EventText(reason, f"{resource}: {named(listed)} {verb} {what}", warning=warning)
 
 
-Xids = Mapping[Key, tuple[XidError, ...]]
+Xids = Mapping[DeviceKey, tuple[XidError, ...]]
 
 
 def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
@@ -113,9 +113,9 @@ def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
     )
 
 
-def _partitions(inventory: Inventory) -> Mapping[Key, Counter[str]]:
+def _partitions(inventory: Inventory) -> Mapping[tuple[str, str], Counter[str]]:
     """The profiles of the partitions of each device, by entry and raw device; a whole one has one empty profile."""
-    found: dict[Key, Counter[str]] = {}
+    found: dict[tuple[str, str], Counter[str]] = {}
     for resource in inventory.resources.values():
         for device in resource.by_device.values():
             found.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
@@ -167,10 +167,12 @@ def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
     ]
     found += [
         EventText("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
-        for name, what in now.drills.items()
-        if name not in before.drills
+        for name, what in now.active_rules.items()
+        if name not in before.active_rules
     ]
     found += [
-        EventText("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills
+        EventText("DrillEnded", f"fault rule {name!r} is over")
+        for name in before.active_rules
+        if name not in now.active_rules
     ]
     return tuple(found)

@@ -17,7 +17,7 @@ from ..faults import targets
 from ..faults.effects import SensorFault, XidError
 from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Health, Key, RawDevice, Slot, base_id
+from ..model.device import Device, DeviceKey, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import NFD, Spec
@@ -107,7 +107,7 @@ class DesiredState:
     """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
     retired: Mapping[Key, Retired]
     """The devices in the lists that are there only because a pod may hold them."""
-    claimed: Mapping[Key, Device]
+    claimed: Mapping[DeviceKey, Device]
     """The devices that prepared claims have, by driver and device id."""
     cdi: Mapping[str, Document]
     """The CDI documents by kind."""
@@ -129,12 +129,12 @@ class DesiredState:
     """The monotonic time at which to plan again even if nothing happens, or None."""
 
     @property
-    def xids(self) -> Mapping[Key, tuple[XidError, ...]]:
+    def xids(self) -> Mapping[DeviceKey, tuple[XidError, ...]]:
         """The driver's errors that devices have now, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.xids)
 
     @property
-    def sensors(self) -> Mapping[Key, tuple[SensorFault, ...]]:
+    def sensors(self) -> Mapping[DeviceKey, tuple[SensorFault, ...]]:
         """What faults do to the sensors of devices now, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.sensors)
 
@@ -265,7 +265,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     )
 
 
-def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inventory:
+def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) -> Inventory:
     """The devices, with every slot Unhealthy that overlaps what claims have.
 
     What is offered to claims as well is left as it is: the configuration says that it is given out both ways.
