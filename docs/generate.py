@@ -225,7 +225,7 @@ def _anchor(heading: str) -> str:
 
 def presets() -> Iterator[str]:
     """The page of the presets: all of them, then how each can be partitioned."""
-    known = [config.preset(name) for name in config.preset_names()]
+    known = [config.load_preset(name) for name in config.preset_names()]
     yield from ("# Presets", "", MADE, "")
     yield "Models of devices, and of whole nodes of them, for `virtual: {preset: NAME}`. `vdev presets NAME` shows one"
     yield "with its attributes. Put [your own presets](../partitions.md#your-own-device) into `presetsDir`. The last"

@@ -283,7 +283,9 @@ def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -
 
 def _bare(piece: HardwarePiece, domain: str, ids: _Ids) -> _Device:
     preset = _preset(piece, "")
-    resource = config.preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
+    resource = (
+        config.load_preset(preset).resource if preset else f"{domain}/{piece.kind}-{piece.vendor}-{piece.product}"
+    )
     own = ids.of(resource, piece.serial if preset and piece.serial else f"{piece.kind}-{piece.serial or piece.place}")
     return _Device(own, resource, piece.numa, 1, (), piece)
 
@@ -291,7 +293,7 @@ def _bare(piece: HardwarePiece, domain: str, ids: _Ids) -> _Device:
 @cache
 def _variables() -> Mapping[str, str]:
     """The variable in which containers find their devices, by the domain of a maker's resources."""
-    presets = [config.preset(name) for name in config.preset_names()]
+    presets = [config.load_preset(name) for name in config.preset_names()]
     return {each.resource.partition("/")[0]: each.visible_devices_env for each in presets if each.visible_devices_env}
 
 
@@ -302,7 +304,7 @@ def _preset(piece: HardwarePiece | None, resource: str) -> str:
     hit = config.preset_of(piece.model) or config.preset_of(f"0x{piece.product}{piece.vendor}")
     if not hit:
         return ""
-    domain = config.preset(hit).resource.partition("/")[0]
+    domain = config.load_preset(hit).resource.partition("/")[0]
     return hit if not resource or resource.partition("/")[0] == domain else ""
 
 

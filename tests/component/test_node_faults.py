@@ -100,7 +100,7 @@ async def test_the_api_server_fails(start_agent, account, api_server, node, cond
     agent = await start_agent(config(rule), api_server=account, fault_injection=True)
     await api_server.until(lambda: conditions().get("GpuHealthy", [""])[0] == "True")
     await do(agent, "trigger", name="away")
-    await kubelet.wait_until(lambda: "away" in agent.agent.faults.drills)
+    await kubelet.wait_until(lambda: "away" in agent.agent.faults.active_rules)
     await do(agent, "add", rules="{name: sick, devices: [a100/0], health: Unhealthy, reason: sick}")
     await shows(GPU, 4, 3)
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {GPU: 1}))).phase

@@ -40,6 +40,6 @@ async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubel
         Path(service.socket).unlink()
     else:
         service._server.servicer.close_streams()
-    service.poke()
+    service.recheck_faults()
     await kubelet.wait_until(lambda: service.registrations > 1 and service.ready, what="another registration")
     assert [] == kubelet.findings

@@ -34,7 +34,7 @@ def run(tmp_path):
 @pytest.mark.long
 def test_the_scenario_comes_true(run):
     """With vdev as the plugin, by a file of one's own."""
-    assert "second: The second pod waits for nothing" in run("scenario", "second.yaml")
+    assert "second: The second pod is rejected" in run("scenario", "second.yaml")
 
 
 @pytest.mark.long

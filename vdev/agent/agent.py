@@ -175,7 +175,7 @@ class Agent:
             refused=reading.failed,
             reading=reading.history[0].summary if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
-            drills=self.faults.drills,
+            active_rules=self.faults.active_rules,
         )
 
     def _claims_changed(self) -> None:
@@ -291,10 +291,10 @@ class Agent:
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
-        news = self.health.changes()
+        changes = self.health.changes()
         repeated: dict[str, _Work] = {
             "looking at holders regularly": self.events.look_at_holders,
-            "following health": functools.partial(self.events.follow_health, news),
+            "following health": functools.partial(self.events.follow_health, changes),
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,
@@ -323,7 +323,7 @@ class Agent:
         """
         async with self._reconciling:
             await self.link.remove_leftovers()
-            await self.link.look()  # the first services must know which kubelet they register with
+            await self.link.check()  # the first services must know which kubelet they register with
             (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})

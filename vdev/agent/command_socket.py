@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 SOCKET = "vdev.sock"
 _UNFINISHED = "vdev.new"  # no longer than that, because the length of socket paths is limited
-_REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
-_REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
-_CLIENTS = 16  # that may wait to be accepted
+_MAX_REQUEST = 2**20  # bytes of a request; fault rules are the longest
+_MAX_REPLY = 2**26  # bytes of a reply; a status with 70 000 devices takes about 20 MB
+_MAX_CLIENTS = 16  # clients that may wait to be accepted
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
@@ -41,7 +41,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
             f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
         ) from failed
     client = functools.partial(_serve, commands=commands, patience=intervals.command)
-    server = await asyncio.start_unix_server(client, sock=listener, limit=_REQUEST)
+    server = await asyncio.start_unix_server(client, sock=listener, limit=_MAX_REQUEST)
     try:
         while await asyncio.to_thread(_identity, path) == own:
             await asyncio.sleep(intervals.look_at_command_socket)
@@ -54,8 +54,8 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
 async def _serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, commands: Mapping[str, Handler], patience: float
 ) -> None:
-    """One client: one request, one answer, whatever it sends."""
-    writer.transport.set_write_buffer_limits(0)  # drained is sent
+    """One client: one request, one answer, also for invalid requests."""
+    writer.transport.set_write_buffer_limits(0)  # `drain` returns only after everything was sent
     try:
         async with asyncio.timeout(patience):
             reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
@@ -64,7 +64,7 @@ async def _serve(
     except (TimeoutError, OSError) as failed:
         log.debug("request not answered", reason=str(failed))
     finally:
-        writer.transport.abort()  # or the loop takes the next socket of this number for this one
+        writer.transport.abort()  # otherwise the loop could mistake a new socket with this fd for this one
 
 
 async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler])
     except VdevError as refused:
         return {"ok": False, "error": str(refused)}
     except ValueError:  # of `readline`
-        return {"ok": False, "error": f"the request is longer than {_REQUEST} bytes"}
+        return {"ok": False, "error": f"the request is longer than {_MAX_REQUEST} bytes"}
     except OSError:
         raise
     except Exception as failed:
@@ -141,7 +141,7 @@ def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
         listener.setblocking(False)
         listener.bind(str(unfinished))
         unfinished.chmod(0o600)
-        listener.listen(_CLIENTS)
+        listener.listen(_MAX_CLIENTS)
         own = _identity(unfinished)
         unfinished.replace(path)  # the path may have the socket of a process that has ended
     except OSError:
@@ -157,11 +157,11 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
         if os.geteuid():  # root may ask any agent
             await asyncio.to_thread(_must_be_ours, directory)
         async with asyncio.timeout(PRODUCTION.command):
-            reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
+            reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_REPLY)
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
                 await writer.drain()
-                reply = parse_json(await reader.readline(), longest=_REPLY)
+                reply = parse_json(await reader.readline(), longest=_MAX_REPLY)
             finally:
                 writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:

@@ -1,7 +1,7 @@
 """The events that cause reconciliations: changes of files, time, probes, and the kubelet's starts.
 
-Most of them only add pending work; `look_at_holders` also asks the kubelet, outside of them. Each public method is
-one round of an endless loop (see `Retrier.run_forever`).
+Most of them only add pending work; `look_at_holders` also asks the kubelet. Each public method does one iteration of
+an endless loop (see `Retrier.run_forever`).
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class Events:
 
     async def _see_kubelet(self) -> None:
         """Notice a new kubelet, and an agent that has taken the directory."""
-        if self._displaced in await self._agent.link.look():
+        if self._displaced in await self._agent.link.check():
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
             self._agent.displace()
@@ -130,7 +130,7 @@ class Events:
 
     # --- health -------------------------------------------------------------------------------------------------------
 
-    async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
-        devices = await anext(news)
+    async def follow_health(self, changes: AsyncIterator[frozenset[str]]) -> None:
+        devices = await anext(changes)
         self._agent.pending.add()
         self._agent.reconciler.verdicts.reported(devices)

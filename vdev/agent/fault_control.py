@@ -78,7 +78,7 @@ class FaultControl:
 
     async def act(self, agent: "Agent") -> None:
         """Carry out the faults that are due, wake what waits for a rule, and set the next timer."""
-        for rule in self.engine.take_strikes():
+        for rule in self.engine.take_one_shots():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
                 self._exit(rule.process.exit)
@@ -90,10 +90,10 @@ class FaultControl:
                 agent.node_api.events.announce(rule.event)
             else:
                 await agent.lists.inject(rule)
-        if self.engine.stirred:
+        if self.engine.answers_changed:
             for service in agent.lists.services.values():
-                service.poke()
-            agent.dra.poke()
+                service.recheck_faults()
+            agent.dra.recheck_faults()
             agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
         api_failed, self._api_fails = self._api_fails, self.engine.fails_api
         if api_failed and not self._api_fails:
@@ -111,7 +111,7 @@ class FaultControl:
     # --- status -------------------------------------------------------------------------------------------------------
 
     @property
-    def drills(self) -> Mapping[str, str]:
+    def active_rules(self) -> Mapping[str, str]:
         """The rules in force now, each with its effect in a few words."""
         return {name: words(run.rule) for name, run in self.engine.runs.items() if run.live and run.active}
 

@@ -22,11 +22,11 @@ from ..aio.program import Program
 from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
 from ..hostfs.root import chmod, truncate
-from ..model.device import Device, Health, Key, Slot, base_id
+from ..model.device import Device, DeviceKey, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
 from ..planning import handovers
 from ..planning.allocation import placeholders
-from ..planning.handovers import Handover, Ledger, Occasion, Unit
+from ..planning.handovers import Handover, Ledger, Occasion
 from ..planning.hardware import overlaps
 from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
@@ -113,7 +113,7 @@ class HandoverActions(Applier):
     async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
         self._named = named
-        held = self._ledger.held
+        held = self._ledger.started
         subjects = {key: self._find((key[0], base_id(key[1]))) for key in named}
         acting = {key for key, subject in subjects.items() if subject and subject.entry.acts_on_handovers}
         concerned = {key: pod for key, pod in named.items() if key in held or key in acting}
@@ -138,7 +138,7 @@ class HandoverActions(Applier):
     def _start(self, due: Collection[Handover]) -> None:
         """Run their actions, after those of earlier handovers of a device. A device that is not found is waited for."""
         for each in due:
-            subject = self._find(each.unit)
+            subject = self._find(each.device_key)
             if self._group is not None and each not in self._running and subject is not None:
                 self._running[each] = subject
                 self._group.create_task(self._hand_over(each, subject), name=f"{each.occasion} {each.device}")
@@ -156,7 +156,7 @@ class HandoverActions(Applier):
         for attempt in itertools.count():
             results = [(each, await self._run(handover.occasion, subject, handover.pod, each)) for each in left]
             failed = [(each, reason) for each, reason in results if reason]
-            subject = self._find(handover.unit) or subject  # as edited since the release began
+            subject = self._find(handover.device_key) or subject  # as edited since the release began
             gives_up = subject.entry.if_release_fails is OnFailure.CONTINUE
             if not failed or handover.occasion is Occasion.ALLOCATE or gives_up:
                 return
@@ -167,7 +167,7 @@ class HandoverActions(Applier):
                 self._agent.pending.add()
             await self._clock.sleep(self._backoff.pause(attempt))
             # Other actions of an edited entry run from the beginning, the same ones only if they failed.
-            subject = self._find(handover.unit) or subject
+            subject = self._find(handover.device_key) or subject
             before, actions = actions, self._actions(handover, subject)
             left = tuple(each for each, _ in failed) if actions == before else actions
 
@@ -178,14 +178,14 @@ class HandoverActions(Applier):
         if not entry.is_writable:
             return entry.on_release
         # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
-        units = {(resource, base_id(slot)) for resource, slot in self._ledger.held}
-        held = {found.device.raw.id for unit in units if (found := self._find(unit))}
+        keys = {(resource, base_id(slot)) for resource, slot in self._ledger.started}
+        held = {found.device.raw.id for key in keys if (found := self._find(key))}
         return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
 
-    def _find(self, unit: Unit) -> Subject | None:
+    def _find(self, key: DeviceKey) -> Subject | None:
         for inventory in self._inventories:
-            resource = inventory.resources.get(unit[0])
-            device = resource.by_device.get(unit[1]) if resource else None
+            resource = inventory.resources.get(key[0])
+            device = resource.by_device.get(key[1]) if resource else None
             entry = resource.entries.get(device.raw.entry) if resource and device else None
             if resource and device and entry:
                 return Subject(resource, device, entry)
@@ -256,7 +256,7 @@ class HandoverActions(Applier):
 
     async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
         """Wait until the releases of previous pods are done, then until `onAllocate` of this pod is done."""
-        if not self._ledger.held.keys() >= set(keys):
+        if not self._ledger.started.keys() >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer, only the pod's name is not known
                 async with self._clock.timeout(self._agent.options.intervals.first_reading):
                     await self._agent.read_holders()
@@ -273,19 +273,19 @@ class HandoverActions(Applier):
             await changed.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
 
-    def _overlapping(self, devices: Mapping[str, Device]) -> list[Unit]:
+    def _overlapping(self, devices: Mapping[str, Device]) -> list[DeviceKey]:
         """Return what is to be released and is the same hardware as one of these devices, whole or in part."""
         slots = [Slot(each.id, each) for each in devices.values()]
         found = []
         for release in self._ledger.releases:
-            subject = self._running.get(release) or self._find(release.unit)  # as it was when the release began
+            subject = self._running.get(release) or self._find(release.device_key)  # as it was when the release began
             if subject and any(overlaps(Slot(subject.device.id, subject.device), each) for each in slots):
-                found.append(release.unit)
+                found.append(release.device_key)
         return found
 
     def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
-        units = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
-        release = next((each for each in self._ledger.releases if each.unit in units), None)
+        keys = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
+        release = next((each for each in self._ledger.releases if each.device_key in keys), None)
         if release is None:
             return f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
         return f"device {release.device} ({release.resource}): {self._why(release)}"

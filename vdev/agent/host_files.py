@@ -38,7 +38,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
     stage = Stage.PREPARE
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
-        self.failed: Mapping[Name, str] = {}  # why something that the plan needs is not there as it should be
+        self.failed: Mapping[Name, str] = {}  # why something that the plan needs is missing or wrong
         self.is_done = False
         self.failed_besides: tuple[str, ...] = ()  # what else could not be done, such as removing a file
         self._intervals, self._clock = timing
@@ -79,14 +79,14 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         return {}
 
     async def made(self) -> None:
-        """Do on the event loop what follows from `make`."""
+        """Called on the event loop after `make`."""
 
     async def apply(self, plan: DesiredState) -> None:
         now = self._clock.now()
         try:
             remove_at = await asyncio.to_thread(self._work, plan, now)
         except Exception as failed:
-            # A defect. What an earlier call made is there; the rest may be missing.
+            # A bug in vdev. Files from earlier calls exist; others may be missing.
             reason = problem_of(self.name, failed).message
             made, self._wanted = self._wanted, self.wanted(plan)
             missing = (name for name, each in self._wanted.items() if name in self.failed or made.get(name) != each)

@@ -13,7 +13,7 @@ import structlog
 
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..model.device import Device, Key
+from ..model.device import Device
 from ..model.dra import DraPartitions
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_ROUNDS = 10  # of deciding, and looking again at what pods hold
+_ATTEMPTS = 10  # to decide while pods get devices
 
 
 class ChosenLayouts:
@@ -78,7 +78,7 @@ class NodeChoices(ChosenLayouts):
         Returns the inventory under the new layouts, or None if nothing changes.
         """
         reconciler, before = self._agent.reconciler, self.progresses
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             in_use, claimed = self._agent.holders.in_use, self._claimed()
             after = self._look(in_use, claimed)
             if after == before:
@@ -97,11 +97,11 @@ class NodeChoices(ChosenLayouts):
                 return inventory
         return None
 
-    def _claimed(self) -> Mapping[Key, Device]:
+    def _claimed(self) -> Mapping[tuple[str, str], Device]:
         """Return the devices of prepared claims, by driver and published name."""
         return claimed_by_name(self._agent.reconciler.previous.pools, self._agent.dra.claimed)
 
-    def _look(self, in_use: InUse, claimed: Mapping[Key, Device]) -> Progresses:
+    def _look(self, in_use: InUse, claimed: Mapping[tuple[str, str], Device]) -> Progresses:
         """Return the state of each label now."""
         reconciler, document = self._agent.reconciler, self._view.document
         spec, found = reconciler.spec, reconciler.scan.devices
@@ -158,7 +158,7 @@ class NodeChoices(ChosenLayouts):
         ]
 
 
-def with_pods(spec: Spec, claimed: Mapping[Key, Device], in_use: InUse) -> Sequence[HeldDevice]:
+def with_pods(spec: Spec, claimed: Mapping[tuple[str, str], Device], in_use: InUse) -> Sequence[HeldDevice]:
     """Return the claimed devices of entries whose partitions are published as the layout has them, with the pods."""
     static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in in_use.claims}

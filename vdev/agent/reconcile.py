@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 READING = "reading the configuration"
 _PLANNING = "deciding what to list"
-_ROUNDS = 10  # of planning and preparing, in one reconciliation
+_ATTEMPTS = 10  # to plan and prepare, in one reconciliation
 
 
 class Reconciler:
@@ -122,7 +122,7 @@ class Reconciler:
         It plans again if a device turns out to be undeliverable, or if an Allocate came in between. Returns None if
         that does not end, or if no plan was ever made.
         """
-        for _ in range(_ROUNDS):
+        for _ in range(_ATTEMPTS):
             planned = await self._retrier.run(_PLANNING, self._make_plan)
             plan = self._plan
             if plan is None:

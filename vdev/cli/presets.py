@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    dirs = options.read(args).preset_dirs
+    files = config.UserFiles(options.read(args).preset_dirs)
     if args.name:
-        preset = config.preset(args.name, dirs)
+        preset = config.load_preset(args.name, files)
         common.show(args, document(preset), _lines(preset))
     else:
-        presets = [config.preset(each, dirs) for each in config.preset_names(dirs)]
+        presets = [config.load_preset(each, files) for each in config.preset_names(files)]
         common.show(args, [document(each) for each in presets], _overview(presets))
     return 0
 

@@ -21,11 +21,10 @@ from ..model.problem import Override
 from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
-from . import presets
 from .loader import FileText, FileTexts, UserFiles, read_text, text_of, trees
 from .origins import render
 from .pipeline import Loaded, built, built_rules
-from .presets import preset_of
+from .presets import load_preset, preset_names, preset_of
 
 __all__ = [
     "FileText",
@@ -33,13 +32,14 @@ __all__ = [
     "Loaded",
     "Plain",
     "Preset",
+    "UserFiles",
     "json_schema",
     "json_schema_text",
     "load",
     "load_again",
+    "load_preset",
     "load_rules",
     "load_text",
-    "preset",
     "preset_names",
     "preset_of",
     "render",
@@ -89,16 +89,6 @@ def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
     The default seed is that of the configuration. Raises ConfigError.
     """
     return built_rules(read_text(text, name, has_rules=True), spec)
-
-
-def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Return the names of all presets, sorted, including those of the user's directories. Raises ConfigError."""
-    return presets.preset_names(UserFiles(dirs))
-
-
-def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
-    """Return the preset of that name, from the user's directories or from vdev. Raises ConfigError."""
-    return presets.load_preset(name, UserFiles(dirs))
 
 
 # --- its JSON Schema, for editors -------------------------------------------------------------------------------------

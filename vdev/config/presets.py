@@ -64,7 +64,7 @@ def _packaged(name: str) -> Preset:
 
 
 def load_preset(name: str, files: UserFiles | None = None) -> Preset:
-    """Return the preset of that name, from the user's files or those that come with vdev, which do not change.
+    """Return the preset of that name, from the user's files or from vdev. Packaged presets are cached.
 
     Raises ConfigError with every problem of the files that it takes, and UnknownPresetError.
     """

@@ -31,7 +31,7 @@ class KubeletSocket:
     """The kubelet's socket and the directory of the plugin's sockets; `generation` counts the kubelets that appeared.
 
     `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent serves in
-    `directory` by now. `look` finds out what changed, and sets the events of the subscribers concerned.
+    `directory` by now. `check` finds out what changed, and sets the events of the subscribers concerned.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class KubeletSocket:
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
         self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # the oldest first
-        self._looking = asyncio.Lock()  # of two looks at once, the older one could end last
+        self._checking = asyncio.Lock()  # of two checks at once, the older one could end last
 
     def subscribe(self, event: asyncio.Event, is_intact: Callable[[], bool]) -> None:
-        """Set the event if there is a new kubelet, and after each look at which `is_intact` returns False.
+        """Set the event if there is a new kubelet, and after each check at which `is_intact` returns False.
 
         `is_intact` is called in a thread.
         """
@@ -70,12 +70,12 @@ class KubeletSocket:
 
     @property
     def kubelet_present(self) -> bool:
-        """Whether the kubelet's socket existed at the last look."""
+        """Whether the kubelet's socket existed at the last check."""
         return self._identity is not None
 
-    async def look(self) -> Sequence[asyncio.Event]:
+    async def check(self) -> Sequence[asyncio.Event]:
         """Look at the kubelet's socket and at our own; return the events of subscribers that are not intact."""
-        async with self._looking:
+        async with self._checking:
             subscribers = list(self._subscribers.items())
             identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
             broken = await asyncio.to_thread(lambda: [event for event, is_intact in subscribers if not is_intact()])

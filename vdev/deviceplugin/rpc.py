@@ -36,22 +36,22 @@ def unary(method: Callable[[Any, Context], object], request: Any, response: Any)
 class RpcCalls:
     """The kubelet's calls about one resource or DRA driver; `kind` is the key of its name in the log.
 
-    `poke` must be called when answers of the fault rules change.
+    `wake` must be called when answers of the fault rules change.
     """
 
     def __init__(self, name: str, *, kind: str, faults: Engine, metrics: Metrics, clock: Clock) -> None:
         self.closing = False
-        self.poked = asyncio.Event()  # set, and replaced by another one, at the next `poke`
+        self.woken = asyncio.Event()  # set, and replaced by another one, at the next `wake`
         self._name = name
         self._logged = {kind: name}
         self._faults = faults
         self._metrics = metrics
         self._clock = clock
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Ask the fault rules again about calls that they delay or hang."""
-        self.poked.set()
-        self.poked = asyncio.Event()
+        self.woken.set()
+        self.woken = asyncio.Event()
 
     def open(self) -> None:
         self.closing = False
@@ -59,7 +59,7 @@ class RpcCalls:
     def close(self) -> None:
         """Let no call hang any more, until `open`."""
         self.closing = True
-        self.poke()
+        self.wake()
 
     @contextlib.asynccontextmanager
     async def answering(
@@ -103,12 +103,12 @@ class RpcCalls:
             while run.live and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):
                     async with self._clock.timeout(left):
-                        await self.poked.wait()
+                        await self.woken.wait()
             if not run.live:
                 return _RIGHT
         if fault.hang:
             while run.active and not self.closing:
-                await self.poked.wait()
+                await self.woken.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.name!r} ended")
         if fault.error is not None:
             raise InjectedError(fault.error.code, fault.error.message)

@@ -87,7 +87,7 @@ class ResourceService:
         self._encoded = encoded  # the list of the resource, as it is sent
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
-        self._poked = False  # what faults do may have changed since the last registration
+        self._faults_changed = False  # what faults do may have changed since the last registration
         self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
         self._renew = False  # the options changed since the registration
@@ -126,12 +126,12 @@ class ResourceService:
         if self._server is not None:
             self._server.servicer.list_again()
 
-    def poke(self) -> None:
+    def recheck_faults(self) -> None:
         """Ask the fault rules again: what they do to this resource may have changed."""
-        self._poked = True
+        self._faults_changed = True
         self._wake.set()
         if self._server is not None:
-            self._server.servicer.poke()
+            self._server.servicer.recheck_faults()
 
     def close_streams(self) -> None:
         """End the streams, as a fault rule says."""
@@ -163,7 +163,7 @@ class ResourceService:
     async def _live(self) -> None:
         """Start a server, register it once, and serve for as long as the kubelet listens."""
         self._notice_kubelet()
-        self._poked = self._renew = False
+        self._faults_changed = self._renew = False
         try:
             server = await self._serve()
             await self._register(server)
@@ -281,7 +281,7 @@ class ResourceService:
 
         It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
         """
-        await self._kubelet.look()
+        await self._kubelet.check()
         self._notice_kubelet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._kubelet.is_ours())
 
@@ -293,7 +293,7 @@ class ResourceService:
         """
         end = None if seconds is None else self._clock.now() + seconds
         raise_if_cancelled()
-        while (for_all or not self._poked) and self._kubelet.generation == self._generation:
+        while (for_all or not self._faults_changed) and self._kubelet.generation == self._generation:
             left = None if end is None else end - self._clock.now()
             if left is not None and left <= 0:
                 return

@@ -134,7 +134,7 @@ class Servicer:
         self._calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=requests.metrics, clock=clock)
         self._list = encoded
         self._version = 0
-        self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
+        self._streams: dict[asyncio.Event, None] = {}  # an event for each open stream, the oldest first
         self._cut = 0  # how often streams were closed on purpose
 
     def update(self, resource: Resource, encoded: bytes) -> None:
@@ -156,9 +156,9 @@ class Servicer:
         self._version += 1
         self._wake_streams()
 
-    def poke(self) -> None:
+    def recheck_faults(self) -> None:
         """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
-        self._calls.poke()
+        self._calls.wake()
         self._wake_streams()
 
     def close_streams(self) -> None:
@@ -171,7 +171,7 @@ class Servicer:
         self._wake_streams()
 
     def _wake_streams(self) -> None:
-        for event in self._news:
+        for event in self._streams:
             event.set()
 
     def options(self) -> pb.DevicePluginOptions:
@@ -197,8 +197,8 @@ class Servicer:
             return self.options()
 
     async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
-        news = asyncio.Event()
-        self._news[news] = None
+        changed = asyncio.Event()
+        self._streams[changed] = None
         self.streams += 1
         self.streams_opened += 1
         sent = None
@@ -218,12 +218,12 @@ class Servicer:
                     right, slots = self._list, self.resource.slots
                     yield right if fault_now is None else faulty_list(fault_now, slots, right)
                     continue  # a newer list may have come while this one was written
-                news.clear()
-                await news.wait()
+                changed.clear()
+                await changed.wait()
         except InjectedError as injected:
             await context.abort(grpc.StatusCode[injected.code], str(injected))
         finally:
-            self._news.pop(news, None)
+            self._streams.pop(changed, None)
             self.streams -= 1
             self._on_stream()
 

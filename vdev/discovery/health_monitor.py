@@ -1,4 +1,4 @@
-"""Probes the health of devices: a task for each device, thresholds, the verdicts on all, and news of changes."""
+"""Probes the health of devices: a task for each device, thresholds, the verdicts on all, and which devices changed."""
 
 import asyncio
 import itertools
@@ -91,7 +91,7 @@ class HealthMonitor:
         self._probed: dict[str, _Probed] = {}
         self.verdicts: dict[str, Track] = {}  # of every device that was probed at least once, by id
         self._changed: set[str] = set()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -147,8 +147,8 @@ class HealthMonitor:
     async def changes(self) -> AsyncIterator[frozenset[str]]:
         """Yield the ids of devices whose verdict changed; for one consumer."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_changed.wait()
+            self._has_changed.clear()
             changed, self._changed = frozenset(self._changed), set()
             yield changed
 
@@ -168,10 +168,11 @@ class HealthMonitor:
             old, self.verdicts[key] = self.verdicts.get(key), probed.track
             if old is None or (old.health, old.flaps) != (probed.track.health, probed.track.flaps):
                 self._changed.add(key)
-                self._news.set()
+                self._has_changed.set()
             if is_scheduled:
                 due = self._clock.now() + spec.interval
-            await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))  # news does not put off what is due
+            # `wake` does not postpone the next scheduled probe.
+            await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))
 
     async def _probe(self, key: str, probed: _Probed) -> str:
         """Why the probe fails; empty if it succeeds."""

@@ -170,9 +170,9 @@ class Dra(Applier):
         for driver in self._drivers.values():
             driver.recheck()
 
-    def poke(self) -> None:
+    def recheck_faults(self) -> None:
         for driver in self._drivers.values():
-            driver.servicer.poke()
+            driver.servicer.recheck_faults()
         self.slices.look()
 
     async def stop(self, *, hands_over: bool = False) -> None:
@@ -202,7 +202,7 @@ class Dra(Applier):
             metrics.devices.labels(name, "Healthy").set(len(devices) - len(bad))
             metrics.devices.labels(name, "Unhealthy").set(len(bad))
             metrics.retired.labels(name).set(sum(each.lost for each in bad))
-            metrics.drilled.labels(name).set(sum(each.health.drilled and not each.lost for each in bad))
+            metrics.drilled.labels(name).set(sum(each.health.is_injected and not each.lost for each in bad))
             metrics.held.labels(name).set(len(_claims_by_device(driver)))
             metrics.claims.labels(name).set(len(driver.claims.prepared))
 

@@ -38,14 +38,14 @@ class ClaimStatus(Writer):
         for uid in was.keys() | prepared.keys():
             if was.get(uid) != prepared.get(uid):
                 self._due[uid] = prepared.get(uid) or was[uid]
-        self._news.set()
+        self._is_due.set()
 
     def update_health(self, health: Mapping[str, Health]) -> None:
         was, self._health = self._health or {}, health
         for claim in self._claims.values():
             if any(was.get(each.device) != health.get(each.device) for each in claim.devices):
                 self._due[claim.uid] = claim
-        self._news.set()
+        self._is_due.set()
 
     async def _write_due(self) -> None:
         if self._api is None or self._health is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..faults.targets import NONE, ActiveFaults
 from ..model import names
-from ..model.device import GONE, Device, Key, grouped
+from ..model.device import GONE, Device, grouped
 from ..model.dra import Attribute, AttributeKind
 from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
@@ -50,7 +50,7 @@ def claimed_devices(before: Pools, held: Held) -> Claimed:
     return found
 
 
-def claimed_by_name(before: Pools, held: Held) -> dict[Key, Device]:
+def claimed_by_name(before: Pools, held: Held) -> dict[tuple[str, str], Device]:
     """The devices that claims have, by driver and published name."""
     claimed = claimed_devices(before, held)
     return {(driver, name): each.device.device for driver in claimed for name, each in claimed[driver].items()}

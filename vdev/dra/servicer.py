@@ -54,11 +54,11 @@ class DraServicer:
         """Take the health of the devices by name; every stream gets it at once if it changed."""
         if health != self._health:
             self._health = health
-            self._calls.poke()
+            self._calls.wake()
 
-    def poke(self) -> None:
+    def recheck_faults(self) -> None:
         """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
-        self._calls.poke()
+        self._calls.wake()
 
     def close(self) -> None:
         """End streams and hanging calls, until `open`."""
@@ -111,7 +111,7 @@ class DraServicer:
             self.health_streams += 1
             try:
                 while not self._calls.closing:
-                    news = self._calls.poked
+                    changed = self._calls.woken
                     fault = self._faults.on_health(self._driver)
                     if fault == "ended":
                         return
@@ -119,7 +119,7 @@ class DraServicer:
                         yield self._health_message(version)
                     with contextlib.suppress(TimeoutError):
                         async with self._clock.timeout(self._repeat_health):
-                            await news.wait()
+                            await changed.wait()
             finally:
                 self.health_streams -= 1
 

@@ -65,12 +65,12 @@ class ResourceSlices(ApiApplier):
         """Slices depend on the Node only by its uid."""
         metadata = (self._view.document or {}).get("metadata") or {}
         if str(metadata.get("uid") or "") != self._uid:
-            self._news.set()
+            self._is_due.set()
 
     def look(self) -> None:
         """Compare again, because slices have changed."""
         if self._follows:
-            self._news.set()
+            self._is_due.set()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
         """Delete the slices of these drivers, for a fault."""
@@ -119,7 +119,7 @@ class ResourceSlices(ApiApplier):
         dropped = self._dropped.get(driver, frozenset()) if self._written.get(driver) == pool else frozenset[str]()
         wanted = [without(each, dropped) for each in specifications(pool, self._node)] if pool else []
         found = changes(wanted, present)
-        fault = self._faults.on_slices(driver, news=bool(found))
+        fault = self._faults.on_slices(driver, changed=bool(found))
         if fault is not None:
             found = spoilt(fault, wanted, present)
         await self._carry_out(driver, found)
@@ -147,7 +147,7 @@ class ResourceSlices(ApiApplier):
                 if not gone.served:
                     raise
                 self._slices.removed(str(each["metadata"]["name"]))
-                self._news.set()  # so that it is created again at once
+                self._is_due.set()  # so that it is created again at once
                 return
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid, "controller": True}
         for number, spec in found.create:

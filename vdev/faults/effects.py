@@ -296,8 +296,8 @@ class ProcessFaults(Section):
 
 def _length_problem(value: str) -> str:
     return (
-        f"the message has {len(value)} characters; at most {names.MESSAGE} are allowed"
-        if len(value) > names.MESSAGE
+        f"the message has {len(value)} characters; at most {names.MAX_MESSAGE} are allowed"
+        if len(value) > names.MAX_MESSAGE
         else ""
     )
 
@@ -305,7 +305,7 @@ def _length_problem(value: str) -> str:
 Reason = Annotated[Word, without_problem(names.condition_reason_problem)]
 """One word, such as GpuLost."""
 
-Message = Annotated[Word, without_problem(_length_problem, maxLength=names.MESSAGE)]
+Message = Annotated[Word, without_problem(_length_problem, maxLength=names.MAX_MESSAGE)]
 """A sentence."""
 
 

@@ -19,7 +19,7 @@ from . import targets
 from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
 from .rule_run import LoadedRule, RuleRun, active_faults, begin
 from .rules import DEVICE, KINDS, FaultRule, Start
-from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
+from .schedule import NO_LABELS, Activation, Dice, earliest, on_node, seconds_of
 from .targets import ActiveFaults
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class Engine:
         self.runs: dict[str, RuleRun] = {}
         self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
-        self.stirred = False  # whether the last look changed answers of the hooks, so that waiting calls ask again
+        self.answers_changed = False  # by the last look, so that waiting calls ask again
         self._node = node
         self._labels = labels
         self._metrics = metrics
@@ -57,7 +57,7 @@ class Engine:
         self._came = came
         self._is_one_of_many = is_one_of_many
         self._active: tuple[RuleRun, ...] = ()
-        self._struck: list[FaultRule] = []
+        self._one_shots: list[FaultRule] = []
         self._looked_at = -math.inf
 
     # --- rules --------------------------------------------------------------------------------------------------------
@@ -98,13 +98,13 @@ class Engine:
         """End a rule that was cleared."""
         run = self.runs[name]
         self._end(run)
-        run.firings = ()
+        run.activations = ()
         self._on_change()
 
     def trigger(self, name: str) -> None:
         """Start a rule's fault now. The rule must be for this node."""
         run, now = self.runs[name], self.clock.now()
-        run.fire(Firing(now, once=not run.rule.triggered), now)
+        run.activate(Activation(now, once=not run.rule.triggered), now)
         self._on_change()
 
     def _end(self, run: RuleRun) -> None:
@@ -131,7 +131,7 @@ class Engine:
                 self._look_at(run, now)
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
         self.active_faults = active_faults(self.runs.values(), self.inventory, now)
-        self.stirred = before != self._active or any(
+        self.answers_changed = before != self._active or any(
             self._looked_at < end <= now for run in self._active for end in run.delays.values()
         )
         self._looked_at = now
@@ -147,10 +147,10 @@ class Engine:
         ends = (end for run in self._active for end in run.delays.values() if end > self._looked_at)
         return earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
 
-    def take_strikes(self) -> list[FaultRule]:
-        """The rules whose momentary faults must happen now. Each strike is returned once."""
-        struck, self._struck = self._struck, []
-        return struck
+    def take_one_shots(self) -> list[FaultRule]:
+        """The rules whose momentary faults must happen now. Each is returned once."""
+        due, self._one_shots = self._one_shots, []
+        return due
 
     @property
     def pod_resources_down(self) -> bool:
@@ -245,14 +245,14 @@ class Engine:
             return block.fault
         return None
 
-    def on_slices(self, driver: str, *, news: bool) -> str | None:
-        """How the slices of a DRA driver are disturbed now. `news`: there is a change to write."""
+    def on_slices(self, driver: str, *, changed: bool) -> str | None:
+        """How the slices of a DRA driver are disturbed now. `changed`: there is a change to write."""
         for run, block in self._acting(lambda rule: rule.slices, driver):
             if block.late is None:
-                if not block.wiped:  # `wiped` is counted when it strikes
+                if not block.wiped:  # `wiped` is counted when it happens
                     self._inject_once(run, driver)
                 return block.fault
-            if news and not self._has_waited(run, driver, block.late):
+            if changed and not self._has_waited(run, driver, block.late):
                 return block.fault
             run.delays.pop(driver, None)  # the next change is delayed again
         return None
@@ -266,7 +266,7 @@ class Engine:
         for run in self.runs.values():
             waits = run.live and run.rule.start is Start.ALLOCATE
             if waits and (selected := keys & run.targets) and run.counted_hit():
-                run.fire(Firing(now, selected), now)
+                run.activate(Activation(now, selected), now)
                 self._on_change()
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Engine:
     def _look_at(self, run: RuleRun, now: float) -> None:
         rule, before = run.rule, run.active
         if run.look(now):
-            self._strike(run)
+            self._act_once(run)
         if run.active != before:
             active = run.active
             devices = targets.names(run.targets)[:8] if rule.kind == DEVICE else None
@@ -297,9 +297,9 @@ class Engine:
             return (run.rule.resource,)
         return sorted({name for name, _ in run.hit(self.inventory, self.clock.now())}) or (run.rule.resource,)
 
-    def _strike(self, run: RuleRun) -> None:
-        if run.rule.strikes:
-            self._struck.append(run.rule)
+    def _act_once(self, run: RuleRun) -> None:
+        if run.rule.acts_once:
+            self._one_shots.append(run.rule)
             if run.rule.api is None:  # faults of the API server are counted with each request
                 self._inject(run, run.rule.resource)
 

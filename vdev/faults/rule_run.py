@@ -14,7 +14,7 @@ from ..planning.resources import Inventory
 from . import targets
 from .effects import Rpc
 from .rules import FaultRule, Start
-from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
+from .schedule import Activation, Dice, Phase, begins_between, earliest, hits, on_node, phase
 from .targets import ActiveFaults
 
 _OVER = Phase(active=False, changes_at=None)
@@ -37,9 +37,9 @@ class RuleRun:
     loaded: LoadedRule
     dice: Dice
     here: bool  # whether the rule is for this node
-    firings: tuple[Firing, ...] = ()  # not over yet
-    fired: int = 0  # how many firings there have been
-    file_exists: bool | None = None  # the file that the rule waits for; None if nobody has looked
+    activations: tuple[Activation, ...] = ()  # not over yet
+    activation_count: int = 0  # also of those that are over
+    file_exists: bool | None = None  # the file that the rule waits for; None if it is not known
     active: bool = False
     changes_at: float | None = None
     looked_at: float = -math.inf
@@ -61,11 +61,11 @@ class RuleRun:
         """Find the devices of this inventory that the rule selects."""
         self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
 
-    def fire(self, firing: Firing, now: float) -> None:
+    def activate(self, activation: Activation, now: float) -> None:
         """Start the rule's times once more."""
-        ongoing = (each for each in self.firings if phase(self.rule, self.dice, each, now) != _OVER)
-        self.firings = (*ongoing, firing)
-        self.fired += 1
+        ongoing = (each for each in self.activations if phase(self.rule, self.dice, each, now) != _OVER)
+        self.activations = (*ongoing, activation)
+        self.activation_count += 1
         # Just before now, so that the next look sees an event that is due at exactly this time.
         self.looked_at = math.nextafter(now, -math.inf)
 
@@ -75,32 +75,33 @@ class RuleRun:
         if exists == before:
             return False
         if not exists:
-            self.firings = ()
-        elif hits(self.rule, self.dice, self.fired + 1):
-            self.fire(Firing(now), now)
+            self.activations = ()
+        elif hits(self.rule, self.dice, self.activation_count + 1):
+            self.activate(Activation(now), now)
         else:
-            self.fired += 1
+            self.activation_count += 1
         return True
 
     def look(self, now: float) -> bool:
         """Update `active` and `changes_at`. Returns whether a momentary fault must happen now."""
         rule, before = self.rule, self.active
-        phases = [phase(rule, self.dice, firing, now) for firing in self.firings]
+        phases = [phase(rule, self.dice, activation, now) for activation in self.activations]
         self.active = any(each.active for each in phases)
         self.changes_at = earliest(each.changes_at for each in phases)
         since, self.looked_at = self.looked_at, now
         if not self.active:
             self.delays.clear()
         if rule.momentary:
-            return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
+            return any(begins_between(rule, self.dice, activation, since, now) for activation in self.activations)
         return self.active and not before
 
     def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
-        """The slots on which the rule acts now. A firing of an Allocate acts on the whole units of its devices."""
+        """The slots on which the rule acts now; after an Allocate, the whole units of the allocated devices."""
         keys: set[Key] = set()
-        for firing in self.firings:
-            if phase(self.rule, self.dice, firing, now).active:
-                keys |= self.targets if firing.keys is None else targets.widened(firing.keys, self.rule, inventory)
+        for activation in self.activations:
+            if phase(self.rule, self.dice, activation, now).active:
+                allocated = activation.keys
+                keys |= self.targets if allocated is None else targets.widened(allocated, self.rule, inventory)
         return frozenset(keys)
 
     def counted_hit(self, *what: object) -> int:
@@ -111,12 +112,12 @@ class RuleRun:
 
 
 def begin(loaded: LoadedRule, dice: Dice, started: float, labels: Mapping[str, str]) -> RuleRun:
-    """The run of a rule on a node with these labels, in a process that `started` then."""
+    """The run of a rule on a node with these labels; `started` is when the process began."""
     rule, since = loaded.rule, loaded.since
     run = RuleRun(loaded, dice, on_node(rule.nodes, rule.name, dice, labels))
-    run.looked_at = math.nextafter(since, -math.inf)  # events before that are not made up for
+    run.looked_at = math.nextafter(since, -math.inf)  # earlier events are skipped
     if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
-        run.firings = (Firing(since if rule.start is Start.LOAD else started),)
+        run.activations = (Activation(since if rule.start is Start.LOAD else started),)
     return run
 
 

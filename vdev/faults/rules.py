@@ -58,8 +58,7 @@ from .effects import (
     Time,
     fixed_delay,
 )
-from .xids import APPLICATION_ERRORS
-from .xids import MOST as MOST_XID
+from .xids import APPLICATION_ERRORS, MAX_XID
 from .xids import described as xid_text
 
 ALWAYS = 1.0  # a probability
@@ -75,7 +74,7 @@ _REFERENCE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDE
 _REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"
 
 
-def _flaw(item: object) -> str:
+def _reference_problem(item: object) -> str:
     """Why an item cannot refer to a device, or the empty string."""
     if not isinstance(item, str) or isinstance(item, Plain):
         return f"expected a string, got {described(item)}"
@@ -84,14 +83,14 @@ def _flaw(item: object) -> str:
     return f"{item!r} refers to no device; expected {_REFERENCES}"
 
 
-def _names(value: object) -> "Select":
+def _select_of(value: object) -> "Select":
     """A list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items:
-        refuse("the list is empty, so the rule can never fire", "name a device, or leave the key out")
+        refuse("the list is empty, so the rule can never take effect", "name a device, or leave the key out")
     if isinstance(value, (list, tuple)):
-        refuse_items("devices", items, _flaw)
-    elif text := _flaw(value):
+        refuse_items("devices", items, _reference_problem)
+    elif text := _reference_problem(value):
         refuse(text)
     return Select(names=tuple(items))
 
@@ -163,7 +162,7 @@ def _reference(name: str, entries: Collection[str]) -> Select:
     return Select.model_construct(entry=name) if is_entry else Select.model_construct(id=name)
 
 
-def _globs(value: object) -> "OnNodes":
+def _nodes_of(value: object) -> "OnNodes":
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items or any(type(item) is not str or not item for item in items):
         refuse(f"expected patterns for node names, got {described(value)}", 'such as ["gpu-*"], or {share: 10%}')
@@ -210,13 +209,13 @@ DEVICE = "device"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """In what kinds of rules differ."""
+    """The properties in which kinds of rules differ."""
 
-    of_kubelet: bool = False  # disturbs what only exists beside a kubelet
+    of_kubelet: bool = False  # needs a kubelet on the node
     of_drivers: bool = False  # `resource` names DRA drivers
     is_momentary: bool = False  # happens at its beginning and has no duration
     counts_calls: bool = False  # `nth` and `probability` are about calls or requests, not about repetitions
-    counts_beginnings: bool = False  # counted as injected at each beginning, others when they do something
+    counts_beginnings: bool = False  # counted when the fault begins; other kinds are counted per effect
 
 
 KINDS: Mapping[str, Traits] = {
@@ -252,12 +251,12 @@ class FaultRule(Placed):
 
     name: Annotated[Text, _RULE_NAME]
     """Name of the rule, unique in the file; random choices depend on it."""
-    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
+    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _select_of)] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
     """Pattern for the resource, or for the DRA driver in rules about slices, healthStream and calls for claims.
     Default: all."""
-    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
+    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _nodes_of)] | None = None
     """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
     since: Since | None = None
@@ -288,7 +287,7 @@ class FaultRule(Placed):
 
     health: HealthWord | None = None
     """The health that is reported, whatever the probes find."""
-    xid: Annotated[Whole, between(1, MOST_XID)] | None = None
+    xid: Annotated[Whole, between(1, MAX_XID)] | None = None
     """The error that NVIDIA's driver reports for the devices. They are Unhealthy, unless health says otherwise or
     NVIDIA's device plugin attributes the error to the application (13, 31, 43, 45, 68, 109)."""
     reason: Text = ""
@@ -393,8 +392,8 @@ class FaultRule(Placed):
         return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 
     @property
-    def strikes(self) -> bool:
-        """Whether something happens only at the moment at which the fault begins."""
+    def acts_once(self) -> bool:
+        """Whether something is done once, at the moment when the fault begins."""
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
         breaks = self.api is not None and self.api.ends_watches
@@ -403,7 +402,7 @@ class FaultRule(Placed):
     @property
     def momentary(self) -> bool:
         """Whether the fault is over after that moment."""
-        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.strikes)
+        return self.traits.is_momentary or (self.lasts is None and self.api is None and self.acts_once)
 
     @property
     def of_resources(self) -> bool:

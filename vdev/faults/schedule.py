@@ -1,7 +1,7 @@
 """When a rule is active: a pure function of the rule, the seed, the node and the time.
 
-    FaultRule + Dice + Firing ─► spans() ─► phase(): active or not, and until when
-                                   └─► strikes(): whether a momentary event lies between two times
+    FaultRule + Dice + Activation ─► spans() ─┬─► phase(): active or not, and until when
+                                              └─► begins_between(): whether a momentary fault begins in this time
 
 The same arguments give the same answer on every run. Random numbers are hashes of the seed, the node and the rule's
 name. Times are seconds of any steady clock. A span includes its start and excludes its end.
@@ -42,7 +42,7 @@ class Dice:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class Activation:
     """One start of a rule's times."""
 
     at: float
@@ -75,21 +75,21 @@ def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = N
     return named and labeled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
-def spans(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+def spans(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> Iterator[Span]:
     """The spans that are not over at `after`, in order and without overlap.
 
     Those of momentary events, and of repetitions that chance left out, are empty.
     """
-    for outer in _repetitions(rule, dice, firing, after):
+    for outer in _repetitions(rule, dice, activation, after):
         flaps = _falls(rule, rule.flap, dice, outer, after) if rule.flap and outer.real else (outer,)
         for span in flaps:
             if span.end > after:
                 yield span
 
 
-def phase(rule: FaultRule, dice: Dice, firing: Firing, now: float) -> Phase:
+def phase(rule: FaultRule, dice: Dice, activation: Activation, now: float) -> Phase:
     """The rule's state at `now`, which holds until `changes_at`."""
-    for span in spans(rule, dice, firing, now):
+    for span in spans(rule, dice, activation, now):
         if span.start > now:
             return Phase(active=False, changes_at=span.start)
         if span.real and span.end > now:
@@ -97,9 +97,9 @@ def phase(rule: FaultRule, dice: Dice, firing: Firing, now: float) -> Phase:
     return Phase(active=False, changes_at=None)
 
 
-def strikes(rule: FaultRule, dice: Dice, firing: Firing, since: float, now: float) -> bool:
-    """Whether a momentary event of the rule lies after `since` and not after `now`."""
-    begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, firing, since))
+def begins_between(rule: FaultRule, dice: Dice, activation: Activation, since: float, now: float) -> bool:
+    """Whether a momentary fault of the rule begins after `since` and not after `now`."""
+    begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, activation, since))
     return any(span.real and span.start > since for span in begun)
 
 
@@ -129,17 +129,17 @@ def earliest(moments: Iterable[float | None]) -> float | None:
     return min((each for each in moments if each is not None), default=None)
 
 
-def _repetitions(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: float) -> Iterator[Span]:
     """The repetitions of the rule, from about `after` on."""
-    at, period = (0.0, None) if firing.once else (rule.at, rule.every)
+    at, period = (0.0, None) if activation.once else (rule.at, rule.every)
     times = rule.times if period else 1
-    width = 0.0 if firing.once or rule.flap is not None else rule.jitter * (period or at)
+    width = 0.0 if activation.once or rule.flap is not None else rule.jitter * (period or at)
     # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
-    number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
+    number = max(0, math.floor((after - activation.at - at) / period) - 2) if period and after > activation.at else 0
     # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
-    is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
+    is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or activation.once
     while times is None or number < times:
-        start = firing.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
+        start = activation.at + max(0.0, at + number * (period or 0.0) + dice.shift(width, rule.name, number))
         real = is_certain or hits(rule, dice, number + 1)
         lasts = math.inf if rule.lasts is None else rule.lasts
         yield Span(number, start, start + lasts if real and not rule.momentary else start, real)

@@ -13,7 +13,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TypeVar
 
-from ..model.device import Health, Key, Slot, base_id, grouped
+from ..model.device import DeviceKey, Health, Key, Slot, base_id, grouped
 from ..planning.resources import Inventory, Resource
 from .effects import ConditionFault, SensorFault, TaintFault, XidError
 from .rules import FaultRule, Select
@@ -138,9 +138,9 @@ def drop(inventory: Inventory, keys: Collection[Key]) -> Inventory:
     return inventory.changed(kept) if keys else inventory
 
 
-def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Mapping[Key, tuple[_Fault, ...]]:
+def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Mapping[DeviceKey, tuple[_Fault, ...]]:
     """Faults of slots as faults of these devices, by resource and device (without a replica's number)."""
-    found: dict[Key, tuple[_Fault, ...]] = {}
+    found: dict[DeviceKey, tuple[_Fault, ...]] = {}
     for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
         resource = devices.each_once.get(name)
         if resource is not None and slot in resource.ids:

@@ -45,7 +45,7 @@ TEXTS: Mapping[int, str] = MappingProxyType(
 APPLICATION_ERRORS = frozenset({13, 31, 43, 45, 68, 109})
 """Xids of programs, not of devices. NVIDIA's device plugin leaves the device Healthy."""
 
-MOST = 999
+MAX_XID = 999
 """The largest Xid in a rule. The catalog ends at 172 and grows."""
 
 

@@ -1,7 +1,7 @@
 """The controller: it works off a queue of the names of nodes.
 
 files ─► adopt ─┐
-Node changed ───┼─► work queue ─► turn: make the Node, plan, apply ─► writers
+Node changed ───┼─► work queue ─► sync: make the Node, plan, apply ─► writers
 time ───────────┘       (a task each, that tries again)
 """
 
@@ -37,7 +37,7 @@ from .faults import FleetFaults
 from .fleet_telemetry import FleetTelemetry
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
-from .scope import MAKER, MadeNode, Scope
+from .scope import MAKER, Scope
 from .seen_pods import PodNotes
 from .work_queue import WorkQueue
 
@@ -47,7 +47,7 @@ EVENTS = 500
 """Events of all nodes that may be written at once; more follow one by one."""
 _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
-_WORKERS = 64  # nodes that have their turn at the same time
+_WORKERS = 64  # nodes that are synced at the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Fleet:
         self.scope = Scope(options.name, options.selector)
         self.refused: tuple[Problem, ...] = ()  # why the files, as they were read last, are not in force
         self.warnings: tuple[Problem, ...] = ()
-        self.has_begun = False  # everything was listed, and turns are taken
+        self.has_begun = False  # everything was listed, and nodes are synced
         self._options = options
         self.clock = options.timing.clock
         self._api = api
@@ -84,7 +84,7 @@ class Fleet:
         intervals = options.timing.intervals
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
-        self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed turns in a row, and why the last one failed
+        self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
@@ -107,9 +107,9 @@ class Fleet:
         self._warn(loaded.problems, tuple(scope.warnings(spec)))
         self.faults.adopt(self._spec)
         self.scope = self.scope.after(spec.fleet)
-        for name in self.made:
+        for name in self.scope.made:
             self._came.setdefault(name, now)
-        self._due.add_all((*self.made, *self.cluster.nodes))
+        self._due.add_all((*self.scope.made, *self.cluster.nodes))
         self._read = loaded.spec
 
     def _warn(self, known: Sequence[Problem], own: Sequence[Problem]) -> None:
@@ -142,30 +142,26 @@ class Fleet:
             self.refused = ()
             return
         self._adopt(loaded, self.clock.now())
-        log.info("configuration applied", nodes=len(self.made))
+        log.info("configuration applied", nodes=len(self.scope.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     @property
-    def made(self) -> Mapping[str, MadeNode]:
-        return self.scope.made
-
-    @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, as far as the API server has told."""
-        return self.has_begun and not self._due.names and not self._trouble and not any(self._written_late())
+        return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
-        """The nodes that do not match the file: the node, what is to be done, and why that fails."""
-        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
-        turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
-        return [*failed, *turning, *self._written_late()]
+        """The nodes that do not match the file: the node, what is to be done, and the error, if it failed."""
+        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
+        queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
+        return [*failed, *queued, *self._written_late()]
 
     def _written_late(self) -> Iterator[tuple[str, str, str]]:
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
-                if writer.has_news:
+                if writer.is_pending:
                     yield name, writer.name, self._writing.reason(_step(writer, name))
 
     @property
@@ -179,7 +175,7 @@ class Fleet:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
                 await until()
-                work.cancel()  # not awaited: a turn may wait for a server that does not answer
+                work.cancel()  # not awaited: a sync may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -188,7 +184,7 @@ class Fleet:
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
-                "taking turns": self._take_turns,
+                "syncing nodes": self._run_workers,
             }
             if (run_dir := self._options.run_dir) is not None:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
@@ -205,30 +201,30 @@ class Fleet:
                 continue
             if late := {node for node, *_ in self.late}:
                 converged = None
-                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
+                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
             elif converged is not self._spec:
                 converged = self._spec
                 log.info("converged", nodes=len(self.members), writes=self.writes)
 
-    async def _take_turns(self) -> None:
+    async def _run_workers(self) -> None:
         for each in self.cluster.informers:
             await each.answered()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
-        self._due.add_all((*self.made, *self.cluster.nodes))
+        self._due.add_all((*self.scope.made, *self.cluster.nodes))
         async with asyncio.TaskGroup() as workers:
             for _ in range(_WORKERS):
-                workers.create_task(self._work_off())
+                workers.create_task(self._sync_forever())
 
-    async def _work_off(self) -> None:
+    async def _sync_forever(self) -> None:
         while True:
             name = await self._due.next()
             try:
-                await self._turn(name)
+                await self._sync(name)
             finally:
                 self._due.done(name)
 
-    async def _turn(self, name: str) -> None:
+    async def _sync(self, name: str) -> None:
         """Make or remove the Node, then plan and apply."""
         try:
             await self._make(name)
@@ -236,16 +232,16 @@ class Fleet:
         except Exception as failed:  # a defect that shows on one node must not stop the others
             if not isinstance(failed, ApiServerError):
                 log.exception("a node could not be decided", node=name)
-            attempts = self._trouble[name][0] + 1 if name in self._trouble else 0
-            self._trouble[name] = attempts, str(failed)
+            attempts = self._failures[name][0] + 1 if name in self._failures else 0
+            self._failures[name] = attempts, str(failed)
             asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
             self._due.add_later(name, max(self._backoff.pause(attempts), asked))
             return
-        self._trouble.pop(name, None)
+        self._failures.pop(name, None)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
-        wanted = self.made.get(name)
+        wanted = self.scope.made.get(name)
         if seen.has_kubelet:  # the agent on the node has the Node from now on
             self.maker.refused.pop(name, None)
             if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
@@ -261,27 +257,26 @@ class Fleet:
             self.maker.refused.pop(name, None)
 
     async def _plan(self, name: str) -> None:
-        seen = self.cluster.node(name)
+        seen, member = self.cluster.node(name), self.members.get(name)
         delays = None if seen.has_kubelet else self._delays(name)
-        member = self.members.get(name)
-        if delays is None or seen.document is None:
-            if member is None and self._is_left(seen):
-                member = self._member(name)
-            if member is not None:
-                await self._leave(name, member)
-            if seen.document is None and name not in self.members and name not in self.made:
-                self.cluster.forget(name)
-                self._came.pop(name, None)
+        if delays is not None and seen.document is not None:
+            member = member or self._member(name)
+            member.adopt(self._spec, delays, self.faults.store.rules)
+            await self._apply(name, member)
             return
-        if member is None:
+        # The file does not select the node, or it has a kubelet, or it does not exist.
+        if member is None and self._is_left(seen):
             member = self._member(name)
-        member.adopt(self._spec, delays, self.faults.store.rules)
-        await self._apply(name, member)
+        if member is not None:
+            await self._leave(name, member)
+        if seen.document is None and name not in self.members and name not in self.scope.made:
+            self.cluster.forget(name)
+            self._came.pop(name, None)
 
     async def _apply(self, name: str, member: Member) -> bool:
-        """Plan for the node as pods and claims are now, and apply; returns whether a later turn is due."""
+        """Plan for the node as pods and claims are now, and apply; returns whether a later sync is due."""
         pods = self.cluster.pods_of(name)
-        again = await member.turn(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
+        again = await member.sync(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
@@ -338,7 +333,7 @@ class Fleet:
         return not any(each.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
     async def _leave(self, name: str, member: Member) -> None:
-        """Remove what was written on a node that the file no longer means, unless it is gone or has a kubelet."""
+        """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet."""
         seen = self.cluster.node(name)
         if seen.document is not None and self.scope.covers(seen.metadata):
             if not seen.has_kubelet and not await self._take_back(name, member):
@@ -355,10 +350,10 @@ class Fleet:
         """Remove from the node all devices that nobody holds; returns whether nothing is left."""
         member.leave()
         is_due_again = await self._apply(name, member)
-        if any(writer.has_news for writer in member.writers):
+        if any(writer.is_pending for writer in member.writers):
             self._due.add_later(name, 1.0)
             return False
-        # If a pod or a claim holds a device, its end leads to another turn.
+        # If a pod or a claim holds a device, its end causes another sync.
         return not is_due_again and not member.has_anything
 
     @property
@@ -366,7 +361,7 @@ class Fleet:
         """The Nodes of the file that have a kubelet."""
         nodes = tuple(self.cluster.nodes.items())
         names = (name for name, each in nodes if each.has_kubelet)
-        return {name for name in names if name in self.made or self._delays(name) is not None}
+        return {name for name in names if name in self.scope.made or self._delays(name) is not None}
 
     def _delays(self, name: str) -> Delays | None:
         """The delays of the node; None if it is not a node of the file."""

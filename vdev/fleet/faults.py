@@ -25,7 +25,7 @@ class FleetFaults:
         self._commands = FaultCommands(self.store, "this controller", allowed=allowed, void=without_effect)
 
     def adopt(self, spec: Spec) -> None:
-        """Take the rules of a configuration. Each node loads them in its turn."""
+        """Take the rules of a configuration. Each node loads them when it is synced."""
         self.spec = spec
         self.store.configure(spec.faults.rules)
 

@@ -23,7 +23,7 @@ from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
-from .pod_devices import Assignment, assign, by_resource, held
+from .pod_devices import Assignment, assign, by_resource, keys_of
 from .scope import delayed, next_age
 from .seen_pods import PodNotes, SeenPods
 
@@ -54,9 +54,9 @@ class Member:
         self._layouts = Layouts(node.name)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
-        self._used: frozenset[Use] = frozenset()  # at the last turn
-        self._planned_from: tuple[object, ...] = ()  # the input of the last turn
-        self._again: float | None = None  # when the last turn said to plan again
+        self._used: frozenset[Use] = frozenset()  # at the last `sync`
+        self._planned_from: tuple[object, ...] = ()  # the input of the last plan
+        self._again: float | None = None  # when the last plan must be made again
         self.tasks: tuple[asyncio.Task[None], ...] = ()  # of its writers
 
     @property
@@ -105,11 +105,11 @@ class Member:
         """Whether the last plan has anything to write, such as devices that stay because somebody holds them."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
-    async def turn(self, pods: SeenPods, claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
+    async def sync(self, pods: SeenPods, claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
         """Plan for the node and its pods, and apply; returns the time at which to plan again, or None.
 
         `claim_uses` are the devices that claims have; `rejects`: pods that a kubelet would refuse must fail. If nothing
-        has changed since the last turn, it ends at once.
+        has changed since the last call, it ends at once.
         """
         self.claim_uses = claim_uses
         before, given = self.assigned, (self.delays, rejects, claim_uses)
@@ -119,12 +119,12 @@ class Member:
         if is_quiet and seen == self._planned_from:
             return self._again
         self._planned_from = () if self.engine.runs else seen
-        self._again = await self._turn(pods, rejects=rejects)
+        self._again = await self._sync(pods, rejects=rejects)
         if self.assigned != before:
             self._again = self._clock.now()  # the devices that pods have now are input of the next plan
         return self._again
 
-    async def _turn(self, pods: SeenPods, *, rejects: bool) -> float | None:
+    async def _sync(self, pods: SeenPods, *, rejects: bool) -> float | None:
         last, in_use = self.plan, self._in_use(pods)
         spec, base = self._layouts.look(
             self._spec,
@@ -160,12 +160,12 @@ class Member:
         due = delayed(self.plan, self.delays, age)
         for applier in self.appliers:
             await applier.apply(due)
-        for rule in self.engine.take_strikes():
+        for rule in self.engine.take_one_shots():
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)
             elif rule.event is not None:
                 self.events.announce(rule.event)
-        if self.engine.stirred:
+        if self.engine.answers_changed:
             self.slices.look()
         later = next_age(self.delays, age)
         grown = None if later is None or age is None else self._clock.now() + later - age
@@ -211,7 +211,7 @@ class Member:
 
 def _noted(pods: SeenPods) -> Mapping[Key, str]:
     """The pods that hold devices, according to their annotations."""
-    return {key: each.key for each in pods.by_uid.values() for key in held(each.noted or {})}
+    return {key: each.key for each in pods.by_uid.values() for key in keys_of(each.noted or {})}
 
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
@@ -243,4 +243,4 @@ def spec_for_fleet(spec: Spec) -> Spec:
 
 
 NOTHING = spec_for_fleet(Spec())
-"""The configuration of a node that the file no longer means."""
+"""The configuration of a node that the file no longer selects."""

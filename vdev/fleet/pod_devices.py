@@ -31,7 +31,7 @@ NOTE = "vdev.dev/devices"
 
 
 class Role(Enum):
-    """The role of a container in its pod, which decides about its devices afterwards."""
+    """The role of a container in its pod, which determines if its devices are reused."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -69,7 +69,7 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """As the informer has it."""
+        """The informer's key."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -122,7 +122,7 @@ def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Ass
         known = before.devices.get(pod.uid) or pod.noted
         if known is not None and _may_keep(pod, known, inventory, taken):
             devices[pod.uid] = known
-            taken |= held(known)
+            taken |= keys_of(known)
     rejected = {pod.uid: before.rejected[pod.uid] for pod in present if pod.uid in before.rejected}
     for pod in present:
         if pod.uid not in devices and pod.uid not in rejected:
@@ -131,11 +131,11 @@ def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Ass
                 rejected[pod.uid] = why
             else:
                 devices[pod.uid] = given
-                taken |= held(given)
+                taken |= keys_of(given)
     return Assignment(devices, rejected)
 
 
-def held(devices: Devices) -> frozenset[Key]:
+def keys_of(devices: Devices) -> frozenset[Key]:
     """The devices, each with its resource."""
     return frozenset((name, each) for wanted in devices.values() for name, ids in wanted.items() for each in ids)
 
@@ -202,7 +202,7 @@ def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -
             resource = inventory.resources.get(name)
             if resource is not None and (len(set(of.get(name, ()))) != number or not set(of[name]) <= resource.ids):
                 return False
-    return not held(known) & taken
+    return not keys_of(known) & taken
 
 
 def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, str]:

@@ -73,7 +73,7 @@ class PodNotes(Writer):
             for slot in resource.slots
         }
         if any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
-            self._news.set()
+            self._is_due.set()
 
     async def _write_due(self) -> None:
         for pod, devices in list(self._due()):

@@ -10,7 +10,7 @@ from ..model.device import Health
 from ..planning.plan import DesiredState
 from .controller import Fleet
 from .member import Member
-from .pod_devices import held
+from .pod_devices import keys_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -112,7 +112,7 @@ class FleetView:
         behind = {node for node, _, why in late} - failing
         refused = fleet.maker.refused.keys() - failing
         left = fleet.left_to_agents
-        missing = fleet.made.keys() - fleet.members.keys() - failing - behind - refused - left
+        missing = fleet.scope.made.keys() - fleet.members.keys() - failing - behind - refused - left
         settled = fleet.members.keys() - failing - behind - refused
         return {
             "settled": len(settled),
@@ -152,7 +152,7 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
             of["capacity"] += amount.capacity
             of["allocatable"] += amount.allocatable
         for devices in tuple(member.assigned.devices.values()):
-            for name, _ in held(devices):
+            for name, _ in keys_of(devices):
                 if name in found:
                     found[name]["held"] += 1
         for driver, amounts in _of_claims(member):

@@ -110,7 +110,7 @@ def _gpus(
     preset = own or preset
     virtual: dict[str, Any] = {"preset": preset, "count": count}
     # A driver reserves some of a preset's memory.
-    if memory and abs(config.preset(preset).memory / 2**20 - memory) > 0.03 * memory:
+    if memory and abs(config.load_preset(preset).memory / 2**20 - memory) > 0.03 * memory:
         virtual["memory"] = f"{memory}Mi"
     if product and not own:
         virtual["attributes"] = {"product": product, "model": product}

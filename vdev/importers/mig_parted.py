@@ -108,7 +108,7 @@ def _ranges(layouts: Sequence[Partitions]) -> Iterator[tuple[str, dict[str, int]
 
 def _pci_id(preset: str) -> str:
     try:
-        return config.preset(preset).attributes.get("pciDeviceId", "")
+        return config.load_preset(preset).attributes.get("pciDeviceId", "")
     except ConfigError:
         return ""  # the check of the file reports an unknown preset
 
@@ -116,7 +116,7 @@ def _pci_id(preset: str) -> str:
 @cache
 def _models() -> dict[str, LayoutTarget]:
     """The built-in models that can be partitioned, the usual ones first."""
-    known = {name: config.preset(name) for name in (*_USUAL, *config.preset_names())}
+    known = {name: config.load_preset(name) for name in (*_USUAL, *config.preset_names())}
     return {
         name: LayoutTarget(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
         for name, each in known.items()

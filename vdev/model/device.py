@@ -20,6 +20,8 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 Key = tuple[str, str]
 """A slot on the node: its resource's name and its id."""
+DeviceKey = tuple[str, str]
+"""A device on the node: its resource's or DRA driver's name, and its id without a replica's number."""
 
 
 class IdStyle(StrEnum):
@@ -77,7 +79,7 @@ class Health:
     injected: str = ""
 
     @property
-    def drilled(self) -> bool:
+    def is_injected(self) -> bool:
         """Whether a fault rule makes it unhealthy."""
         return bool(self.injected) and not self.healthy
 

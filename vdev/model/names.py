@@ -27,7 +27,7 @@ _MAX_PREFIX = 253  # of an annotation's key
 _NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
-MESSAGE = 1024
+MAX_MESSAGE = 1024
 """Characters of an Event's message, the shortest of the API's limits (k8s.io/api core/v1, `Event.message`)."""
 
 
@@ -143,7 +143,7 @@ def value_problem(value: str) -> str:
 
 
 def literals_problem(literals: tuple[str, ...]) -> str:
-    """Why no text that consists of these literals, with any text between them, can be the value of a label."""
+    """Why a template with these literals cannot produce a valid label value."""
     if len(literals) == 1:
         return value_problem(literals[0])
     text = "".join(literals)
@@ -307,7 +307,7 @@ class NameRange:
 
 
 def filled(text: str, name: str, numbers: Sequence[str]) -> str:
-    """Replace `{name}`, and `{1}` by the number of the name's first range. Raises NameRangeError for other numbers."""
+    """Replace `{name}`, and `{1}` by the first range's number. Raises NameRangeError for an unknown placeholder."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] == "name":

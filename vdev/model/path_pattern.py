@@ -1,8 +1,8 @@
 """Path patterns: which paths match, and which text each wildcard matched. `discovery` walks the file system.
 
 `*` is any run of characters except `/`, `?` one of them, `[abc]`, `[a-z]` and `[!abc]` one of a set, `**` as a whole
-component any number of directories. Only a dot in the pattern matches a leading dot. A wildcard's own character is
-written in brackets: `[*]`. Wildcards are greedy from left to right, as in a regular expression.
+component any number of directories. Only a dot in the pattern matches a leading dot. To match a literal wildcard
+character, put it in brackets: `[*]`. Wildcards are greedy from left to right, as in a regular expression.
 """
 
 import itertools
@@ -84,7 +84,7 @@ def problem(text: str, *, is_path: bool = True) -> tuple[str, str]:
                 return f"[{body}] matches what [{body[1:]}] matches, and '^'", hint
         plain += "/"
     if _BRACES.search(plain):
-        matched = "a path with" if is_path else "what has"
+        matched = "a path with" if is_path else "text with"
         return (
             f"braces are not wildcards, so {text!r} matches only {matched} braces in its name",
             "write each alternative as a pattern of its own, or [{] for a brace",

@@ -115,7 +115,7 @@ def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.is_error)
 
 
-_FAMILY = 8  # the most suggestions
+_MAX_SUGGESTIONS = 8  # of a family of words
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
@@ -126,7 +126,7 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     known = list(allowed)
     lower = word.lower()
     family = sorted(each for each in known if lower == each.lower() or _is_first_part(lower, each.lower()))
-    if family and len(family) <= _FAMILY:
+    if family and len(family) <= _MAX_SUGGESTIONS:
         return f"did you mean {'one of ' if len(family) > 1 else ''}{', '.join(map(repr, family))}?"
     import difflib  # only needed for errors
 
@@ -137,7 +137,7 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-SHOWN = 10  # the most words that a message lists
+MAX_LISTED = 10  # words in a message
 
 
 def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", command: str = "") -> str:
@@ -146,9 +146,9 @@ def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", comm
     Of more than ten words, the first ten are listed, with the command that shows all.
     """
     known = list(words)
-    text = f"{lead} {', '.join(known[:SHOWN])}"
-    if len(known) > SHOWN:
-        text += f" and {len(known) - SHOWN} more" + f"; see {command}" * bool(command)
+    text = f"{lead} {', '.join(known[:MAX_LISTED])}"
+    if len(known) > MAX_LISTED:
+        text += f" and {len(known) - MAX_LISTED} more" + f"; see {command}" * bool(command)
     return f"{near} {text}" if near else text
 
 

@@ -26,7 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
-from .section import MAX_SHOWN, Plain, described, refuse, unlisted
+from .section import MAX_QUOTED, Plain, described, refuse, unlisted
 from .template import Template
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def _duration(value: object) -> object:
         return float(value)
     if isinstance(value, Plain) and _DECIMAL.fullmatch(value):
         return float(value)
-    if isinstance(value, str) and value and len(value) <= MAX_SHOWN and (parts := _DURATION.fullmatch(value)):
+    if isinstance(value, str) and value and len(value) <= MAX_QUOTED and (parts := _DURATION.fullmatch(value)):
         hours, minutes, seconds, milliseconds = (float(part or 0) for part in parts.groups())
         return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
     return refuse(f"expected a duration, got {described(value)}", "such as 200ms, 5s, 1m30s, or a number of seconds")
@@ -362,7 +362,7 @@ def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
 
 
 def _quantity(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > MAX_SHOWN:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > MAX_QUOTED:
         refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
     try:
         return quantity.parse_quantity(str(value))

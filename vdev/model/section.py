@@ -18,12 +18,12 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from .problem import SHOWN, KeyPath, Where, did_you_mean, either, listed
+from .problem import MAX_LISTED, KeyPath, Where, did_you_mean, either, listed
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is vdev's."""
 
-MAX_SHOWN = 60
+MAX_QUOTED = 60
 """Characters of a text that an error quotes."""
 
 
@@ -187,16 +187,16 @@ def described(value: object) -> str:
     if isinstance(value, (list, tuple, dict)):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and not isinstance(value, Plain):
-        return f"the string {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
+        return f"the string {value[:MAX_QUOTED] + '…' * (len(value) > MAX_QUOTED)!r}"
     text = str(value)
     kind = "boolean" if text.lower() in ("true", "false") else "number"
-    return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"
+    return f"the {kind} {text[:MAX_QUOTED]}{'…' * (len(text) > MAX_QUOTED)}"
 
 
 def unlisted(value: object, words: Sequence[str]) -> tuple[str, str]:
     """Return what is wrong with a value that is none of the allowed words, and a hint with the nearest of them."""
     near = did_you_mean(str(value), words) if isinstance(value, str) else ""
-    if len(words) > SHOWN:
+    if len(words) > MAX_LISTED:
         hint = listed(words, near, lead="expected one of", command="vdev schema")
     else:
         hint = f"{near} expected {either(words)}".lstrip()

@@ -1,7 +1,7 @@
 """AMD's labels, as its node labeller makes them (ROCm/k8s-device-plugin ed76466, cmd/k8s-node-labeller).
 
-The labeller has a flag for each kind of label. This module makes all kinds whose values are known: none about firmware,
-and those about the driver only if the devices have such an attribute. Partitions are counted as devices, as the driver
+The labeller has a flag for each kind of label. This module sets all labels with known values. It sets no firmware
+labels, and driver labels only if the devices have such an attribute. Partitions are counted as devices, as the driver
 does; only the PCI id belongs to the whole GPU.
 """
 

@@ -1,8 +1,8 @@
 """Appliers that write to the API server, each in a task of its own, so that nothing else waits for that server.
 
     apply(plan) ─► what is wanted ─┐
-    the Node changed ──────────────┴─► news ─► work: write what differs ─┬─ done ──► wait for news
-                                                                         └─ failed ► a problem, a pause, again
+    the Node changed ──────────────┴─► due ─► work: write what differs ─┬─ done ──► wait until it is due again
+                                                                        └─ failed ► a problem, a pause, again
 
 After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The answer to
 an apply is taken as the Node at once, no matter when a watch reports it.
@@ -71,28 +71,28 @@ def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
 
 
 class Writer(ABC):
-    """Writes to the API server when there is news. `work` is an operation that is repeated (see `agent/retry.py`)."""
+    """Writes to the API server when something changed. `work` is repeated (see `agent/retry.py`)."""
 
     name: str
 
     def __init__(self) -> None:
-        self._news = asyncio.Event()  # something may have to be written
+        self._is_due = asyncio.Event()  # something may have to be written
         self._is_writing = False
 
     @property
-    def has_news(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether something may have to be written, or is being written."""
-        return self._news.is_set() or self._is_writing
+        return self._is_due.is_set() or self._is_writing
 
     async def work(self) -> None:
-        """Wait for news, and write what differs. Raises ApiServerError, and then there is still news."""
-        await self._news.wait()
-        self._news.clear()
+        """Wait until a write is due, and write what differs. Raises ApiServerError, and then it is still due."""
+        await self._is_due.wait()
+        self._is_due.clear()
         self._is_writing = True
         try:
             await self._write_due()
         except BaseException:
-            self._news.set()
+            self._is_due.set()
             raise
         finally:
             self._is_writing = False
@@ -133,11 +133,11 @@ class ApiApplier(Applier, Writer):
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._see_node)
-        self._news.set()
+        self._is_due.set()
 
     def _see_node(self) -> None:
         """The Node has changed."""
-        self._news.set()
+        self._is_due.set()
 
     async def _write_due(self) -> None:
         if self._given is None and not self._wants:

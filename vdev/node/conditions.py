@@ -10,7 +10,7 @@ from types import MappingProxyType
 from ..faults.effects import ConditionFault
 from ..model.device import grouped
 from ..model.entry import Condition, Entry, TrueWhen
-from ..model.names import MESSAGE
+from ..model.names import MAX_MESSAGE
 from ..planning.resources import Inventory
 from .events import named, shortened
 from .losses import Losses
@@ -66,7 +66,7 @@ def _condition(name: str, members: list[tuple[Entry, Condition]], lost: Losses) 
             message = spec.message or f"{entry.name}: {named(mine)}: {first.health.reason}"
             return NodeCondition(name, true_when is TrueWhen.UNHEALTHY, spec.reason or _LOST, shortened(message))
     which = ", ".join(entry.name for entry, _ in members)
-    message = shortened(f"all devices of {which} are healthy", MESSAGE)
+    message = shortened(f"all devices of {which} are healthy", MAX_MESSAGE)
     return NodeCondition(name, true_when is TrueWhen.HEALTHY, _FINE, message)
 
 

@@ -88,7 +88,7 @@ class NodeEvents(ApiApplier):
     def _see_node(self) -> None:
         """Only Events that wait need the Node."""
         if self._waiting:
-            self._news.set()
+            self._is_due.set()
 
     def _lasting(self, situation: Situation) -> Situation:
         """The situation without resources that are unregistered only for a moment, as after a kubelet's restart."""

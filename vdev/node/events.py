@@ -7,8 +7,8 @@ from itertools import islice
 
 from ..faults.effects import XidError
 from ..faults.xids import APPLICATION_ERRORS, described
-from ..model.device import Key, grouped
-from ..model.names import MESSAGE
+from ..model.device import DeviceKey, grouped
+from ..model.names import MAX_MESSAGE
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import Inventory
 from .losses import Loss, Losses
@@ -22,7 +22,7 @@ def named(ids: Collection[str]) -> str:
     return shown + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
 
-def shortened(text: str, limit: int = MESSAGE) -> str:
+def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -34,7 +34,7 @@ class Situation:
     refused: int = 0  # how often it was refused
     reading: str = ""  # the result of the last reading
     unregistered: Mapping[str, str] = field(default_factory=dict)  # resources that the kubelet does not know, and why
-    drills: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
+    active_rules: Mapping[str, str] = field(default_factory=dict)  # the fault rules in force, and what each does
 
 
 NOTHING = Situation()
@@ -83,7 +83,7 @@ def _about_devices(reason: str, resource: str, ids: Iterable[str], what: str, *,
     return EventText(reason, f"{resource}: {named(listed)} {verb} {what}", warning=warning)
 
 
-Xids = Mapping[Key, tuple[XidError, ...]]
+Xids = Mapping[DeviceKey, tuple[XidError, ...]]
 
 
 def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
@@ -98,7 +98,7 @@ def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
 
 
 def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
-    """With the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
+    """Uses the reasons of EKS's node monitoring agent, which writes such Events (its pkg/reasons/reasons.go)."""
     reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
     message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
     return EventText(reason, message, warning=True)
@@ -113,9 +113,9 @@ def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
     )
 
 
-def _partitions(inventory: Inventory) -> Mapping[Key, Counter[str]]:
+def _partitions(inventory: Inventory) -> Mapping[tuple[str, str], Counter[str]]:
     """The profiles of the partitions of each device, by entry and raw device; a whole one has one empty profile."""
-    found: dict[Key, Counter[str]] = {}
+    found: dict[tuple[str, str], Counter[str]] = {}
     for resource in inventory.resources.values():
         for device in resource.by_device.values():
             found.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
@@ -130,13 +130,13 @@ def _layout_of(profiles: Counter[str]) -> str:
 
 def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
     """Partition layouts that a label of the node chose and that were refused, and why."""
-    failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
-    return tuple(
-        EventText("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
-        for name, each in failed.items()
-        if (last := before.get(name)) is None
-        or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
-    )
+    found = []
+    for label, each in now.items():
+        last = before.get(label)
+        is_known = last and (last.state, last.value, last.sentence) == (each.state, each.value, each.sentence)
+        if each.state is RepartitionState.FAILED and not is_known:
+            found.append(EventText("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True))
+    return tuple(found)
 
 
 def _layout(progress: Progress) -> str:
@@ -167,10 +167,12 @@ def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
     ]
     found += [
         EventText("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
-        for name, what in now.drills.items()
-        if name not in before.drills
+        for name, what in now.active_rules.items()
+        if name not in before.active_rules
     ]
     found += [
-        EventText("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills
+        EventText("DrillEnded", f"fault rule {name!r} is over")
+        for name in before.active_rules
+        if name not in now.active_rules
     ]
     return tuple(found)

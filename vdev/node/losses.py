@@ -9,7 +9,7 @@ not lost.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..model.device import GONE, Health, Key
+from ..model.device import GONE, DeviceKey, Health
 from ..model.entry import Entry
 from ..planning.resources import Inventory, Resource
 
@@ -23,7 +23,7 @@ class Loss:
     gone: bool = False
 
 
-Losses = Mapping[Key, Loss]
+Losses = Mapping[DeviceKey, Loss]
 """By resource and device (without a replica's number)."""
 
 NONE: Losses = {}
@@ -33,7 +33,7 @@ def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[E
     """The devices that are lost now. `known` are those that were lost before."""
     old, new = before.each_once, now.each_once
     specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
-    lost: dict[Key, Loss] = {}
+    lost: dict[DeviceKey, Loss] = {}
     for name in sorted({*old, *new, *(name for name, _ in known)}):
         lost |= _of_resource(name, old.get(name), new.get(name), known, specs)
     return lost
@@ -46,7 +46,7 @@ def _promised(spec: Entry | None, specs: Mapping[str, Entry]) -> bool:
 
 def _of_resource(
     name: str, before: Resource | None, now: Resource | None, known: Losses, specs: Mapping[str, Entry]
-) -> dict[Key, Loss]:
+) -> dict[DeviceKey, Loss]:
     present: Mapping[str, object] = now.by_device if now else {}
     lost = {
         key: loss

@@ -19,10 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from ..model.device import Key, base_id, grouped
-
-Unit = tuple[str, str]
-"""What changes hands: a resource's name and a device's id, without a replica's number."""
+from ..model.device import DeviceKey, Key, base_id, grouped
 
 _NOT_STARTED = 0
 
@@ -58,7 +55,7 @@ class Handover(NamedTuple):
     pod: str = ""
 
     @property
-    def unit(self) -> Unit:
+    def device_key(self) -> DeviceKey:
         return self.resource, self.device
 
 
@@ -77,7 +74,7 @@ class Ledger:
         return tuple(each for each in self.due if each.occasion is Occasion.RELEASE)
 
     @property
-    def held(self) -> Mapping[Key, Tenant]:
+    def started(self) -> Mapping[Key, Tenant]:
         """The slots with which a container has started."""
         return {each.key: each for each in self.tenants if each.holder}
 
@@ -92,7 +89,7 @@ EMPTY = Ledger()
 
 def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
     """The ledger after an Allocate: previous holders of these slots have ended, with everything that they held."""
-    held = ledger.held
+    held = ledger.started
     ledger = _end(ledger, {held[key].holder for key in keys if key in held})
     fresh = [key for key in dict.fromkeys(keys) if key not in ledger.allocated]
     return replace(ledger, tenants=(*ledger.tenants, *(Tenant(*key) for key in fresh)))
@@ -106,7 +103,7 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
     """
     ended: set[int] = set()
     pods: dict[int, str] = {}
-    for holder, tenants in grouped((each.holder, each) for each in ledger.held.values()).items():
+    for holder, tenants in grouped((each.holder, each) for each in ledger.started.values()).items():
         pod, keys = tenants[0].pod, [each.key for each in tenants]
         names = {named[key] for key in keys if key in named}
         if (pod and names - {pod}) or not any(map(may_hold, keys)):
@@ -122,22 +119,22 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
 
 
 def pre_start(
-    ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[Unit] = ()
+    ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
 ) -> tuple[Ledger, tuple[Handover, ...], tuple[Handover, ...]]:
     """Return the ledger, and the releases or arrivals that must be done before a container with these slots starts.
 
     There are arrivals only if there are no more releases. `overlapping` are other devices that are partly the same
     hardware; their releases come first as well.
     """
-    units = {*map(_unit, keys), *overlapping}
-    releases = tuple(each for each in ledger.releases if each.unit in units)
+    units = {*map(_device_key, keys), *overlapping}
+    releases = tuple(each for each in ledger.releases if each.device_key in units)
     if releases:
         return ledger, releases, ()
     ledger, arrivals = _arrive(ledger, keys, named)
     ledger = replace(ledger, due=(*ledger.due, *arrivals))
-    held = ledger.held
-    who = {(_unit(key), held[key].holder) for key in keys}
-    return ledger, (), tuple(each for each in ledger.due if (each.unit, each.holder) in who)
+    held = ledger.started
+    who = {(_device_key(key), held[key].holder) for key in keys}
+    return ledger, (), tuple(each for each in ledger.due if (each.device_key, each.holder) in who)
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
@@ -147,7 +144,7 @@ def done(ledger: Ledger, handover: Handover) -> Ledger:
 
 def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
     """Let the pod of these slots hold them; returns an arrival for each device that was allocated to it just now."""
-    held, granted = ledger.held, ledger.allocated
+    held, granted = ledger.started, ledger.allocated
     fresh = [key for key in dict.fromkeys(keys) if key not in held]
     if not fresh:
         return ledger, ()
@@ -156,8 +153,8 @@ def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> 
     own += [each.holder for key, each in held.items() if pod and named.get(key) == each.pod == pod]
     numbers = (*(each.holder for each in ledger.tenants), *(each.holder for each in ledger.due))
     holder = own[0] if own else max(numbers, default=_NOT_STARTED) + 1
-    before = {_unit(key) for key, each in held.items() if each.holder == holder}
-    units = sorted({_unit(key) for key in fresh if key in granted} - before)
+    before = {_device_key(key) for key, each in held.items() if each.holder == holder}
+    units = sorted({_device_key(key) for key in fresh if key in granted} - before)
     others = (each for each in ledger.tenants if each.key not in fresh)
     tenants = (*others, *(Tenant(*key, holder, pod) for key in fresh))
     return replace(ledger, tenants=tenants), tuple(Handover(Occasion.ALLOCATE, *unit, holder, pod) for unit in units)
@@ -168,12 +165,12 @@ def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
     if not holders:
         return ledger
     ended = sorted(each for each in ledger.tenants if each.holder in holders)
-    handovers = (Handover(Occasion.RELEASE, *_unit(each.key), each.holder, each.pod) for each in ended)
+    handovers = (Handover(Occasion.RELEASE, *_device_key(each.key), each.holder, each.pod) for each in ended)
     # One for each device of a holder, even if only some of its slots were known by name.
-    releases = {(each.unit, each.holder): each for each in sorted(handovers)}
+    releases = {(each.device_key, each.holder): each for each in sorted(handovers)}
     due = (each for each in ledger.due if each.occasion is Occasion.RELEASE or each.holder not in holders)
     return Ledger(tenants=tuple(each for each in ledger.tenants if each not in ended), due=(*due, *releases.values()))
 
 
-def _unit(key: Key) -> Unit:
+def _device_key(key: Key) -> DeviceKey:
     return key[0], base_id(key[1])

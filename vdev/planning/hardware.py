@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ..model.device import UNKNOWN_ENTRY, Device, Health, Key, RawDevice, Slot, base_id, grouped
+from ..model.device import UNKNOWN_ENTRY, Device, DeviceKey, Health, Key, RawDevice, Slot, base_id, grouped
 from ..model.names import domain_and_name
 from .naming import partition, whole_device
 from .partitions import placements
@@ -43,7 +43,7 @@ def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventor
     return replace(inventory, resources=resources)
 
 
-def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collection[Key]) -> Inventory:
+def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collection[DeviceKey]) -> Inventory:
     """The inventory whose offers to claims lack what overlaps these slots, unless it is `claimed` (driver and id)."""
     by_part = _by_part((slot, "") for slot in taken)
     if not by_part:

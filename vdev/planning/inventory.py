@@ -22,27 +22,28 @@ def _owned(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
     """The devices that each entry gets: a host node belongs to the first entry that found it, in the file's order."""
-    owners: dict[str, RawDevice] = {}
-    users: dict[str, RawDevice] = {}
-    devices: dict[str, Sequence[RawDevice]] = {}
-    twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)
+    owners: dict[str, RawDevice] = {}  # by host node: the device that is this node
+    users: dict[str, RawDevice] = {}  # by host node: the first device that also hands it out
+    devices: dict[str, list[RawDevice]] = {entry.name: [] for entry in entries}
+    twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)  # by both entries
     for entry in entries:
-        own = []
         for raw in found.get(entry.name, ()):
-            others = [owners.get(key) or users.get(key) for key in raw.owns] + [owners.get(key) for key in raw.uses]
-            if other := next(filter(None, others), None):
+            # Nobody else may have a node that the device owns. Several devices may use a node that none owns.
+            if other := _first(raw.owns, owners, users) or _first(raw.uses, owners):
                 twins[entry.name, other.entry].append((raw, other))
                 continue
-            own.append(raw)
-            for key in raw.owns:
-                owners.setdefault(key, raw)
+            devices[entry.name].append(raw)
+            owners |= dict.fromkeys(raw.owns, raw)
             for key in raw.uses:
                 users.setdefault(key, raw)
-        devices[entry.name] = own
-    if twins:
-        where = {entry.name: entry.where for entry in entries}
-        problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
+    where = {entry.name: entry.where for entry in entries}
+    problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
     return devices
+
+
+def _first(keys: Sequence[str], *taken: Mapping[str, RawDevice]) -> RawDevice | None:
+    """The device that has one of these host nodes already."""
+    return next((each[key] for key in keys for each in taken if key in each), None)
 
 
 def _twin_problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
@@ -133,7 +134,7 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 def _is_valid_id(
     problems: list[Problem], slot: Slot, name: str, seen: dict[str, str], entries: Mapping[str, Entry]
 ) -> bool:
-    """Whether the id is not too long and unique on the node: the kubelet looks health up by the id alone."""
+    """Whether the id is unique on the node and short enough. The kubelet looks health up by the id alone."""
     if slot.id in seen:
         wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
     elif len(slot.id) > names.MAX_ID:

@@ -17,7 +17,7 @@ from ..faults import targets
 from ..faults.effects import SensorFault, XidError
 from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Health, Key, RawDevice, Slot, base_id
+from ..model.device import Device, DeviceKey, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import NFD, Spec
@@ -38,7 +38,7 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """What the last turn told others. Before the first turn, `advertised` is what an earlier process recorded."""
+    """The results of the last plan. Before the first one, `advertised` is what an earlier process recorded."""
 
     advertised: Inventory = EMPTY
     """The device lists that the kubelet has."""
@@ -83,7 +83,7 @@ class ObservedState:
     claimed: Held = field(default_factory=dict)
     """The published names of the devices that prepared claims have, by driver, perhaps with their records."""
     previous: Previous = Previous()
-    """What the last turn told others."""
+    """The results of the last plan."""
     now: float = 0.0
     """The monotonic time in seconds."""
 
@@ -95,7 +95,7 @@ class ObservedState:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """What each applier must make true. What it needs of the observed state it reads in `observed`."""
+    """What each applier must make true. Appliers read the observed state from `observed`."""
 
     observed: ObservedState
     """What this was computed from."""
@@ -107,7 +107,7 @@ class DesiredState:
     """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
     retired: Mapping[Key, Retired]
     """The devices in the lists that are there only because a pod may hold them."""
-    claimed: Mapping[Key, Device]
+    claimed: Mapping[DeviceKey, Device]
     """The devices that prepared claims have, by driver and device id."""
     cdi: Mapping[str, Document]
     """The CDI documents by kind."""
@@ -129,12 +129,12 @@ class DesiredState:
     """The monotonic time at which to plan again even if nothing happens, or None."""
 
     @property
-    def xids(self) -> Mapping[Key, tuple[XidError, ...]]:
+    def xids(self) -> Mapping[DeviceKey, tuple[XidError, ...]]:
         """The driver's errors that devices have now, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.xids)
 
     @property
-    def sensors(self) -> Mapping[Key, tuple[SensorFault, ...]]:
+    def sensors(self) -> Mapping[DeviceKey, tuple[SensorFault, ...]]:
         """What faults do to the sensors of devices now, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.sensors)
 
@@ -154,7 +154,7 @@ class DesiredState:
         return frozenset(name for name, _ in waiting & in_use.unlisted)
 
     def is_free(self, device: str) -> bool:
-        """Whether no pod can have anything of the device of this id (without a replica's number)."""
+        """Whether no pod can hold this device (its id without a replica's number) or a part of it."""
         return self.observed.in_use.is_complete and device not in self.held
 
     def is_overtaken(self, in_use: InUse) -> bool:
@@ -166,9 +166,9 @@ class DesiredState:
         return False
 
     def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
-        """What the next turn must know of this one, which told others `now`.
+        """The state that the next reconciliation needs; `now` is when this plan was applied.
 
-        The ids that leave a list are remembered for so many seconds.
+        The ids that leave a list stay in `dropped` for `remembered` seconds.
         """
         before = self.observed.previous
         dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
@@ -222,7 +222,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     if faults.dropped:
         advertised, devices = targets.drop(advertised, faults.dropped), targets.drop(devices, faults.dropped)
 
-    # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
+    # 6. Pools leave out retired devices, because a pod may still hold them.
     pools = NO_POOLS
     if observed.inventory.claimable or observed.claimed:
         retired = (each.slot for each in kept.retired.values())
@@ -233,7 +233,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
             faults=faults,
         )
 
-    # 7. Lost devices are those that the last turn had, so each turn carries them on.
+    # 7. Lost devices are missing or broken now and were there before, so each plan passes them to the next one.
     entries = observed.entries if node.events or node.conditions else ()
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else NONE
 
@@ -265,7 +265,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     )
 
 
-def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inventory:
+def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) -> Inventory:
     """The devices, with every slot Unhealthy that overlaps what claims have.
 
     What is offered to claims as well is left as it is: the configuration says that it is given out both ways.

@@ -21,7 +21,7 @@ from ..model.template import Template
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # not possible in a variable, nor in a message to the kubelet
 _ATTRIBUTE = "attributes."
-_MAX_SHOWN = 60  # characters of a value
+_MAX_QUOTED = 60  # characters of a value
 
 
 class _Use(StrEnum):
@@ -172,4 +172,4 @@ def _emptied(source: str, path: str) -> str:
 
 
 def _shown(value: str) -> str:
-    return repr(value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}…")
+    return repr(value if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]}…")

@@ -161,17 +161,20 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
 
 def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progress:
     """The next state of one label, which these entries have."""
+    # 1. The layout in force.
     hardware = {entry.name: seen.hardware.get(entry.name, {}) for entry in entries}
     known = {entry.name: _fitting(entry, before.parts.get(entry.name, {}), hardware[entry.name]) for entry in entries}
     if seen.labels is None:  # the layout that an earlier process had in force stays, else that of the entry
         return before if before.state is RepartitionState.UNSEEN else replace(before, parts=known)
+
+    # 2. The layout that the value asks for. Only a new value can change a state that is final.
     value = seen.labels.get(before.label)
     asked = tuple(_layout(entry, value) for entry in entries)
     is_same = (value, asked) == (before.value, before.asked)
     if is_same and before.state in (RepartitionState.SUCCESS, RepartitionState.FAILED):
         return before
 
-    # The layout in force, and the one that is asked for. A device that is new has its partitions without the label.
+    # A device that is new has its partitions without the label.
     current = {
         entry.name: {index: entry.partitions.get(index) for index in hardware[entry.name]} | known[entry.name]
         for entry in entries
@@ -183,6 +186,8 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     now = Progress(label=before.label, value=value, asked=asked, parts=current)
     if wrong := _misfit(entries, value, asked):
         return replace(now, state=RepartitionState.FAILED, sentence=wrong)
+
+    # 3. The devices that change.
     changed = [
         (entry, index)
         for entry in entries
@@ -196,35 +201,35 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
         # It failed before a restart: only a new value triggers.
         return replace(now, state=RepartitionState.FAILED, sentence=before.sentence)
 
-    # The layout comes into force once `pending` was seen, and no pod can have what goes away. Others wait for `pending`
-    # before they stop pods. If nobody writes the label, it does not wait forever.
+    # 4. No pod may hold what goes away. The layout fails at once if a pod is known by name, and after a while if the
+    # pod stays unknown.
     is_new = not is_same or before.state is not RepartitionState.PENDING
     since = seen.now if is_new else before.since
-    protocol, intervals = _choice(entries[0]).protocol, seen.intervals
-    is_written = not is_new and seen.labels.get(protocol.label) == protocol.pending
-    is_expected = bool(protocol.pending) and value is not None and seen.now < since + intervals.repartition_pending
     held = list(_taken_away(changed, target, hardware, seen))
     named = [each for each in held if each[0].pod] if seen.read_at >= since else []
-    if named or (held and seen.now >= since + intervals.repartition_holder):
+    if named or (held and seen.now >= since + seen.intervals.repartition_holder):
         return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0][1])
-    if seen.complete and not held and (is_written or not is_expected):
-        return replace(now, state=RepartitionState.SUCCESS, parts=target)
-    what, again_at = f"{protocol.label} to be written", since + intervals.repartition_pending
     if held or not seen.complete:
+        pause = seen.intervals.repartition_ask if is_new else seen.intervals.repartition_recheck
         what = "the kubelet to say which pods hold which devices"
-        again_at = seen.now + (intervals.repartition_ask if is_new else intervals.repartition_recheck)
-    return replace(
-        now,
-        state=RepartitionState.PENDING,
-        sentence=f"waiting for {what}",
-        since=since,
-        again_at=again_at,
-        awaited=frozenset(each.key for each, _ in held),
-    )
+        pending = _pending(now, since, what, again_at=seen.now + pause)
+        return replace(pending, awaited=frozenset(each.key for each, _ in held))
+
+    # 5. Other programs wait for `pending` before they stop pods. If nobody writes that label, it does not wait forever.
+    protocol = _choice(entries[0]).protocol
+    is_written = not is_new and seen.labels.get(protocol.label) == protocol.pending
+    written_by = since + seen.intervals.repartition_pending
+    if protocol.pending and value is not None and seen.now < written_by and not is_written:
+        return _pending(now, since, f"{protocol.label} to be written", again_at=written_by)
+    return replace(now, state=RepartitionState.SUCCESS, parts=target)
+
+
+def _pending(now: Progress, since: float, what: str, *, again_at: float) -> Progress:
+    return replace(now, state=RepartitionState.PENDING, sentence=f"waiting for {what}", since=since, again_at=again_at)
 
 
 def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLayout | None]) -> str:
-    """Why the value cannot be had, or an empty text."""
+    """Why the requested layout cannot be applied, or an empty text."""
     if value is not None and not any(asked):
         known = dict.fromkeys(name for entry in entries for name in _choice(entry).layouts)
         return f"there is no layout {value!r}; {listed(known, lead='known:')}"
@@ -272,7 +277,7 @@ def _indices(entry: Entry) -> Iterable[int]:
 
 
 def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
-    """The layout that the value means to an entry; None: none."""
+    """The layout that the value selects for an entry; None if the value names no layout of it."""
     choice = _choice(entry)
     if value is not None:
         return choice.layouts.get(value)
@@ -293,7 +298,7 @@ def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | 
 def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[tuple[str, int]]:
     """The partitions that a device then has, by profile and first slice.
 
-    A device that always has a mode is never without.
+    A device with a fixed mode always has a partition.
     """
     assert geometry is not None, "an entry with a choice has one"
     wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts

@@ -79,13 +79,13 @@ class Resource:
         return sum(slot.health.healthy for slot in self.slots)
 
     @cached_property
-    def drilled(self) -> int:
+    def injected(self) -> int:
         """How many slots a fault rule made Unhealthy."""
-        return sum(slot.health.drilled for slot in self.slots)
+        return sum(slot.health.is_injected for slot in self.slots)
 
-    def is_drilled(self, slot: str) -> bool:
+    def is_injected(self, slot: str) -> bool:
         """Whether it lists that slot, and a fault rule made it Unhealthy."""
-        return slot in self.by_id and self.by_id[slot].health.drilled
+        return slot in self.by_id and self.by_id[slot].health.is_injected
 
     @cached_property
     def rendered(self) -> dict[str, Any]:

@@ -62,32 +62,22 @@ def keep_in_use(
     intervals: Intervals = PRODUCTION,
 ) -> Lists:
     """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
-    # 1. What vanished from a list waits there. The kubelet looks health up by the bare id. So an id is in the list of
-    # one resource at a time, and another one lists it only when the kubelet has had time to see that it left the first.
-    owner: dict[str, str] = {}
+    # 1. The kubelet looks health up by the bare id, so an id is in the list of one resource at a time. Another resource
+    # lists it only when the kubelet has had time to see that it left the first.
+    owner: dict[str, str] = {}  # by id: the resource that may list it
     for each, it in lately_dropped.items():
         if now - it.at < intervals.retire_handover:
             owner[each] = it.resource
-    waiting: dict[Key, Retired] = {}
     for name, resource in listed.resources.items():
         owner |= dict.fromkeys(resource.ids, name)
-        present = devices.resources[name].ids if name in devices.resources else ()
-        for slot in resource.slots:
-            if slot.id not in present:
-                waiting[name, slot.id] = (retired or {}).get((name, slot.id)) or Retired(resource, slot, now)
 
-    # 2. So does what an earlier process listed, if its state file is lost. If the sources name several resources for
-    # one id, the one whose pod is known lists it: the other name is from an old checkpoint.
-    unlisted = []
-    for name, each in in_use.all():
-        if name not in listed.resources or each not in listed.resources[name].ids:
-            unlisted.append((name, each))
-    if unlisted:
-        known, pods = recognized(unlisted, devices), in_use.pods
-        for key in sorted(known, key=lambda key: (key not in pods, key)):
-            resource = devices.resources.get(key[0]) or Resource(key[0], ())
-            waiting[key] = Retired(resource, known[key], now, "not in the configuration")
-            owner.setdefault(key[1], key[0])
+    # 2. Devices that vanished from a list wait there, and also those that an earlier process listed, if its state file
+    # is lost. If the sources name several resources for one id, the one whose pod is known lists it: the other name is
+    # from an old checkpoint.
+    waiting = _vanished(devices, listed, retired or {}, now)
+    for key, slot in _unlisted(devices, listed, in_use, now).items():
+        waiting[key] = slot
+        owner.setdefault(key[1], key[0])
 
     # 3. No other resource lists an id that waits.
     by_resource, withheld = dict(devices.resources), set[str]()
@@ -101,7 +91,7 @@ def keep_in_use(
     if not (waiting or withheld):
         return Lists(devices)
 
-    # 4. It waits until no pod can hold it. What overlaps it is Unhealthy while a pod may.
+    # 4. A device waits until no pod can hold it. Devices that overlap it are Unhealthy while a pod may.
     kept = {
         key: _explained(each, in_use, key)
         for key, each in waiting.items()
@@ -115,17 +105,44 @@ def keep_in_use(
     inventory = replace(devices, resources=by_resource)
     if held:
         inventory = blocked(inventory, held)
-    again_at = None
-    if kept or withheld:
-        # A training job may hold a device for days: the longer it takes, the less often it is looked at.
-        age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
-        again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
-        if in_use.answers_since is not None:
-            # The answers of a kubelet that has just started are not trusted at first. Ask as soon as they are.
-            trusted_at = in_use.answers_since + intervals.kubelet_grace
-            again_at = min(again_at, trusted_at) if now < trusted_at else again_at
+    if not (kept or withheld):
+        return Lists(inventory)
+
+    # 5. A training job may hold a device for days: the longer it takes, the less often it is looked at.
+    age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
+    again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
+    if in_use.answers_since is not None:
+        # The answers of a kubelet that has just started are not trusted at first. Ask as soon as they are.
+        trusted_at = in_use.answers_since + intervals.kubelet_grace
+        again_at = min(again_at, trusted_at) if now < trusted_at else again_at
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
     return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
+
+
+def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
+    """The slots that are listed and do not exist any more."""
+    found = {}
+    for name, resource in listed.resources.items():
+        present = devices.resources[name].ids if name in devices.resources else ()
+        for slot in resource.slots:
+            if slot.id not in present:
+                found[name, slot.id] = retired.get((name, slot.id)) or Retired(resource, slot, now)
+    return found
+
+
+def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) -> dict[Key, Retired]:
+    """The slots that pods may hold and that are not listed; those whose pod is known come first."""
+    keys = []
+    for name, each in in_use.all():
+        if name not in listed.resources or each not in listed.resources[name].ids:
+            keys.append((name, each))
+    if not keys:
+        return {}
+    known, pods, found = recognized(keys, devices), in_use.pods, {}
+    for key in sorted(known, key=lambda key: (key not in pods, key)):
+        resource = devices.resources.get(key[0]) or Resource(key[0], ())
+        found[key] = Retired(resource, known[key], now, "not in the configuration")
+    return found
 
 
 def _holder(in_use: InUse, key: Key) -> str:

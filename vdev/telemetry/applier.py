@@ -203,7 +203,7 @@ class Telemetry(Applier):
             "devices": [_document(each) for each in found],
         }
 
-    # --- work beside the turns ----------------------------------------------------------------------------------------
+    # --- work in tasks of its own -------------------------------------------------------------------------------------
 
     async def work(self) -> None:
         """Update the sensors after each plan, serve metrics, and follow the pods' annotations, forever."""

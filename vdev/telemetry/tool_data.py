@@ -98,7 +98,7 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
 
 
 def loads_of(plan: DesiredState) -> dict[str, Measured]:
-    """How the devices of each entry are loaded, by the entry's name."""
+    """The load model of each entry, by its name."""
     return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
 
 
@@ -154,12 +154,15 @@ def shell_format(text: str, arguments: Sequence[str]) -> str:
     """
     if not text:
         return ""
-    left, result, end = list(arguments), "", 0
+    skip, result = "%.0s", ""
+    used = end = 0  # the arguments and the characters of the text so far
     for mark in _MARK.finditer(text):
-        skipped = left.index(mark[1])
-        result += f"{_literal(text[end : mark.start()])}{'%.0s' * skipped}%{mark[2] or ''}s"
-        left, end = left[skipped + 1 :], mark.end()
-    return result + _literal(text[end:]) + "%.0s" * len(left)
+        argument = arguments.index(mark[1], used)
+        result += _literal(text[end : mark.start()])
+        result += skip * (argument - used)
+        result += f"%{mark[2] or ''}s"
+        used, end = argument + 1, mark.end()
+    return result + _literal(text[end:]) + skip * (len(arguments) - used)
 
 
 def _literal(text: str) -> str:

@@ -123,7 +123,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ('    sysfs: {class: net, match: {m: "[b-a]"}}', "match.m: [b-a] matches nothing: its range is backwards"),
         ('    sysfs: {class: net, match: {m: {in: [x, "[^a]"]}}}', "match.m: [^a] matches what [a] matches, and '^'"),
         ('    usb: {serial: "[a"}', "usb.serial: the '[' in '[a' is never closed"),
-        ('    usb: {port: "1-{1,2}"}', "usb.port: braces are not wildcards, so '1-{1,2}' matches only what has braces"),
+        ('    usb: {port: "1-{1,2}"}', "usb.port: braces are not wildcards, so '1-{1,2}' matches only text"),
         (
             '    glob: "/dev/ttyUSB[^0-9]"',
             "devices[0].glob: [^0-9] matches what [0-9] matches, and '^'; write [!0-9] for every other character, or "

@@ -141,7 +141,7 @@ def test_what_is_past_is_not_done_late():
     one.clock.advance(90)
     one.configure(rule(process={"exit": 1}, since="start", at=60.0))
     one.look()
-    assert [] == one.engine.take_strikes()
+    assert [] == one.engine.take_one_shots()
 
 
 def test_a_moment_happens_once():
@@ -151,7 +151,7 @@ def test_a_moment_happens_once():
     for _ in range(5):
         one.clock.advance(5)
         one.look()
-        taken += one.engine.take_strikes()
+        taken += one.engine.take_one_shots()
     assert [137] == [each.process.exit for each in taken]
 
 
@@ -161,7 +161,7 @@ def test_a_trigger_at_this_moment_is_not_missed():
     one.look()
     one.store.trigger("x")
     one.look()
-    assert 1 == len(one.engine.take_strikes())
+    assert 1 == len(one.engine.take_one_shots())
 
 
 def test_cleared_rules_sleep_until_they_are_triggered():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.kit.rules import rule as made
 from vdev.faults.effects import DelayTimes
 from vdev.faults.rules import OnNodes
-from vdev.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans
+from vdev.faults.schedule import Activation, Dice, hits, on_node, phase, seconds_of, spans
 
 SICK = {"health": "Unhealthy"}
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
@@ -40,35 +40,35 @@ def rules(draw):
 
 
 dice = st.builds(Dice, st.integers(0, 9), st.sampled_from(["n1", "n2"]))
-firings = st.builds(Firing, seconds)
+activations = st.builds(Activation, seconds)
 
 
-@given(rules(), dice, firings, seconds, st.floats(0, 1, exclude_max=True))
-def test_constant_until_the_next_change(rule, luck, firing, now, part):
+@given(rules(), dice, activations, seconds, st.floats(0, 1, exclude_max=True))
+def test_constant_until_the_next_change(rule, luck, activation, now, part):
     """The state does not change before `changes_at`."""
-    here = phase(rule, luck, firing, now)
+    here = phase(rule, luck, activation, now)
     horizon = here.changes_at if here.changes_at is not None else now + 1e6
     between = now + part * (horizon - now)
     assume(between < horizon)
-    assert here.active == phase(rule, luck, firing, between).active
+    assert here.active == phase(rule, luck, activation, between).active
 
 
-@given(rules(), dice, firings, seconds)
-def test_the_next_change_lies_ahead(rule, luck, firing, now):
+@given(rules(), dice, activations, seconds)
+def test_the_next_change_lies_ahead(rule, luck, activation, now):
     """`changes_at` is always in the future."""
     for _ in range(20):
-        after = phase(rule, luck, firing, now).changes_at
+        after = phase(rule, luck, activation, now).changes_at
         if after is None:
             return
         assert after > now
         now = after
 
 
-@given(rules(), dice, firings, seconds)
-def test_spans_are_in_order_and_apart(rule, luck, firing, now):
+@given(rules(), dice, activations, seconds)
+def test_spans_are_in_order_and_apart(rule, luck, activation, now):
     """Spans are in order and do not overlap."""
     end = -math.inf
-    for _, span in zip(range(20), spans(rule, luck, firing, now), strict=False):
+    for _, span in zip(range(20), spans(rule, luck, activation, now), strict=False):
         assert span.start >= end or math.isclose(span.start, end)
         end = span.end
 
@@ -76,24 +76,28 @@ def test_spans_are_in_order_and_apart(rule, luck, firing, now):
 def test_window_repeats():
     """`at`, `for` and `every` make spans that include their start and exclude their end."""
     rule = made(at=60, lasts=30, every=300, **SICK)
-    state = [phase(rule, Dice(0, "n"), Firing(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)]
+    state = [
+        phase(rule, Dice(0, "n"), Activation(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)
+    ]
     assert [False, False, True, True, False, False, True, False] == state
 
 
 def test_flap():
     rule = made(flap={"up": 20, "down": 5})
-    assert [False, True, False, True] == [phase(rule, Dice(0, "n"), Firing(0.0), t).active for t in (19, 20, 25, 47)]
+    assert [False, True, False, True] == [
+        phase(rule, Dice(0, "n"), Activation(0.0), t).active for t in (19, 20, 25, 47)
+    ]
 
 
 def test_times_bounds_repetition():
     rule = made(at=0, lasts=1, every=10, times=2, **SICK)
-    assert phase(rule, Dice(0, "n"), Firing(0.0), 11.0).changes_at is None
+    assert phase(rule, Dice(0, "n"), Activation(0.0), 11.0).changes_at is None
 
 
 def test_jitter_stays_within_its_part():
     """Jitter moves each start by at most this fraction of the period."""
     rule = made(at=100, lasts=10, every=100, jitter=0.2, **SICK)
-    starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Firing(0.0), 0.0), strict=False)]
+    starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Activation(0.0), 0.0), strict=False)]
     moved = [start - 100 * number for number, start in enumerate(starts, 1)]
     assert all(-20 <= each <= 20 for each in moved)
     assert len(set(moved)) > 40
@@ -103,7 +107,9 @@ def test_nth_repetition():
     """`nth` without calls counts the repetitions."""
     rule = made(lasts=1, every=10, nth=3, **SICK)
     real = [
-        span.start for _, span in zip(range(4), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
+        span.start
+        for _, span in zip(range(4), spans(rule, Dice(0, "n"), Activation(0.0), 0.0), strict=False)
+        if span.real
     ]
     assert [20.0] == real
 

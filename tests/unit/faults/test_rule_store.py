@@ -21,7 +21,7 @@ def test_nodes_that_load_the_rules_later():
     clock.advance(50)
     second.load(store.rules)
     for _ in range(2):  # a node that left and came back loads again
-        assert [160.0] == [firing.at + 60.0 for firing in second.runs["late"].firings]
+        assert [160.0] == [activation.at + 60.0 for activation in second.runs["late"].activations]
         assert second.runs["cleared"].loaded.cleared
         second.load({})
         second.load(store.rules)

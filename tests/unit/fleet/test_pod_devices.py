@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.fleet.pod_devices import Assignment, assign, held, note, read_pod
+from vdev.fleet.pod_devices import Assignment, assign, keys_of, note, read_pod
 from vdev.model.device import RawDevice
 from vdev.planning.inventory import arrange
 
@@ -94,7 +94,7 @@ def test_no_device_is_with_two_pods(wants, gone):
     documents = [pod(f"p{place}", *each, created=str(place)) for place, each in enumerate(wants)]
     first = assigned(*documents[:-1])
     found = assigned(*documents, before=first)
-    keys = [held(each) for each in found.devices.values()]
+    keys = [keys_of(each) for each in found.devices.values()]
     assert sum(map(len, keys)) == len(frozenset().union(*keys))
     assert first.devices.items() <= found.devices.items()
     for document in documents:
@@ -111,7 +111,8 @@ def test_no_device_is_with_two_pods(wants, gone):
         ]
         assert len(together) == len(set(together))
     fewer = assigned(*documents, before=found, listed=inventory(gone))
-    assert all(slot in inventory(gone).resources[NPU].ids for each in fewer.devices.values() for _, slot in held(each))
+    held = {slot for each in fewer.devices.values() for _, slot in keys_of(each)}
+    assert held <= inventory(gone).resources[NPU].ids
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_an_annotation_gives_no_more_than_the_pod_asks_for(more):
     noted = {"main0": {NPU: ["npu-0"]}}
     text = json.dumps({name: {**noted.get(name, {}), **more.get(name, {})} for name in noted | more})
     found = assigned(pod("a", ("main", 1), noted=text), pod("b", ("main", 3), created="2026-02-01T00:00:00Z"))
-    assert [1, 3] == [len(held(found.devices[f"uid-{name}"])) for name in "ab"]
+    assert [1, 3] == [len(keys_of(found.devices[f"uid-{name}"])) for name in "ab"]
     assert not read_pod(pod("a", ("main", 1), noted=json.dumps(more))).noted
 
 
