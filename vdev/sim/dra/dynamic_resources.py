@@ -7,7 +7,7 @@ texts of errors are the kubelet's. `pod_workers` decides when a pod is started o
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import HostError
@@ -35,27 +35,15 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The claims and drivers of a kubelet process, whose directory is `root`.
+    """The claims and drivers of a kubelet process, whose directory is `root`."""
 
-    `active` returns the UIDs of its pods, None before it knows them. `changed` updates the status of pods by UID.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        life: Life,
-        *,
-        changed: Callable[[frozenset[str]], None],
-        active: Callable[[], Collection[str] | None],
-    ) -> None:
+    def __init__(self, root: Path, life: Life) -> None:
         self._root = root
         self._objects = life.settings.objects
         self._cdi_dir = life.settings.cdi_dir
         self._strict = life.settings.strict
         self._life = life
         self._journal = life.journal
-        self._changed = changed
-        self._active = active
         self.drivers = DriverRegistry(life, changed=self._update_pods)
         self._saving = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
@@ -224,10 +212,10 @@ class DynamicResources:
     def _update_pods(self, driver: str = "") -> None:
         """Update the status of the pods that have devices of a driver, by default of any."""
         found = (info.pods for info in self._claims.values() if not driver or driver in info.drivers)
-        self._changed(frozenset[str]().union(*found))
+        self._life.changed(frozenset[str]().union(*found))
 
     def _reconcile_later(self) -> None:
-        if (active := self._active()) is not None:
+        if (active := self._life.active()) is not None:
             self._life.spawn(self._reconcile(active), "reconcile claims")
 
     async def _reconcile(self, active: Collection[str]) -> None:

@@ -37,7 +37,7 @@ class KubeletProcess:
         self._servers: list[grpc.aio.Server] = []
         self._registry = Registry(self.table, life, directory=str(paths.device_plugins), save=self.save)
         self._allocator = Allocator(self.table, life, save=self.save)
-        self.dra = DynamicResources(paths.root, life, changed=life.changed, active=life.active)
+        self.dra = DynamicResources(paths.root, life)
         self.workers = PodWorkers(life, self.table, self._allocator, self.dra, scheduler=scheduler, status=status)
         handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
