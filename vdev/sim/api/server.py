@@ -47,6 +47,9 @@ class ApiServer:
     Raises UsageError for a host that is not loopback.
     """
 
+    bookmarks = 60.0
+    """Seconds between two bookmarks of a watch, as in Kubernetes (cacher, defaultBookmarkFrequency)."""
+
     def __init__(
         self,
         objects: ObjectStore | None = None,
@@ -178,7 +181,7 @@ class ApiServer:
         form = tables.form(kind, sent.headers.get("accept", ""), params.get("includeObject", ""))
         match request.verb:
             case "watch":
-                events = watches.watch(self.objects, request, form=form)
+                events = watches.watch(self.objects, request, form=form, bookmarks=self.bookmarks)
                 return StreamingResponse(self.stream(events), media_type="application/json")
             case "list":
                 return JSONResponse(form(watches.listed(self.objects, request)))

@@ -25,12 +25,14 @@ def listed(objects: ObjectStore, request: Request) -> Document:
     }
 
 
-def watch(objects: ObjectStore, request: Request, *, form: Callable[[Document], Document]) -> AsyncIterator[bytes]:
+def watch(
+    objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
+) -> AsyncIterator[bytes]:
     """The events until the time is over or the store has forgotten the next change. Raises Refused.
 
     Without a version, a watch begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of
-    them. The first item has the existing objects, and is empty if none are sent. A client that wants bookmarks gets one
-    after each change of any object; a real server sends one per minute.
+    them. The first item has the existing objects, and is empty if none are sent. Between two bookmarks are `bookmarks`
+    seconds.
     """
     kind, params = request.kind, request.params
     chosen = selection(kind, request.namespace, params)
@@ -52,7 +54,9 @@ def watch(objects: ObjectStore, request: Request, *, form: Callable[[Document], 
         return b"" if old is None else _line("DELETED", form(at_version(change.new or old, change.version)))
 
     async def events() -> AsyncIterator[bytes]:
-        end, sent, text = asyncio.get_running_loop().time() + seconds, version, b""
+        loop = asyncio.get_running_loop()
+        end, next_bookmark, sent = loop.time() + seconds, 0.0, version
+        text = b""
         if sends_existing:
             existing = objects.all(kind, request.namespace)
             text = b"".join(_line("ADDED", form(each)) for each in existing if chosen(each))
@@ -66,7 +70,8 @@ def watch(objects: ObjectStore, request: Request, *, form: Callable[[Document], 
             except Refused as refused:
                 yield _line("ERROR", refused.document)
                 return
-            if wants_bookmarks and objects.version > sent:
+            if wants_bookmarks and objects.version > sent and loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + bookmarks
                 text += bookmark()
             sent = objects.version
             yield text
