@@ -291,7 +291,7 @@ class Spec(Section):
     @property
     def sharing(self) -> TimeSlicing | None:
         """The sharing that is in force."""
-        return next((block for _, block in self.sharing_blocks.blocks), None)
+        return self.sharing_blocks.mps or self.sharing_blocks.time_slicing
 
     @property
     def fleet(self) -> Fleet:
