@@ -123,7 +123,7 @@ def _unused_keys(spec: Spec, report: ProblemReport) -> None:
 def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
     """Return a notice for each key of an NVIDIA file that NVIDIA's plugin ignores and vdev follows."""
     found: dict[KeyPath, str] = {}
-    for _, block in spec.sharing_blocks.blocks:
+    for block in spec.sharing_blocks.blocks:
         for item in block.resources:
             default = block.default_name(item)
             if item.for_nvidia and item.rename and item.rename != default:
@@ -206,7 +206,7 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
                 report.of(entry).error("virtual", f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
     if (total := sum(counts.values())) > MAX_TOTAL:
         report.error("devices", f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
-    for _, block in spec.sharing_blocks.blocks:
+    for block in spec.sharing_blocks.blocks:
         for item in block.resources:
             known = counts.get(item.name, 1)
             shared = min(known, item.devices) if isinstance(item.devices, int) else known
