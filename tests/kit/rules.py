@@ -12,4 +12,4 @@ def with_rules(head, *rules):
 def rule(seed=7, **fields):
     """A rule called x, unless it has a name, with these fields: keys of the file, in snake case."""
     made = FaultRule.model_validate({"name": "x", **fields}, by_name=True, by_alias=True)
-    return made.placed(Where("f.yaml")).seeded(seed)
+    return made.with_private(_where=Where("f.yaml")).seeded(seed)

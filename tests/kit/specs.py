@@ -18,7 +18,7 @@ def made_entry(name, resource, *, where="", partitions=None, choice=None, **fiel
     """An entry; `partitions` are profiles by device index."""
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
     entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
-    return entry.placed(Where(where)).partitioned(partitions or {})
+    return entry.with_private(_where=Where(where)).partitioned(partitions or {})
 
 
 def made_choice(label, default, layouts):

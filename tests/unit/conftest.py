@@ -72,7 +72,7 @@ class Build:
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
         items = [
-            SharedItem.model_construct(**{"devices": None, **each}).placed(Where(each.get("where", "")))
+            SharedItem.model_construct(**{"devices": None, **each}).with_private(_where=Where(each.get("where", "")))
             for each in resources
         ]
         block = Mps if kind is SharingKind.MPS else TimeSlicing

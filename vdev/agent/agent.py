@@ -29,7 +29,6 @@ from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..planning.allocation import any_cdi
 from ..telemetry.applier import Telemetry
-from ..telemetry.tool_files import ToolFiles
 from . import command_socket
 from .announcer import Announcer
 from .applier import Applier
@@ -78,12 +77,13 @@ class Agent:
         self.state = StateFile(self)
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
+        self.holders = PodHolders(self)
         self.requests = Requests(
             self.metrics,
             handed_over=self.handovers.granted,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
-            on_granted=lambda keys: self.holders.note_allocated(keys),
+            on_granted=self.holders.note_allocated,
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
@@ -91,13 +91,10 @@ class Agent:
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
-        self.holders = PodHolders(self)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(
-            options, self.node_api.api, on_change=self.pending.add, on_plan=lambda plan: self.tools.show(plan)
-        )
-        self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
+        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)
+        self.tools = self.telemetry.tools
         self.dra = Dra(
             options,
             self.node_api.access,

@@ -220,7 +220,8 @@ class ConfigSource:
             named = (each.place.file for each in bad.problems if each.place)
             self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
             raise
-        self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
+        used = (*loaded.texts.presets.values(), *loaded.texts.layouts.values())
+        self.files = {*chosen.files, *(Path(each.file) for each in used)}
         return loaded
 
     async def read_again(self, texts: FileTexts) -> Loaded:

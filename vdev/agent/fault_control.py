@@ -55,8 +55,11 @@ class FaultControl:
 
     @property
     def directories(self) -> frozenset[Path]:
-        own = {self.store.directory} if self.store.directory is not None else set()
-        return frozenset(own | {Path(file).parent for file in self.engine.files.values()})
+        found = {self.store.directory} if self.store.directory is not None else set()
+        for run in self.engine.runs.values():
+            if run.rule.on_file:
+                found.add(Path(run.rule.on_file).parent)
+        return frozenset(found)
 
     async def look_at_files(self) -> None:
         """Read the fault directory, and find out which files exist that rules wait for."""
@@ -95,15 +98,14 @@ class FaultControl:
                 service.recheck_faults()
             agent.dra.recheck_faults()
             agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
-        api_failed, self._api_fails = self._api_fails, self.engine.fails_api
-        if api_failed and not self._api_fails:
-            agent.retrier.retry_now()  # the API server answers again
+            api_failed, self._api_fails = self._api_fails, self.engine.fails_api
+            if api_failed and not self._api_fails:
+                agent.retrier.retry_now()  # the API server answers again
         if self._timer is not None:
             self._timer()
             self._timer = None
-        moment = self.engine.next_change
-        if moment is not None:
-            self._timer = self.engine.clock.call_at(moment, self._wake)
+        if self.engine.next_change is not None:
+            self._timer = self.engine.clock.call_at(self.engine.next_change, self._wake)
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)

@@ -63,7 +63,7 @@ def load(
     items of `devices`, `sharing.*.resources` and `resources.*` with errors are left out and reported, and the others
     are served. Raises ConfigError with every problem found.
     """
-    return built([Path(each) for each in paths], overrides, UserFiles(preset_dirs), partial=partial)
+    return built(list(map(Path, paths)), overrides, UserFiles(preset_dirs), partial=partial)
 
 
 def load_again(texts: FileTexts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:

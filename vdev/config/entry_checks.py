@@ -48,7 +48,7 @@ def check_entry(entry: Entry, report: ProblemReport) -> None:
 
 def _sources(entry: Entry, report: ProblemReport) -> None:
     """Check that there is one source, and the keys that only some sources have."""
-    report.exactly_one({key: entry.by_key[key] or None for key in SOURCES}, "no device source")
+    report.exactly_one({key: getattr(entry, key) or None for key in SOURCES}, "no device source")
     if entry.exclude and not entry.glob:
         report.key_error("exclude", "exclude is for glob only")
     if entry.group_by and not (entry.glob or entry.usb):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
-from ..model.entry import DeviceListStrategy, Entry, MigStrategy, TrueWhen
+from ..model.entry import CDI_STRATEGIES, Entry, MigStrategy, TrueWhen
 from ..model.fleet import Fleet, FleetNodes
 from ..model.geometry import protocol_of
 from ..model.names import NameRangeError, filled, node_name_problem, value_problem, visible_devices_env
@@ -70,11 +70,11 @@ def _flags(flags: Flags, entries: Sequence[Entry], report: ProblemReport) -> Non
         hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
         lenient = here.is_for_nvidia("cdiAnnotationPrefix")
         here.unless("cdiAnnotationPrefix", message, hint, instead, lenient=lenient)
-    has_only_cdi = all(each.is_cdi for each in chosen)
+    has_only_cdi = chosen <= CDI_STRATEGIES
     if chosen and plugin.pass_device_specs and has_only_cdi:
         message = "passDeviceSpecs has no effect if only CDI strategies are on"
         here.warning("passDeviceSpecs", message, "the nodes are in the CDI specification")
-    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
+    if chosen >= CDI_STRATEGIES:
         message = "cdi-annotations and cdi-cri together inject every device twice"
         here.warning("deviceListStrategy", message, "one of them is enough")
     if not has_only_cdi:
@@ -123,7 +123,7 @@ def _unused_keys(spec: Spec, report: ProblemReport) -> None:
 def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
     """Return a notice for each key of an NVIDIA file that NVIDIA's plugin ignores and vdev follows."""
     found: dict[KeyPath, str] = {}
-    for _, block in spec.sharing_blocks.blocks:
+    for block in spec.sharing_blocks.blocks:
         for item in block.resources:
             default = block.default_name(item)
             if item.for_nvidia and item.rename and item.rename != default:
@@ -206,7 +206,7 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
                 report.of(entry).error("virtual", f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
     if (total := sum(counts.values())) > MAX_TOTAL:
         report.error("devices", f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
-    for _, block in spec.sharing_blocks.blocks:
+    for block in spec.sharing_blocks.blocks:
         for item in block.resources:
             known = counts.get(item.name, 1)
             shared = min(known, item.devices) if isinstance(item.devices, int) else known

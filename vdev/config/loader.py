@@ -53,11 +53,6 @@ class FileTexts:
     presets: Mapping[str, FileText] = field(default_factory=dict)
     layouts: Mapping[str, FileText] = field(default_factory=dict)
 
-    @property
-    def taken(self) -> frozenset[str]:
-        """The names of the files that the configuration files use."""
-        return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))
-
 
 class UserFiles:
     """The user's presets and layouts that one reading of the configuration needs.

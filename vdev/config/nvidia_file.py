@@ -40,11 +40,11 @@ _MOST = 1e21  # from here on JSON writes an exponent, and Go takes that for a fr
 
 def is_for_nvidia(keys: Collection[str]) -> bool:
     """Whether a file with these top-level keys is for NVIDIA's plugin: none is a section of vdev, or resembles one."""
-    known = SECTIONS & {spelled((), key) for key in keys}
-    unknown = [key for key in keys if spelled((), key) not in SECTIONS]
+    meant = {spelled((), key) for key in keys}
+    unknown = meant - SECTIONS
     if not unknown:
         return True
-    return bool(known - {"version"}) and not any(did_you_mean(key, _OURS) for key in unknown)
+    return bool(meant & SECTIONS - {"version"}) and not any(did_you_mean(key, _OURS) for key in unknown)
 
 
 def spelled(path: KeyPath, key: str) -> str:

@@ -119,9 +119,6 @@ class TreeReader:
         assert mark is not None, "the parser marks every event"
         return Place(self._name, mark.line + 1, mark.column + 1)
 
-    def _where(self, place: Place, path: KeyPath) -> Where:
-        return Where.of(place, path, for_nvidia=self._spell is not None)
-
     def _record(self, path: KeyPath, place: Place) -> None:
         """Record the place of a value. Raises ConfigError if the value is too deep, or one too many."""
         self.values[path] = place
@@ -136,8 +133,11 @@ class TreeReader:
         if isinstance(event, yaml.AliasEvent):
             source = self._aliased(event)
             return self._copy(source.tree, source.place, source.path, path)
+        # Between the start and the end of a document there are only aliases, lists, mappings and scalars.
+        assert isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent | yaml.ScalarEvent)
         self._record(path, place)
-        self._open_anchor(event)
+        if event.anchor:
+            self._anchors[event.anchor] = None
         tree: Tree
         match event:
             case yaml.SequenceStartEvent():
@@ -147,17 +147,17 @@ class TreeReader:
                     tree.append(self._value(item, (*path, len(tree))))
             case yaml.MappingStartEvent():
                 _check_tag(event, place, "map")
-                tree = FileMapping(self._mapping(path), self._where(place, path))
+                tree = FileMapping(self._mapping(path), Where.of(place, path, for_nvidia=self._spell is not None))
             case _:
                 tree = self._scalar(event, place)
                 if self._resolve and tree is not None and _is_plain(event):
                     resolved = self._resolve(tree)
                     tree = tree if resolved is None else Plain(resolved)
-        self._close_anchor(event, _Anchored(tree, path, place))
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(tree, path, place)
         return tree
 
-    def _scalar(self, event: yaml.Event, place: Place) -> str | None:
-        assert isinstance(event, yaml.ScalarEvent), "between start and end there are aliases, lists, mappings, scalars"
+    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> str | None:
         if len(event.value) > MAX_TEXT:
             raise refusal(place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
         _check_tag(event, place, "str", "int", "float", "bool", "null")
@@ -168,14 +168,6 @@ class TreeReader:
         return str(event.value) if is_text else Plain(event.value)
 
     # --- aliases
-
-    def _open_anchor(self, event: yaml.Event) -> None:
-        if isinstance(event, yaml.NodeEvent) and event.anchor:
-            self._anchors[event.anchor] = None
-
-    def _close_anchor(self, event: yaml.Event, value: _Anchored) -> None:
-        if isinstance(event, yaml.NodeEvent) and event.anchor:
-            self._anchors[event.anchor] = value
 
     def _aliased(self, event: yaml.AliasEvent) -> _Anchored:
         anchor, place = event.anchor, self._place(event)
@@ -196,7 +188,7 @@ class TreeReader:
                 for key, value in tree.items():
                     self.keys[*new, key] = self.keys[*old, key]
                     values[key] = self._copy(value, self.values[*old, key], (*old, key), (*new, key))
-                return FileMapping(values, self._where(place, new))
+                return FileMapping(values, Where.of(place, new, for_nvidia=self._spell is not None))
             case list():
                 return [self._copy(item, self.values[*old, n], (*old, n), (*new, n)) for n, item in enumerate(tree)]
             case scalar:
@@ -239,7 +231,8 @@ class TreeReader:
             key = self._aliased(event).tree
         elif isinstance(event, yaml.ScalarEvent):
             key = self._scalar(event, place)
-            self._close_anchor(event, _Anchored(key, (), place))
+            if event.anchor:
+                self._anchors[event.anchor] = _Anchored(key, (), place)
         else:
             key = {}
         if isinstance(key, list | dict):
@@ -268,15 +261,14 @@ class TreeReader:
         return found
 
 
-def _is_plain(event: yaml.Event) -> bool:
-    """Whether it is a scalar without quotes and tag."""
-    return isinstance(event, yaml.ScalarEvent) and not event.style and not event.tag
+def _is_plain(event: yaml.ScalarEvent) -> bool:
+    """Whether it has neither quotes nor a tag."""
+    return not event.style and not event.tag
 
 
-def _check_tag(event: yaml.Event, place: Place, *allowed: str) -> None:
-    tag = event.tag if isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent) else None
-    if tag not in (None, "", "!") and tag not in [_TAG + each for each in allowed]:
-        raise refusal(place, f"tag {tag!r} is not supported", "write the value without a tag")
+def _check_tag(event: yaml.CollectionStartEvent | yaml.ScalarEvent, place: Place, *allowed: str) -> None:
+    if event.tag not in (None, "", "!") and event.tag not in [_TAG + each for each in allowed]:
+        raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
 
 
 _BEYOND = re.compile("([\U00010000-\U0010ffff])")

@@ -33,7 +33,7 @@ def check_sharing(spec: Spec, report: ProblemReport) -> None:
         else:
             report.at("sharing").one_at_most(("timeSlicing", "mps"), "remove one of the two blocks")
     declared = {entry.resource for entry in spec.entries} | partition_names(spec)
-    for _, block in model.blocks:
+    for block in model.blocks:
         for number, item in enumerate(block.resources):
             _devices(item, block.resources[:number], report.of(item))
         _renames(block, declared, report)

@@ -25,7 +25,7 @@ from ..observe.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_RIGHT = Answer()  # the answer is as it should be
+RIGHT = Answer()  # the answer is as it should be
 
 
 def unary(method: Callable[[Any, Context], object], request: Any, response: Any) -> Any:
@@ -94,7 +94,7 @@ class RpcCalls:
         """Wait, hang or fail as a fault rule says; return how it changes the answer. Raises InjectedError."""
         found = self._faults.on_call(rpc, self._name)
         if found is None:
-            return _RIGHT
+            return RIGHT
         run, delay = found
         fault = run.rule
         if delay:
@@ -105,11 +105,11 @@ class RpcCalls:
                     async with self._clock.timeout(left):
                         await self.woken.wait()
             if not run.live:
-                return _RIGHT
+                return RIGHT
         if fault.hang:
             while run.active and not self.closing:
                 await self.woken.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.name!r} ended")
         if fault.error is not None:
             raise InjectedError(fault.error.code, fault.error.message)
-        return fault.answer or _RIGHT
+        return fault.answer or RIGHT

@@ -20,7 +20,7 @@ from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
 from .requests import Requests
-from .rpc import Context, RpcCalls, unary
+from .rpc import RIGHT, Context, RpcCalls, unary
 
 
 def list_response(slots: Iterable[Slot]) -> bytes:
@@ -241,7 +241,7 @@ class Servicer:
                     )
                     for each in request.container_requests
                 ]
-                if wrong.fault:
+                if wrong is not RIGHT:
                     answers = faulty_preferred(wrong, request)
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
@@ -263,7 +263,7 @@ class Servicer:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)
                 right = allocate_response(edits)
-                return faulty_allocate(wrong, request, right) if wrong.fault else right
+                return right if wrong is RIGHT else faulty_allocate(wrong, request, right)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
         async with self._calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):

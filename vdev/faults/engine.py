@@ -48,6 +48,7 @@ class Engine:
         self.runs: dict[str, RuleRun] = {}
         self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
+        self.next_change: float | None = None  # when the next look is due; None: only an event can change anything
         self.answers_changed = False  # by the last look, so that waiting calls ask again
         self._node = node
         self._labels = labels
@@ -134,18 +135,14 @@ class Engine:
         self.answers_changed = before != self._active or any(
             self._looked_at < end <= now for run in self._active for end in run.delays.values()
         )
-        self._looked_at = now
+        self._looked_at, self.next_change = now, None
         if self.runs or before:
+            ends = (end for run in self._active for end in run.delays.values() if end > now)
+            self.next_change = earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
             active = Counter(run.rule.kind for run in self._active)
             for kind in KINDS:
                 self._metrics.faults_active.labels(kind).set(active[kind])
         return self.active_faults
-
-    @property
-    def next_change(self) -> float | None:
-        """The time of the next look, or None if only an event can change anything."""
-        ends = (end for run in self._active for end in run.delays.values() if end > self._looked_at)
-        return earliest((*(run.changes_at for run in self.runs.values() if run.live), *ends))
 
     def take_one_shots(self) -> list[FaultRule]:
         """The rules whose momentary faults must happen now. Each is returned once."""

@@ -54,8 +54,6 @@ SliceRange = Annotated[
 ]
 """A range that pydantic can write as JSON."""
 
-_NO_NODES: Mapping[int, tuple[DeviceNode, ...]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class Mount:
@@ -99,13 +97,13 @@ class RawDevice:
     mounts: tuple[Mount, ...] = ()
     numa: tuple[int, ...] = ()  # NUMA nodes; empty: unknown
     memory: int = 0  # bytes; 0: unknown
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    attributes: Mapping[str, str] = field(default_factory=dict)
     paths: tuple[str, ...] = ()  # on the host, for people
     # Nodes of the real device of a preset that exist on the host, for `passDeviceSpecs`: of the device, of each of its
     # partitions, and of one partition by the number of its GPU instance.
     driver_nodes: tuple[DeviceNode, ...] = ()
     partition_nodes: tuple[DeviceNode, ...] = ()
-    instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=lambda: _NO_NODES)
+    instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=dict)
     health: Health = HEALTHY  # as discovery knows it, for example if a required part is missing; probes add to it
     numa_hidden: bool = False  # from the kubelet
     # Nodes of the host by kind and numbers, without nodes that serve many devices: `owns` are the device itself, `uses`
@@ -131,7 +129,7 @@ class Device:
     profile: str = ""
     slices: SliceRange = range(0)  # the memory slices that a partition occupies; empty for a whole device
     memory: int = 0
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    attributes: Mapping[str, str] = field(default_factory=dict)
     health: Health = HEALTHY
 
     @property

@@ -60,10 +60,9 @@ class DeviceListStrategy(StrEnum):
     CDI_ANNOTATIONS = "cdi-annotations"
     CDI_CRI = "cdi-cri"
 
-    @property
-    def is_cdi(self) -> bool:
-        """Whether it needs a CDI specification file."""
-        return self is DeviceListStrategy.CDI_ANNOTATIONS or self is DeviceListStrategy.CDI_CRI
+
+CDI_STRATEGIES = frozenset({DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI})
+"""The strategies that need a CDI specification file."""
 
 
 class DeviceIdStrategy(StrEnum):

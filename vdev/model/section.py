@@ -121,11 +121,9 @@ class Placed(Section):
     @classmethod
     def _keep_place(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(data)
-        return made.placed(data.where) if isinstance(data, FileMapping) else made
-
-    def placed(self, where: Where) -> Self:
-        """Return the item with its place."""
-        return self.with_private(_where=where)
+        if isinstance(data, FileMapping):
+            made._where = data.where
+        return made
 
     def __eq__(self, other: object) -> bool:
         """A moved line is no change."""

@@ -194,10 +194,9 @@ class Sharing(Section):
         return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
 
     @property
-    def blocks(self) -> tuple[tuple[str, TimeSlicing], ...]:
-        """The given blocks with their keys; the first one is in force."""
-        given = (("mps", self.mps), ("timeSlicing", self.time_slicing))
-        return tuple((key, block) for key, block in given if block is not None)
+    def blocks(self) -> tuple[TimeSlicing, ...]:
+        """The given blocks; the first one is in force."""
+        return tuple(filter(None, (self.mps, self.time_slicing)))
 
 
 # --- resources -------------------------------------------------------------------------------------------------------
@@ -290,7 +289,7 @@ class Spec(Section):
     @property
     def sharing(self) -> TimeSlicing | None:
         """The sharing that is in force."""
-        return next((block for _, block in self.sharing_blocks.blocks), None)
+        return self.sharing_blocks.mps or self.sharing_blocks.time_slicing
 
     @property
     def fleet(self) -> Fleet:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
-from ..model.entry import Container, DeviceIdStrategy, DeviceListStrategy, Entry
+from ..model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, Entry
 from ..model.geometry import instance_id
 from ..model.names import MAX_ID, visible_devices_env
 from ..model.spec import Flags, SharingKind
@@ -24,7 +24,6 @@ from .resources import Inventory, Resource
 from .sharing import mps_share
 
 _NO_BLOCK = Container()
-_CDI = frozenset(each for each in DeviceListStrategy if each.is_cdi)
 _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
@@ -92,7 +91,7 @@ def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
         entry, flags = resource.entries[device.raw.entry], resource.flags
         values, strategies = _values(resource, entry, device), frozenset(flags.plugin.device_list_strategy)
         nodes, mounts = tuple[DeviceNode, ...](), tuple[Mount, ...]()
-        if not strategies or not strategies <= _CDI:
+        if not strategies or not strategies <= CDI_STRATEGIES:
             nodes = _nodes(entry, device, values, flags, driver=flags.plugin.gives_nodes)
             mounts = _mounts(entry, device, values, flags)
         known[device.id] = DeviceEdits(
@@ -109,7 +108,7 @@ def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
 
 def any_cdi(flags: Flags) -> bool:
     """Whether containers are given CDI devices; a node with its own numbers then need not exist on the host."""
-    return not _CDI.isdisjoint(flags.plugin.device_list_strategy)
+    return not CDI_STRATEGIES.isdisjoint(flags.plugin.device_list_strategy)
 
 
 def placeholders(resource: str, device: Device) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..dra.pools import Held, claimed_devices, published_pools
+from ..dra.pools import NOTHING_CLAIMED, Held, claimed_devices, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
@@ -201,9 +201,11 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
-    held = claimed_devices(previous.pools, observed.claimed)
-    claimed = {(driver, each.device.device.id): each.device.device for driver in held for each in held[driver].values()}
-    if claimed:
+    held, claimed = NOTHING_CLAIMED, dict[Key, Device]()
+    if observed.claimed:
+        held = claimed_devices(previous.pools, observed.claimed)
+        for driver in held:
+            claimed |= {(driver, each.device.device.id): each.device.device for each in held[driver].values()}
         devices = _without_claimed(devices, claimed)
 
     # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.

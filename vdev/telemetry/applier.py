@@ -21,11 +21,13 @@ from .pod_loads import PodLoads
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
 from .simulation import Throttle
 from .tool_data import loads_of
+from .tool_files import ToolFiles
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 _Fault = TypeVar("_Fault")
+_OFF = Section()
 
 
 def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> LoadSituation:
@@ -121,30 +123,23 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
 class Telemetry(Applier):
     """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
 
-    `api` is None if no API server is configured. `on_change` is called when `problems` change,
-    and `on_plan` when the sensors follow another plan.
+    `api` is None if no API server is configured. `on_change` is called when `problems` change. `tools` shows the values
+    in containers.
     """
 
     name = "measuring devices"
 
-    def __init__(
-        self,
-        options: Options,
-        api: Api | None,
-        *,
-        on_change: Callable[[], None],
-        on_plan: Callable[[DesiredState], None],
-    ) -> None:
+    def __init__(self, options: Options, api: Api | None, *, on_change: Callable[[], None]) -> None:
+        self.tools = ToolFiles(options.smi_dir, self.measured, options.timing)
         self._options = options
         self._clock: Clock = options.clock
         self._on_change = on_change
-        self._on_plan = on_plan
         self._api = api
         self._sensors = Sensors()
         self._lock = threading.Lock()  # held while the sensors are updated or read, which threads do
         self._plan: DesiredState | None = None
         self._is_stale = False  # whether the plan or the pods' loads changed after the last update
-        self._section = Section()
+        self._section = _OFF
         self._work_due = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._trouble = ""  # why the metrics cannot be served
@@ -155,12 +150,12 @@ class Telemetry(Applier):
     # --- the sensors --------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        before, self._section = self._section, plan.observed.spec.telemetry or Section()
+        before, self._section = self._section, plan.observed.spec.telemetry or _OFF
         self._plan = plan
         self._is_stale = True
         if plan.observed.spec.telemetry is not None or before != self._section:
             self._work_due.set()
-        self._on_plan(plan)
+        self.tools.show(plan)
 
     @property
     def _is_on(self) -> bool:

@@ -115,7 +115,8 @@ class ToolFiles(HostFiles[str, ToolDevice]):
     def show(self, plan: DesiredState) -> None:
         """Rewrite the data soon, as this plan says."""
         self._plan = plan
-        self._plan_changed.set()
+        if self._ready:
+            self._plan_changed.set()
 
     @property
     def _devices(self) -> Path:

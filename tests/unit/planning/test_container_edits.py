@@ -7,7 +7,7 @@ import pytest
 
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from vdev.model.device import DeviceNode, Mount
-from vdev.model.entry import Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+from vdev.model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.model.spec import SharingKind
 from vdev.planning import allocation
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -113,9 +113,9 @@ def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
     found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
     stock = build.inventory(entry, found=found, device_list_strategy=strategies)
     got = edits(stock, "example.com/uart", "uart-0")
-    only_cdi = all(each.is_cdi for each in strategies)
+    only_cdi = CDI_STRATEGIES.issuperset(strategies)
     assert ([] if only_cdi else [real]) == list(got.nodes.values())
-    if any(each.is_cdi for each in strategies):
+    if not CDI_STRATEGIES.isdisjoint(strategies):
         ((_, document),) = cdi_documents(stock).items()
         assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"]["deviceNodes"]
 
@@ -261,9 +261,9 @@ def test_every_combination_is_consistent(subtests, build):
                 assert "NVIDIA_VISIBLE_DEVICES" not in got.env
             assert (names if CRI in strategies else []) == got.cdi_devices
             assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
-            handed = specs and not all(each.is_cdi for each in strategies)
+            handed = specs and not CDI_STRATEGIES.issuperset(strategies)
             assert ([control] if handed else []) == list(got.nodes.values())
-            if any(each.is_cdi for each in strategies):
+            if not CDI_STRATEGIES.isdisjoint(strategies):
                 (document,) = cdi_documents(stock).values()
                 listed = {device["name"] for device in document["devices"]}
                 assert {*shown, "all"} <= listed

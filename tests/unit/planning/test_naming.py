@@ -93,7 +93,7 @@ def test_partition_ids_do_not_depend_on_their_neighbours(build):
 def test_gpu_patterns_name_devices_first_match_wins(build):
     """`resources.gpus` maps models to names, in the order of the list."""
     gpus = (
-        PatternItem(pattern="*A100*", name="nvidia.com/a100").placed(Where("t:9:9")),
+        PatternItem(pattern="*A100*", name="nvidia.com/a100").with_private(_where=Where("t:9:9")),
         PatternItem(pattern="*", name="nvidia.com/other"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
@@ -122,7 +122,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
     """A pattern that gives partitions the whole devices' name mixes what `single` would refuse: a warning."""
     stock = build.inventory(
         build.entry(partitions={0: ("1g.5gb",)}),
-        mig=(PatternItem(pattern="*", name="nvidia.com/gpu").placed(Where("t:7:3")),),
+        mig=(PatternItem(pattern="*", name="nvidia.com/gpu").with_private(_where=Where("t:7:3")),),
         mig_strategy=MigStrategy.MIXED,
     )
     assert {"nvidia.com/gpu": 2} == counts(stock)
@@ -132,7 +132,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
 def test_a_pattern_that_matches_nothing_is_reported(build):
     """A pattern without effect is a warning with its place in the file."""
     gpus = (
-        PatternItem(pattern="T4", name="nvidia.com/t4").placed(Where("t:3:5")),
+        PatternItem(pattern="T4", name="nvidia.com/t4").with_private(_where=Where("t:3:5")),
         PatternItem(pattern="*", name="nvidia.com/gpu"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
