@@ -122,9 +122,9 @@ def _with_held(pool: PublishedPool, held: Mapping[str, LostDevice]) -> Published
         if recut.isdisjoint(each.consumes):
             beside.append(each)
         elif each.name in held:
-            # The counters stay as they were, so it consumes what it consumed.
+            # The counters stay as they were, so it consumes what it consumed. Its entry may have another name now.
             was = held[each.name].device
-            beside.append(replace(was, taints=each.taints, health=each.health, lost=False))
+            beside.append(replace(was, device=each.device, taints=each.taints, health=each.health, lost=False))
     return _with_devices(pool, [*beside, *kept], {**pool.counters, **sets})
 
 

@@ -21,7 +21,8 @@ OTHER = {"slices": 3, "profiles": {"half": {"slices": 1, "memory": 1, "max": 2},
 
 
 @st.composite
-def entries(draw, name):
+def entries(draw, name, board):
+    """An entry of this name. It may give its devices the ids of a board, which may have been another entry's before."""
     entry = {"name": name, "resource": "nvidia.com/gpu", "advertise": "dra", "dra": {"driver": "x.dev"}}
     count = draw(st.integers(1, 3))
     dynamic = draw(st.booleans())
@@ -34,12 +35,14 @@ def entries(draw, name):
         elif draw(st.booleans()):
             entry["partitions"] = {"0": draw(PARTS)}
     else:
-        entry["virtual"] = {"count": count, "partitioning": draw(st.sampled_from([OWN, OTHER]))}
+        ids = [f"{board}-{number}" for number in range(count)]
+        devices = draw(st.sampled_from([{"count": count}, {"ids": ids}]))
+        entry["virtual"] = devices | {"partitioning": draw(st.sampled_from([OWN, OTHER]))}
     return entry
 
 
 FILES = st.lists(st.sampled_from("abc"), unique=True, max_size=3).flatmap(
-    lambda names: st.tuples(*(entries(name) for name in names))
+    lambda names: st.tuples(*(entries(name, f"board-{number}") for number, name in enumerate(names)))
 )
 
 
@@ -119,6 +122,28 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         assert claimed <= made.by_name.keys()
         check_pool(cutting.objects(made, NODE))
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
+
+
+def test_an_entry_is_renamed_and_cut_anew_while_claims_have_its_partitions():
+    """One partition stays, now as the new entry's, and one goes; the plans after that know the new entry only."""
+    pools, claimed = {}, {}
+    for name, partitioning in (("a", OTHER), ("b", OWN), ("b", OWN)):
+        entry = {"name": name, "resource": "acme.dev/npu", "advertise": "dra"}
+        entry["dra"] = {"driver": "x.dev", "partitions": "dynamic"}
+        entry["virtual"] = {"ids": ["board-1"], "partitioning": partitioning}
+        spec = config.load_text(json.dumps({"devices": [entry]})).spec
+        world = ObservedState(
+            spec=spec,
+            node=NODE,
+            inventory=inventory(spec, NODE),
+            previous=Previous(pools=pools),
+            claimed={"x.dev": claimed},
+        )
+        pools = desired_state(world).pools
+        claimed = {"board-1-half-0": None, "board-1-half-2": None}
+    assert {"board-1-half-0": ("b", False), "board-1-half-2": ("a", True)} == {
+        each.name: (each.entry, each.lost) for each in pools["x.dev"].devices
+    }
 
 
 def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
