@@ -44,39 +44,42 @@ class Allocator:
 
     async def admit(
         self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None, running: bool
-    ) -> None:
-        """Allocate the devices of a container.
+    ) -> int:
+        """Allocate the devices of a container; returns the number of Allocate calls.
 
         `affinity` is the NUMA nodes to align with, None for any. A container that was `running` when the kubelet
         started keeps its devices without a check. Raises AdmissionError, CallError, KubeletPanic.
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
-        if not running:
-            await self.allocate(pod, container, affinity=affinity)
+        calls = 0 if running else await self.allocate(pod, container, affinity=affinity)
         for held in self._table.held_by(pod.uid, container.name):
             pool = self._reusable[pod.uid].setdefault(held.resource, set())
             if container.kind is Kind.INIT:
                 pool |= held.ids
             else:
                 pool -= held.ids
+        return calls
 
-    async def allocate(self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None = None) -> None:
+    async def allocate(self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None = None) -> int:
         """Allocate the devices of a container that was admitted before, but has none in the table."""
+        calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
         self._rng.shuffle(wanted)
         if wanted:
             self.free()
-        if any([await self._allocate_one(pod, container, resource, affinity) for resource in wanted]):
-            self._save()  # like the kubelet, once per container, and not after a failure
+        for resource in wanted:
+            calls += await self._allocate_one(pod, container, resource, affinity)
+        if calls:  # like the kubelet, once per container, and not after a failure
+            self._save()
+        return calls
 
     async def _allocate_one(
         self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None
-    ) -> bool:
-        """Allocate the devices of one resource; returns whether the plugin was called."""
+    ) -> int:
         ids = await self._choose(pod, container, resource, affinity)
         if not ids:
-            return False
+            return 0
         if resource not in self._table.endpoints:
             self._table.recount()
             raise AdmissionError(f"unknown Device Plugin {resource}")
@@ -92,7 +95,7 @@ class Allocator:
             self._table.hold(pod.uid, container.name, resource, ids, encoded)
         finally:
             flight -= ids
-        return True
+        return 1
 
     async def _choose(
         self, pod: PodSpec, container: ContainerSpec, resource: str, affinity: frozenset[int] | None

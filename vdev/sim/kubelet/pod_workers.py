@@ -95,7 +95,7 @@ class PodWorkers:
 
     async def _admit(self, pod: PodRecord) -> None:
         for container in pod.containers:
-            await self._allocator.admit(
+            container.allocations += await self._allocator.admit(
                 pod.spec,
                 pod.spec.container(container.name),
                 affinity=pod.affinity,
@@ -197,7 +197,7 @@ class PodWorkers:
         for resource in wanted:
             await self._allocator.pre_start(pod.spec, spec, resource)
         if any(table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
-            await self._allocator.allocate(pod.spec, spec)
+            container.allocations += await self._allocator.allocate(pod.spec, spec)
             self._check_hardware(pod)
         held = {each.resource: each.response for each in table.held_by(pod.spec.uid, spec.name)}
         resources = self._life.rng.sample(sorted(held), len(held))

@@ -109,6 +109,7 @@ class ContainerStatus:
     waiting: str = ""  # why it does not run, such as CreateContainerConfigError
     message: str = ""  # details of `waiting`
     restarts: int = 0
+    allocations: int = 0  # the number of Allocate calls for it
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
     edits: Edits = field(default_factory=Edits)  # of its last start
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by resource and device id
