@@ -166,7 +166,7 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows):
     await shows(OTHER, 3, 3)
 
 
-@pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "look")])
+@pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "check")])
 async def test_what_watches_and_asks(kubelet, start_agent, shows, part, method):
     """The tasks beside the reconciler are steps as well."""
     agent = await start_agent(DEVICES, look_at_kubelet=0.05, look_at_holders=0.05, **SOON)

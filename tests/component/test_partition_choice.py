@@ -56,7 +56,7 @@ async def test_the_file_of_layouts_is_kept_with_the_configuration(kubelet, start
     agent = await start_agent(CONFIG, wait=False)
     await kubelet.wait_until(lambda: agent.agent.config.status.problems, what="the file's problem")
     await shows(LARGE, 2, 2)
-    assert "unknown version" in agent.agent.config.status.problems[-1].message
+    assert "'v2' is not allowed here" in agent.agent.config.status.problems[-1].message
     layouts.write_text(LAYOUTS % ("3g.20gb", 1))
     await shows(LARGE, 1, 1)
 
