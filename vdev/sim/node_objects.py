@@ -38,7 +38,7 @@ _NODE_INFO = {  # all of these fields are required in the API
 
 
 class NodeObjects:
-    """Reconciles a kubelet's Node and Pods with the API server's. The kubelet loses pods that are not objects there."""
+    """Reconciles a kubelet's Node and Pods with the API server's."""
 
     def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
