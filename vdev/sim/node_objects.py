@@ -22,7 +22,7 @@ _KILLED = 137  # exit code of a container
 _OWN = "default-scheduler"  # the default of schedulerName
 _LONGEST_MESSAGE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
-_POLL_SECONDS = 0.1  # between looks at the objects, if nothing happens in the kubelet
+
 
 _NODE_INFO = {  # all of these fields are required in the API
     "architecture": "amd64",
@@ -43,15 +43,25 @@ class NodeObjects:
     def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
+        self._changed = asyncio.Event()
+        self._given: set[str] = set()  # the UIDs of the pods that the kubelet was given
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         self.register()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                self._sync(group)
-                await self._kubelet.journal.next_change(at_most=_POLL_SECONDS)
+        self._kubelet.journal.listen(lambda _entry: self._changed.set())
+        stop = self._objects.listen(self._changed.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._changed.clear()
+                    self._sync(group)
+                    with contextlib.suppress(TimeoutError):  # not every change has a journal entry
+                        async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
+                            await self._changed.wait()
+        finally:
+            stop()
 
     def register(self) -> None:
         """Create the Node if it does not exist, as a kubelet does when it starts."""
@@ -83,7 +93,6 @@ class NodeObjects:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _sync(self, group: asyncio.TaskGroup) -> None:
-        """Start and delete the kubelet's pods as the objects say, and write what has changed in them."""
         self._write_node()
         mine = {each["metadata"]["uid"]: each for each in self._objects.all(_POD) if self._is_mine(each)}
         pods = {pod.uid: pod for pod in self._kubelet.pods()}
@@ -92,16 +101,19 @@ class NodeObjects:
             meta, pod = document["metadata"], pods.get(uid)
             gone = bool(meta.get("deletionTimestamp"))
             if pod is not None and gone and not pod.terminating:
-                group.create_task(self._delete(pod), name=f"delete pod {pod.spec.key}")
+                self._delete(group, pod)
             elif pod is not None:
                 self._write_pod(document, pod)
             elif gone:
                 self._objects.delete(_POD, meta["namespace"], meta["name"])
             # Otherwise, the kubelet gets the pod, unless it has an older pod of this name, which has not ended.
-            elif f"{meta['namespace']}/{meta['name']}" not in keys:
-                group.create_task(self._start(document), name=f"start pod {meta['name']}")
-        for pod in (pod for uid, pod in pods.items() if uid not in mine):
-            group.create_task(self._delete(pod, force=True), name=f"delete pod {pod.spec.key}")
+            elif uid not in self._given and f"{meta['namespace']}/{meta['name']}" not in keys:
+                self._given.add(uid)
+                group.create_task(self._start(uid, document), name=f"start pod {meta['name']}")
+        for uid in self._given - mine.keys():
+            self._given.discard(uid)
+            if uid in pods:
+                self._delete(group, pods[uid], force=True)
         self._write_events()
 
     def _is_mine(self, document: Document) -> bool:
@@ -111,36 +123,49 @@ class NodeObjects:
             return bool(node == self._kubelet.node_name)
         return spec.get("schedulerName") == _OWN and not spec.get("schedulingGates")
 
-    async def _start(self, document: Document) -> None:
-        """Give a pod to the kubelet. A refused pod is tried again at the next look."""
+    async def _start(self, uid: str, document: Document) -> None:
+        """Give a pod to the kubelet. A refused pod is tried again at the next change."""
         try:
             await self._kubelet.run_pod(document, wait_for_devices=True)
         except ManifestError as error:
             self._refuse(document, str(error))
+            self._given.discard(uid)
         except KubeletPanic:
             pass  # it is in the journal, and the next kubelet process admits the pod
+        else:
+            self._changed.set()
 
     def _refuse(self, document: Document, why: str) -> None:
-        """Report once why a pod is refused, in its status, in an event and in the journal."""
+        """Report why a pod is refused, in its status, in an event and in the journal."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
         status = {"phase": "Pending", "conditions": [condition]}
-        if document["status"] != status:
-            key = f"{document['metadata']['namespace']}/{document['metadata']['name']}"
-            self._event(key, "FailedScheduling", why)
-            self._kubelet.journal.note_refused(key, why)
-            with contextlib.suppress(Refused):  # it was deleted or changed
-                self._write_status(_POD, document, status, manager=_SCHEDULER)
+        with contextlib.suppress(Refused):
+            old = self._current(document)
+            if {**(old.get("status") or {}), **status} != old.get("status"):
+                key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
+                self._event(key, "FailedScheduling", why)
+                self._kubelet.journal.note_refused(key, why)
+                self._write_status(_POD, old, status, manager=_SCHEDULER)
 
-    async def _delete(self, pod: PodStatus, *, force: bool = False) -> None:
-        with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
-            await self._kubelet.delete_pod(pod.name, namespace=pod.namespace, force=force)
+    def _delete(self, group: asyncio.TaskGroup, pod: PodStatus, *, force: bool = False) -> None:
+        async def delete() -> None:
+            with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
+                await self._kubelet.delete_pod(pod.name, namespace=pod.namespace, force=force)
+            self._changed.set()
+
+        group.create_task(delete(), name=f"delete pod {pod.spec.key}")
 
     def _write_pod(self, document: Document, pod: PodStatus) -> None:
-        if pod.bound and not document["spec"].get("nodeName"):
-            new = {**document, "spec": {**document["spec"], "nodeName": self._kubelet.node_name}}
-            where = document["metadata"]["namespace"], document["metadata"]["name"]
-            document = self._objects.change(_POD, where, new, manager=_SCHEDULER)
-        self._write_status(_POD, document, pod_status(pod))
+        with contextlib.suppress(Refused):
+            old = self._current(document)
+            if pod.bound and not old["spec"].get("nodeName"):
+                new = {**old, "spec": {**old["spec"], "nodeName": self._kubelet.node_name}}
+                where = old["metadata"]["namespace"], old["metadata"]["name"]
+                old = self._objects.change(_POD, where, new, manager=_SCHEDULER)
+            self._write_status(_POD, old, pod_status(pod))
+
+    def _current(self, document: Document) -> Document:
+        return self._objects.get(_POD, document["metadata"]["namespace"], document["metadata"]["name"])
 
     def _write_status(
         self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
@@ -190,9 +215,11 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
         # Why a pod cannot be deleted is only in the kubelet's log.
         message = "" if pod.terminating else pod.message
         status |= {key: text for key, text in (("reason", pod.reason), ("message", message)) if text}
+    lists: dict[str, list[dict[str, Any]]] = {}
     for each in pod.containers if pod.admitted else ():
         key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
-        status.setdefault(key, []).append(_container(each, pod))
+        lists.setdefault(key, []).append(_container(each, pod))
+    status |= lists
     if pod.claims:
         rows = [{"name": name, "resourceClaimName": claim} for name, claim in pod.claims.items()]
         status["resourceClaimStatuses"] = rows
