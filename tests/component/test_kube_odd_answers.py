@@ -181,6 +181,18 @@ async def test_a_watch_without_a_line(odd_server):
     await asyncio.wait([task])
 
 
+async def test_a_watch_that_is_not_answered(odd_server):
+    """It is given up like any request that gets no answer, long before the time of a watch is over."""
+
+    async def say(_writer, _head):
+        await asyncio.Event().wait()
+
+    api = await odd_server(say, limit=LIMIT, api_answer=0.1)
+    with pytest.raises(kube.Unreachable, match=r"no answer within 0\.1 s"):
+        async with asyncio.timeout(10), api.watch(NODES, version="1", seconds=60) as events:
+            assert not [each async for each in events]
+
+
 # --- of another shape -------------------------------------------------------------------------------------------------
 
 NODE = {

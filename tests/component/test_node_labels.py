@@ -1,5 +1,7 @@
 """The labels of the Node, and the file for Node Feature Discovery: what becomes of them as things change."""
 
+import asyncio
+
 import pytest
 
 CONFIG = """
@@ -70,6 +72,23 @@ async def test_what_somebody_takes_away_is_written_again(start_agent, account, a
     await api_server.until(lambda: OURS == labels())
     await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
     await api_server.until(lambda: OURS == labels())
+
+
+async def test_an_edit_does_not_wait_for_a_repair(start_agent, account, api_server, labels):
+    """Somebody takes a label away more often than it is repaired at once; an edit comes all the same."""
+    agent = await start_agent(config(), api_server=account)
+    for _ in range(4):
+        await api_server.until(lambda: OURS == labels())
+        await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
+    await asyncio.sleep(0.5)
+    assert {"acme.dev/model": "X1"} == labels()
+    agent.edit(config(gold="silver"))
+    await api_server.until(lambda: "silver" == labels().get("acme.dev/tier"), seconds=15)
+    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
+    await asyncio.sleep(0.5)
+    assert {"acme.dev/model": "X1"} == labels()
+    agent.clock.advance(30.0)
+    await api_server.until(lambda: "silver" == labels().get("acme.dev/tier"), seconds=15)
 
 
 async def test_a_label_of_somebody_else(start_agent, account, api_server, labels, node):

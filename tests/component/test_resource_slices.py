@@ -1,5 +1,7 @@
 """ResourceSlices as the API server has them: published, followed by edits and health, repaired, taken away."""
 
+import asyncio
+
 import pytest
 
 from vdev.agent import status
@@ -85,6 +87,39 @@ async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices
         await api_server.until(lambda: NPUS == devices(slices()))
         await api_server.until(lambda: {1} == {count for _, count in pools(slices())})
     assert [] == [each for each in agent.agent.reconciler.problems if "publishes" in str(each)]
+
+
+async def test_an_edit_by_somebody_else_is_undone_less_often_in_the_end(agent, api_server, slices):
+    """Three times at once, then after a pause; an edit of the file does not wait for that."""
+
+    async def spoil():
+        (only,) = slices()
+        change = {"spec": {"devices": [{"name": "x"}]}}
+        await api_server.edit("resourceslices", only["metadata"]["name"], change, manager="zealous-controller")
+
+    for _ in range(3):
+        await spoil()
+        await api_server.until(lambda: NPUS == devices(slices()))
+    await spoil()
+    await asyncio.sleep(0.5)
+    assert ["x"] == devices(slices())
+    agent.edit(CONFIG.replace("count: 4", "count: 5"))
+    await api_server.until(lambda: [*NPUS, "npu-4"] == devices(slices()), seconds=15)
+    await spoil()
+    await asyncio.sleep(0.5)
+    assert ["x"] == devices(slices())
+    agent.clock.advance(30.0)
+    await api_server.until(lambda: [*NPUS, "npu-4"] == devices(slices()), seconds=15)
+
+
+async def test_slices_that_somebody_deletes_again_and_again(agent, api_server, slices):
+    """After a burst, they are created twice each second at most."""
+    writes, begun = api_server.writes, agent.clock.now()
+    for _ in range(16):
+        for each in slices():
+            await api_server.remove("resourceslices", each["metadata"]["name"])
+        await api_server.until(lambda: NPUS == devices(slices()))
+    assert api_server.writes - writes <= 10 + 2 * (agent.clock.now() - begun)
 
 
 async def test_health_is_a_taint(agent, api_server, slices):

@@ -111,6 +111,9 @@ async def test_paths_that_do_not_exist(ask):
     assert (404, "NotFound") == await reason(ask("POST", "/api/v1/namespaces/none/configmaps", elsewhere))
 
 
+DEEP = '{"metadata": {"name": "m"}, "x": ' + '{"a":' * 600 + "1" + "}" * 600 + "}"
+
+
 async def test_wrong_requests(subtests, ask):
     """Each is answered, and the server continues."""
     cases = [
@@ -118,6 +121,8 @@ async def test_wrong_requests(subtests, ask):
         ("POST", MAPS, "{}", "text/plain", 415),
         ("POST", MAPS, {"apiVersion": "v1", "kind": "Pod"}, "application/json", 400),
         ("POST", MAPS, [1], "application/json", 400),
+        ("POST", MAPS, DEEP, "application/json", 400),
+        ("PATCH", f"{NODES}/n", DEEP, MERGE, 400),
         ("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": 5}, "application/json", 400),
         ("POST", f"{MAPS}?dryRun=All", {"apiVersion": "v1", "kind": "ConfigMap"}, "application/json", 400),
         ("PATCH", f"{NODES}/n", [{"op": "jump", "path": "/a"}], "application/json-patch+json", 422),

@@ -83,8 +83,13 @@ class TokenBucket:
 
     async def wait(self) -> None:
         """Wait until there is a token."""
-        while (missing := 1.0 - self._refill()) > 0:
-            await self._clock.sleep(missing * self._every)
+        while pause := self.pause:
+            await self._clock.sleep(pause)
+
+    @property
+    def pause(self) -> float:
+        """The seconds until there is a token."""
+        return max(0.0, 1.0 - self._refill()) * self._every
 
     def try_take(self) -> bool:
         """Take a token; returns False if there is none."""

@@ -59,7 +59,8 @@ class ResourceSlices(ApiApplier):
         self._pools: Pools = {}
         self._taken: dict[str, str] = {}  # by driver: the other program that publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._written: dict[str, PublishedPool | None] = {}  # by driver: the pool that was written completely
+        # By driver: the pool that was written completely, and the fault that spoilt it.
+        self._written: dict[str, tuple[PublishedPool | None, str | None]] = {}
 
     def _see_node(self) -> None:
         """Slices depend on the Node only by its uid."""
@@ -115,17 +116,20 @@ class ResourceSlices(ApiApplier):
         if not present:
             self.published.pop(driver, None)
         pool = self._pools.get(driver)
+        before, spoilt_by = self._written.get(driver, (None, None))
         # For another pool, all fields are sent again, also those that the server did not store before.
-        dropped = self._dropped.get(driver, frozenset()) if self._written.get(driver) == pool else frozenset[str]()
+        dropped = self._dropped.get(driver, frozenset()) if before == pool else frozenset[str]()
         wanted = [without(each, dropped) for each in specifications(pool, self._node)] if pool else []
         found = changes(wanted, present)
         fault = self._faults.on_slices(driver, changed=bool(found))
         if fault is not None:
             found = spoilt(fault, wanted, present)
+        if found.update and (before, spoilt_by) == (pool, fault) and not self._may_repair():
+            return
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
-            self._written[driver] = pool
+            self._written[driver] = pool, fault
         else:
             self.published.pop(driver, None)
 
@@ -138,6 +142,7 @@ class ResourceSlices(ApiApplier):
         """Delete, then update, then create, in the order of Kubernetes' helper."""
         if not found:
             return
+        self._tokens.take()
         for each in found.delete:
             await self._delete(each)
         for each in found.update:

@@ -53,11 +53,13 @@ class RuleStore:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
+        """Rules whose name another source has, and errors of files. Other threads may read it while files change."""
+        loaded = self.rules
         taken = (
             error(rule.where, _taken(rule.name, owner))
             for source, rules in self._files.items()
             for rule in rules
-            if (owner := self.rules[rule.name].source) != source
+            if rule.name in loaded and (owner := loaded[rule.name].source) != source
         )
         return (*self._problems, *taken)
 

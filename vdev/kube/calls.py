@@ -90,7 +90,10 @@ class Session:
     async def _answer(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON, *, within: float
     ) -> AsyncIterator["httpx.Response"]:
-        """Send the request, and yield the answer if it is a good one; both take at most so many seconds."""
+        """Send the request, and yield the answer if it is a good one; both take at most so many seconds.
+
+        The answer begins within the time for one answer, also that of a watch.
+        """
         http = await self.connect()
         from . import connection  # was imported in a thread by now: that takes a quarter of a second
 
@@ -106,9 +109,12 @@ class Session:
         try:
             async with self._clock.timeout(within):
                 try:
-                    response = await http.send(request, stream=True)
+                    async with self._clock.timeout(self._intervals.api_answer):
+                        response = await http.send(request, stream=True)
                 except connection.NO_ANSWER:
                     raise
+                except TimeoutError as late:  # a watch may take much longer, but its answer begins at once
+                    raise Unreachable(call, f"no answer within {self._intervals.api_answer:g} s") from late
                 except Exception as failed:  # such as a program that prints credentials
                     raise Unconfigured(f"{call.who} cannot be used: {connection.reason(failed)}") from failed
                 async with contextlib.aclosing(response):

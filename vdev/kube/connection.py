@@ -37,7 +37,15 @@ def connect(server: ApiServerAddress) -> httpx.AsyncClient:
         settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(config.cluster.server))
         http = client_adapter.AsyncClient(config._replace(user=user), settings)
     except Exception as wrong:  # the library reports a wrong file by errors of many types
-        why = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
+        match wrong:
+            case LookupError():
+                why = f"no {wrong}"
+            case RecursionError():
+                why = "it is nested too deeply"
+            case AttributeError() | TypeError():  # not a mapping, or a number in place of a list
+                why = "it is no kubeconfig file"
+            case _:
+                why = reason_of(wrong)
         raise Unconfigured(f"{server.kubeconfig or server.token} cannot be used: {why}") from wrong
     http.headers.update(_HEADERS)
     return http
@@ -50,10 +58,7 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     elif os.pathsep in str(server.kubeconfig):
         raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")
     else:
-        try:
-            kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
-        except AttributeError as wrong:  # the document is not a mapping
-            raise lightkube.ConfigError("it is no kubeconfig file") from wrong
+        kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
     config = kubeconfig.get(server.context or None)
     assert config is not None  # it is only None with a default of None, and then `get` raises ConfigError
     return config

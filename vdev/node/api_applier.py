@@ -78,17 +78,18 @@ class Writer(ABC):
     def __init__(self) -> None:
         self._is_due = asyncio.Event()  # something may have to be written
         self._is_writing = False
+        self._repairs_later = False
 
     @property
     def is_pending(self) -> bool:
         """Whether something may have to be written, or is being written."""
-        return self._is_due.is_set() or self._is_writing
+        return self._is_due.is_set() or self._is_writing or self._repairs_later
 
     async def work(self) -> None:
         """Wait until a write is due, and write what differs. Raises ApiServerError, and then it is still due."""
         await self._is_due.wait()
         self._is_due.clear()
-        self._is_writing = True
+        self._is_writing, self._repairs_later = True, False
         try:
             await self._write_due()
         except BaseException:
@@ -143,9 +144,8 @@ class ApiApplier(Applier, Writer):
         if self._given is None and not self._wants:
             return  # nothing was ever written that has to be removed now
         try:
-            if self._is_undone(await self._view.seen()):
-                await self._repairs.wait()
-                self._repairs.take()
+            if self._is_undone(await self._view.seen()) and not self._may_repair():
+                return
             await self._tokens.wait()
             await self._write(await self._view.seen())
         except (AttributeError, LookupError, TypeError, ValueError) as odd:
@@ -159,6 +159,17 @@ class ApiApplier(Applier, Writer):
         self._tokens.take()
         subresource = "status" if status else ""
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
+
+    def _may_repair(self) -> bool:
+        """Whether what somebody else undid may be written again now. Otherwise, there is news when it may be.
+
+        A new plan is news too, so it does not wait for the repair.
+        """
+        if self._repairs.try_take():
+            return True
+        self._repairs_later = True
+        self._clock.call_later(self._repairs.pause, self._is_due.set)
+        return False
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         """Whether somebody else undid what was written."""

@@ -32,3 +32,19 @@ def test_nodes_that_load_the_rules_later():
     assert 60.0 == store.rules["late"].rule.at, "the first one of a name counts"
     with pytest.raises(UsageError, match="there is no fault rule 'nope'; the rules are: cleared, late"):
         store.clear("nope")
+
+
+async def test_problems_that_are_read_while_a_file_is_loaded(tmp_path):
+    """As by the thread of the status: a rule of a new file is not in force yet."""
+
+    class Reading(ManualClock):
+        def now(self):
+            found.append(store.problems)
+            return super().now()
+
+    found = []
+    (tmp_path / "a.yaml").touch()
+    store = RuleStore(dict, Reading(), lambda text, name: (rule(name="new"),), tmp_path)
+    await store.scan()
+    assert "new" in store.rules
+    assert [()] == found

@@ -189,7 +189,7 @@ class ApiServer:
                 return JSONResponse(form(self.objects.get(request.kind, request.namespace, request.name)))
         try:
             status, document = writes.write(self.objects, request)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
             raise Refused(400, "BadRequest", text) from error
         return JSONResponse(document, status)
