@@ -2,14 +2,16 @@
 
 import asyncio
 import functools
+import threading
 from pathlib import Path
 
 import pytest
 
 from vdev import config
-from vdev.agent import status
+from vdev.agent import state_file, status
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot
+from vdev.planning.handovers import Ledger, Tenant
 from vdev.sim import manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
@@ -76,6 +78,21 @@ async def test_a_takeover_that_fails(kubelet, start_agent, shows):
     read.failure = None
     await shows(NPU, 2, 2)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+
+
+async def test_a_state_directory_whose_server_is_dead(start_agent, monkeypatch):
+    """A reading that never returns holds up neither the take-over nor the record of an Allocate for long."""
+    answers = threading.Event()
+    monkeypatch.setattr(state_file, "read_plain", lambda *_, **__: answers.wait(20) and None)
+    try:
+        agent = await start_agent(DEVICES, wait=False, state_file=0.1)
+        state = agent.agent.state
+        async with asyncio.timeout(5):
+            await state.take_over()
+            await state.record(Ledger(tenants=(Tenant(NPU, "npu-0"),)))
+        assert ["it took longer than 0.1 s" in each.message for each in state.problems] == [True]
+    finally:
+        answers.set()
 
 
 async def test_one_entry_that_fails(kubelet, start_agent, shows):
