@@ -23,7 +23,7 @@ async def lister(directory):
 
 
 async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, lister):
-    """While the kubelet refuses to answer, what pods may hold stays; when it answers again, the rest goes."""
+    """While the kubelet refuses to answer, what pods may hold stays; when it answers again, the rest goes at once."""
     lister.held = {NPU: ["acme-1"]}
     agent = await start_agent(virtual(3), pod_resources_socket=lister.socket)
     await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
@@ -34,6 +34,8 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     await kubelet.wait_until(lambda: lister.asked > asked + 5, what="more questions")
     await agent.settled(kubelet)
     assert {(NPU, "acme-1"), (NPU, "acme-2")} == set(agent.agent.reconciler.previous.retired)
+    assert agent.agent.holders.readable
+    assert not [line for line in agent.logs if "not readable" in line["event"]]
     lister.refusal = None
     await shows(NPU, 2, 1)
     lister.held = {}

@@ -2,14 +2,17 @@
 
 import asyncio
 import functools
+import threading
 from pathlib import Path
 
 import pytest
 
 from vdev import config
-from vdev.agent import status
+from vdev.agent import state_file, status
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot
+from vdev.planning.handovers import Ledger, Tenant
+from vdev.sim import manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
 DEVICES = f"""\
@@ -75,6 +78,21 @@ async def test_a_takeover_that_fails(kubelet, start_agent, shows):
     read.failure = None
     await shows(NPU, 2, 2)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+
+
+async def test_a_state_directory_whose_server_is_dead(start_agent, monkeypatch):
+    """A reading that never returns holds up neither the take-over nor the record of an Allocate for long."""
+    answers = threading.Event()
+    monkeypatch.setattr(state_file, "read_plain", lambda *_, **__: answers.wait(20) and None)
+    try:
+        agent = await start_agent(DEVICES, wait=False, state_file=0.1)
+        state = agent.agent.state
+        async with asyncio.timeout(5):
+            await state.take_over()
+            await state.record(Ledger(tenants=(Tenant(NPU, "npu-0"),)))
+        assert ["it took longer than 0.1 s" in each.message for each in state.problems] == [True]
+    finally:
+        answers.set()
 
 
 async def test_one_entry_that_fails(kubelet, start_agent, shows):
@@ -149,6 +167,23 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     await shows(OTHER, 1, 1)
     current.failure = None
     await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the edit")
+
+
+async def test_a_decision_that_fails_while_a_device_is_retired(kubelet, start_agent, shows):
+    """It is tried again by the growing pauses, not at the time that the last plan has for a look at the device."""
+    extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
+    agent = await start_agent(DEVICES + extra, retire_recheck=0.05, retry_step_first=5.0, retry_step_most=10.0)
+    await shows(NPU, 2, 2)
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod")
+    agent.edit(extra.join(("version: v1\ndevices:\n", "")))
+    await kubelet.wait_until(lambda: agent.agent.reconciler.previous.retired, what="the edit")
+    reconciler = agent.agent.reconciler
+    reconciler.current_health = Trouble(reconciler.current_health, RuntimeError("who knows"))
+    await kubelet.wait_until(lambda: failing(agent), what="the failure")
+    before = agent.agent.reconciles
+    await asyncio.sleep(0.5)
+    assert agent.agent.reconciles - before < 10
 
 
 async def test_one_resource_that_fails(kubelet, start_agent, shows):

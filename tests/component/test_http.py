@@ -45,6 +45,15 @@ async def get(address, path, **headers):
     return await asyncio.to_thread(_get, f"http://{address}{path}", names)
 
 
+async def test_a_failure_of_the_http_task_is_logged(start_agent, shows, monkeypatch):
+    """And the agent works without HTTP."""
+    monkeypatch.setattr(http, "listen", lambda address: address + 1)  # raises TypeError
+    agent = await start_agent(CONFIG, http_address=ANY_PORT)
+    await shows(NPU, 2, 2)
+    (line,) = [each for each in agent.logs if each["event"].startswith("a background task failed")]
+    assert "http" == line["task"]
+
+
 ANY_PORT = "127.0.0.1:0"
 
 

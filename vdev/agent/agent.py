@@ -33,7 +33,7 @@ from . import command_socket
 from .announcer import Announcer
 from .applier import Applier
 from .cdi_files import CdiFiles
-from .config_files import ConfigSource
+from .config_files import ConfigSource, FileChooser
 from .device_lists import DeviceLists, Measures
 from .events import ASKING_HOLDERS, Events
 from .fault_control import FaultControl
@@ -70,6 +70,8 @@ class Agent:
         self._further_appliers = appliers
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
+        # The order matters: a part that takes `self` may use only the parts above it now, and all of them later. The
+        # two lambdas name parts below: requests and holders need each other, and so do telemetry and tools.
         self.pending = PendingWork(clock)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
@@ -87,7 +89,8 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
-        self.config = ConfigSource(self)
+        chooser = FileChooser(options, self.node_api.object, self.state, reload=self.reload)
+        self.config = ConfigSource(options, self.metrics, chooser)
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)

@@ -7,10 +7,9 @@ good one is that of an earlier process. Files are read in a thread.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,9 +18,10 @@ from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory
 from ..model.problem import Problem, error
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from ..observe.metrics import Metrics
+from .node_objects import NodeObject
+from .options import Options
+from .state_file import StateFile
 
 log = structlog.get_logger(__name__)
 
@@ -63,12 +63,14 @@ class FileChooser:
     the API server answers, the files are chosen that an earlier process read.
     """
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, options: Options, node: NodeObject, state: StateFile, *, reload: Callable[[], None]) -> None:
         self.chosen = Chosen()
-        self._agent = agent
-        self._given = agent.options.files
-        self._object = agent.node_api.object
-        self._intervals, self._clock = agent.options.timing
+        self._given = options.files
+        self._node = options.node
+        self._object = node
+        self._state = state
+        self._reload = reload
+        self._intervals, self._clock = options.timing
         self._before: Collection[Path] = ()  # the files that an earlier process read
         self._label: _Label | None = None  # None: no directory was given yet
 
@@ -77,7 +79,7 @@ class FileChooser:
         directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self._given)))
         if directories and self._label is None:
             self._label = _Label()
-            self._before = await asyncio.to_thread(_in, directories, await self._agent.state.kept_files())
+            self._before = await asyncio.to_thread(_in, directories, await self._state.kept_files())
             await self._first_reading()
             self._object.subscribe(self._look)
         chosen = Chosen(self._given)
@@ -117,7 +119,7 @@ class FileChooser:
         elif before.trouble and not trouble:
             log.info("node label readable again", label=key, value=self._label.value)
         if self._label != before:
-            self._agent.reload()
+            self._reload()
 
     def _choose(self, directories: frozenset[Path], label: _Label) -> Chosen:
         files, reasons, problems = [], [], []
@@ -131,7 +133,7 @@ class FileChooser:
                 files.append(path / before[0])
                 reasons.append(Why(before[0], _BEFORE))
                 continue
-            found = file_choice.choose(names, node=self._agent.options.node, label=label.value, key=label.key)
+            found = file_choice.choose(names, node=self._node, label=label.value, key=label.key)
             doubt = f" ({label.trouble})" if label.trouble else ""
             if found.name:
                 files.append(path / found.name)
@@ -190,16 +192,16 @@ class ReloadStatus:
 class ConfigSource:
     """Reads the files, and keeps the history."""
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, options: Options, metrics: Metrics, chooser: FileChooser) -> None:
         self.status = ReloadStatus()
-        self.chooser = FileChooser(agent)
+        self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
         self.files: set[Path] = set()  # that the last reading read, with presets and layouts
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self.left_out: tuple[Problem, ...] = ()  # the errors of a first reading of which only the good part is in force
-        self._options = agent.options
-        self._metrics = agent.metrics
-        self._clock = agent.options.clock
+        self._options = options
+        self._metrics = metrics
+        self._clock = options.clock
 
     async def read_first(self) -> Loaded:
         """Read the files, or their good part if failOnInitError is false. Raises ConfigError."""

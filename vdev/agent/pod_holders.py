@@ -112,14 +112,18 @@ class PodHolders:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
         kubelet = (self._agent.link.generation, socket)
-        answer = None
+        answer, is_refused = None, False
         if socket is not None and not self._agent.faults.engine.pod_resources_down:
-            answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
+            try:
+                answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
+            except podresources.RateLimited:
+                is_refused = True
+                self.ask_soon()
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
         if kubelet != (self._agent.link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._agent.lists.is_listened_to)
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._agent.lists.is_listened_to, is_refused)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""

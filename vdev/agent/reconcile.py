@@ -39,6 +39,7 @@ log = structlog.get_logger(__name__)
 
 READING = "reading the configuration"
 _PLANNING = "deciding what to list"
+_REPARTITIONING = "following labels that choose layouts"
 _ATTEMPTS = 10  # to plan and prepare, in one reconciliation
 
 
@@ -93,7 +94,7 @@ class Reconciler:
             await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
         call("looking at the faults", functools.partial(self._agent.faults.engine.look, self.base))
         if self._agent.choices.progresses or any(entry.choice for entry in self.spec.entries):
-            await self._retrier.run("following labels that choose layouts", self._repartition)
+            await self._retrier.run(_REPARTITIONING, self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -107,13 +108,18 @@ class Reconciler:
             await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
-        times = [plan.again_at, self._agent.choices.again_at if self._agent.choices.progresses else None]
+        # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
+        failing, choices = self._retrier.failing, self._agent.choices
+        times = [
+            None if _PLANNING in failing else plan.again_at,
+            None if _REPARTITIONING in failing else choices.again_at,
+        ]
         self.appliers = []
         for applier in self._agent.appliers:
-            is_failing = applier.name in self._retrier.failing
+            is_failing = applier.name in failing
             if applier in self._needed or not applier.is_done or is_failing:
                 self.appliers.append(applier)
-                times.append(None if is_failing else applier.retry_at)  # else the retrier has the time
+                times.append(None if is_failing else applier.retry_at)
         return min((each for each in times if each is not None), default=None)
 
     async def _prepared(self) -> DesiredState | None:

@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
@@ -217,7 +217,8 @@ class StateFile(Applier):
         """
         try:
             if self.path is not None:
-                await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
+                async with self._patience():
+                    await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
             found = await self._read()
         except (HostError, StateError) as wrong:
             what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
@@ -256,11 +257,24 @@ class StateFile(Applier):
 
     async def _read(self) -> State | None:
         """Raises HostError and StateError."""
-        text = await asyncio.to_thread(read_plain, self.path, limit=MAX_BYTES) if self.path else None
+        if self.path is None:
+            return None
+        async with self._patience():
+            text = await asyncio.to_thread(read_plain, self.path, limit=MAX_BYTES)
         if text is None:
             return None
         self._written = text
         return await asyncio.to_thread(decoded, text, self._state)
+
+    @contextlib.asynccontextmanager
+    async def _patience(self) -> AsyncIterator[None]:
+        """Wait only for a moment, because no list and no pod must wait for a dead file server. Raises HostError."""
+        seconds = self._intervals.state_file
+        try:
+            async with self._clock.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise HostError(f"it took longer than {seconds:g} s") from None
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -275,7 +289,8 @@ class StateFile(Applier):
         if self.path is None or ledger == self._state.handovers:
             return
         try:
-            await self._update(self.path, handovers=ledger)
+            async with self._patience():
+                await self._update(self.path, handovers=ledger)
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)

@@ -22,12 +22,21 @@ from ..planning.in_use import Holder, HoldersAnswer, KubeletCheckpoint, Use
 from .registration import kubelet_channel
 
 
+class RateLimited(Exception):
+    """The kubelet's rate limit refused the question. The answer says nothing about pods."""
+
+
 async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
-    """Return what all active pods hold; None if the API does not answer `within` so many seconds, or refuses to."""
+    """Return what all active pods hold; None if the API does not answer `within` so many seconds.
+
+    Raises RateLimited.
+    """
     async with kubelet_channel(socket) as channel:
         try:
             answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
-        except grpc.aio.AioRpcError:
+        except grpc.aio.AioRpcError as failed:
+            if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise RateLimited from failed
             return None
     return _understood(answer)
 

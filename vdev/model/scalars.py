@@ -254,6 +254,10 @@ def _host_port(value: str) -> str:
         refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
     if host.count(":") and not (host.startswith("[") and host.endswith("]")):
         refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
+    try:
+        host.encode("idna")  # as sockets do
+    except UnicodeError:
+        refuse(f"{value!r} is not an address", f"{host!r} is no name of a host")
     return value
 
 

@@ -161,9 +161,9 @@ class ApiApplier(Applier, Writer):
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
 
     def _may_repair(self) -> bool:
-        """Whether what somebody else undid may be written again now. Otherwise, there is news when it may be.
+        """Whether what somebody else undid may be written again now. Otherwise, a write is due when it may be.
 
-        A new plan is news too, so it does not wait for the repair.
+        A new plan makes a write due at once, so it does not wait for the repair.
         """
         if self._repairs.try_take():
             return True

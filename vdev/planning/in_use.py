@@ -92,6 +92,8 @@ class HoldersReading:
     """Equal for readings of one kubelet process."""
     is_served: bool = True
     """Whether the kubelet has a stream of this agent open, so that it could have answered."""
+    is_refused: bool = False
+    """Whether the kubelet's rate limit refused the question."""
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
@@ -172,6 +174,10 @@ UNKNOWN = InUse(is_complete=False)
 def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUCTION) -> InUse:
     """The devices in use after one more reading."""
     answer, on_disk, at = reading.answer, reading.checkpoint.keys, reading.at
+    if reading.is_refused:
+        # The kubelet works, so its earlier answers stay trusted. Only the checkpoint is new, and it adds devices.
+        fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
+        return replace(before, devices={**fresh, **before.devices})
     if answer is None:
         return _unanswered(before, reading, intervals)
     if before.answers_since is None or reading.kubelet != before.kubelet:

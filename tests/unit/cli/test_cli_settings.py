@@ -103,6 +103,7 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
         ([], {"VDEV_BOOT_WAIT": "-1"}, "env VDEV_BOOT_WAIT: '-1' is not a number of seconds"),
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
+        (["--http-address=ü..b:8080"], {}, "flag --http-address: 'ü..b:8080' is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
     ]
     for arguments, environ, words in cases:
