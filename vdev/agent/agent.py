@@ -94,6 +94,7 @@ class Agent:
         self.health = HealthMonitor(options.host, clock)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
+        self.holders = PodHolders(options, self.link, self.requests, self.lists, self.faults.engine)
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)

@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import structlog
 
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.requests import Requests
+from ..faults.engine import Engine
 from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, InUse
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from .device_lists import DeviceLists
+from .options import Options
 
 log = structlog.get_logger(__name__)
 
@@ -34,13 +35,18 @@ class PodHolders:
     The requests in flight count as well. A fault rule may keep answers back.
     """
 
-    def __init__(self, agent: "Agent") -> None:
-        self._agent = agent
-        self._intervals, self._clock = agent.options.timing
+    def __init__(
+        self, options: Options, link: KubeletSocket, requests: Requests, lists: DeviceLists, faults: Engine
+    ) -> None:
+        self._link = link
+        self._requests = requests
+        self._lists = lists
+        self._faults = faults
+        self._intervals, self._clock = options.timing
         self.known: InUse = in_use.UNKNOWN
         self.source = HoldersSource("nothing yet", self._clock.wall())
-        self._socket = agent.options.pod_resources_socket
-        self._checkpoint = CheckpointReader(agent.link.directory)
+        self._socket = options.pod_resources_socket
+        self._checkpoint = CheckpointReader(link.directory)
         self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
         self._will_ask = False  # a question comes after the pause for admissions
         self._asking = asyncio.Lock()  # readings are added in the order in which they were asked for
@@ -49,7 +55,7 @@ class PodHolders:
     @property
     def in_use(self) -> InUse:
         """The devices that pods may hold now."""
-        return replace(self.known, in_flight=self._agent.requests.in_flight)
+        return replace(self.known, in_flight=self._requests.in_flight)
 
     @property
     def readable(self) -> bool:
@@ -111,9 +117,9 @@ class PodHolders:
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
-        kubelet = (self._agent.link.generation, socket)
+        kubelet = (self._link.generation, socket)
         answer, is_refused = None, False
-        if socket is not None and not self._agent.faults.engine.pod_resources_down:
+        if socket is not None and not self._faults.pod_resources_down:
             try:
                 answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
             except podresources.RateLimited:
@@ -121,9 +127,9 @@ class PodHolders:
                 self.ask_soon()
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
-        if kubelet != (self._agent.link.generation, socket):
+        if kubelet != (self._link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._agent.lists.is_listened_to, is_refused)
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to, is_refused)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""
