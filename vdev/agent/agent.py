@@ -71,7 +71,7 @@ class Agent:
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
         # The order matters: a part that takes `self` may use only the parts above it now, and all of them later. The
-        # two lambdas name parts below: requests and holders need each other, and so do telemetry and tools.
+        # lambda names a part below, because requests and holders need each other.
         self.pending = PendingWork(clock)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
@@ -79,13 +79,12 @@ class Agent:
         self.state = StateFile(self)
         self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
-        self.holders = PodHolders(self)
         self.requests = Requests(
             self.metrics,
             handed_over=self.handovers.granted,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
-            on_granted=self.holders.note_allocated,
+            on_granted=lambda keys: self.holders.note_allocated(keys),
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
