@@ -25,7 +25,7 @@ Weights = tuple[tuple[int, ...], ...]
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; of more, the first ones are chosen
 _MAX_EXACT = 12  # devices of which all sets are compared, which takes some milliseconds
-_SEEDS = 16  # devices that sets are grown from, if there are more
+_SEEDS = 8  # devices that sets are grown from, if there are more
 
 
 class Allocator:
@@ -73,6 +73,9 @@ class Allocator:
         free = grouped((self._raw_of[each], each) for each in sorted(usable - chosen))
         counts = _portions(self._policy, free, self._in_raw, size - len(chosen), held, self._nearest)
         for raw, count in counts.items():
+            if count == len(free[raw]):  # all of it, as always for a whole device
+                chosen.update(free[raw])
+                continue
             units = grouped((self._unit_of[each], each) for each in free[raw])
             for unit, portion in _portions(self._policy, units, self._in_unit, count, (), _first).items():
                 chosen.update(units[unit][:portion])
@@ -173,7 +176,8 @@ def _grown(weights: Weights, seed: int, to_must: Mapping[int, int], size: int) -
     while len(chosen) < size:
         last = chosen[-1]
         del gain[last]
+        row = weights[last]
         for each in gain:
-            gain[each] += weights[last][each]
+            gain[each] += row[each]
         chosen.append(max(gain, key=gain.__getitem__))
     return tuple(chosen)
