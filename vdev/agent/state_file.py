@@ -205,6 +205,7 @@ class StateFile(Applier):
         self._intervals, self._clock = options.timing
         self._state = State(version=VERSION, node=options.node, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
+        self._listed_from: object = None  # the lists and layouts that the state has
         self._writing = threading.Lock()  # held by the thread that writes
         self._will_sync = False  # whether an fsync is scheduled
 
@@ -281,8 +282,11 @@ class StateFile(Applier):
     async def apply(self, plan: DesiredState) -> None:
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is not None:
-            listed = await asyncio.to_thread(Listed.of, plan)
-            await self._update(self.path, listed=listed, config=self._config())
+            source = plan.advertised.resources, plan.observed.layouts
+            if source != self._listed_from:  # most reconciliations change neither, and there may be 10,000 devices
+                self._state = self._state.model_copy(update={"listed": await asyncio.to_thread(Listed.of, plan)})
+                self._listed_from = source
+            await self._update(self.path, config=self._config())
 
     async def record(self, ledger: Ledger) -> None:
         """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
