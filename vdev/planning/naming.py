@@ -46,7 +46,8 @@ def named_devices(
     for resource, own in _by_resource(problems, entries, found).items():
         strategy, where = spec.flags.mig_strategy, own[0][0].where
         devices = list(_cut(problems, strategy, own))
-        empty = [f"{entry.name}/{raw.index}" for entry, raws in own for raw in raws if entry.parts(raw.index) == ()]
+        cut = [(entry, raws) for entry, raws in own if entry.is_cut]
+        empty = [f"{entry.name}/{raw.index}" for entry, raws in cut for raw in raws if entry.parts(raw.index) == ()]
         if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
             problems.append(problem)
             continue
@@ -100,10 +101,10 @@ def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> It
     """The devices of one resource: of each entry the whole ones, then the partitions."""
     following = 0  # the lowest ordinal above those of the entries before; the indices of absent devices stay free
     for entry, raws in own:
-        first = following
+        first, is_cut = following, entry.is_cut
         partitions: list[Device] = []
         for raw in raws:
-            wanted, ordinal = entry.parts(raw.index), first + raw.index
+            wanted, ordinal = entry.parts(raw.index) if is_cut else None, first + raw.index
             following = max(following, ordinal + 1)
             if wanted is None or strategy is MigStrategy.NONE:
                 yield entry, whole_device(raw, ordinal)
