@@ -175,9 +175,11 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
     """The devices in use after one more reading."""
     answer, on_disk, at = reading.answer, reading.checkpoint.keys, reading.at
     if reading.is_refused:
-        # The kubelet works, so its earlier answers stay trusted. Only the checkpoint is new, and it adds devices.
+        # The kubelet works, so its earlier answers stay trusted; those of another kubelet do not. Only the checkpoint
+        # is new, and it adds devices.
         fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
-        return replace(before, devices={**fresh, **before.devices})
+        is_complete = before.is_complete and reading.kubelet == before.kubelet
+        return replace(before, devices={**fresh, **before.devices}, is_complete=is_complete)
     if answer is None:
         return _unanswered(before, reading, intervals)
     if before.answers_since is None or reading.kubelet != before.kubelet:

@@ -85,6 +85,7 @@ def test_a_question_that_the_rate_limit_refused():
         known = update(known, told, PATIENCE)
     assert known.is_complete
     assert {A} == known.all()
+    assert not update(known, reading(12, is_refused=True, kubelet=NEW), PATIENCE).is_complete
     refused = update(known, reading(5000, None, [B], is_refused=True), PATIENCE)
     assert {A, B} == refused.all()
     assert (known.asked_at, 0) == (refused.asked_at, refused.answers_since)
