@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from .intervals import PRODUCTION
-from .model import virtual_node
 from .model.problem import Override
 from .model.scalars import HostPort
+from .model.virtual import NODE_DIRECTORY
 
 
 class Group(Enum):
@@ -190,7 +190,7 @@ class Settings(BaseModel):
     """directory with the host's /dev and /sys; the kubelet still gets paths of the host"""
     cdi_dir: Path = _node("VDEV_CDI_DIR", default=Path("/var/run/cdi"), metavar="DIR")
     """directory for CDI specifications"""
-    device_dir: Path = _node("VDEV_DEVICE_DIR", default=Path(virtual_node.DIRECTORY), metavar="DIR")
+    device_dir: Path = _node("VDEV_DEVICE_DIR", default=Path(NODE_DIRECTORY), metavar="DIR")
     """directory for the nodes and files of virtual devices; the runtime must see it under the same path"""
     features_dir: Path = _node(
         "VDEV_FEATURES_DIR", default=Path("/etc/kubernetes/node-feature-discovery/features.d"), metavar="DIR"

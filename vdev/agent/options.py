@@ -11,7 +11,8 @@ from ..api_server import ApiServerAddress
 from ..config import FileTexts, Loaded
 from ..hostfs import HostRoot
 from ..intervals import PRODUCTION, Intervals
-from ..model import telemetry, virtual_node
+from ..model import telemetry
+from ..model.virtual import NODE_DIRECTORY
 from ..observe.service_manager import ServiceManager
 
 
@@ -31,7 +32,7 @@ class Options:
     http_address: str = ""  # empty: no HTTP
     http_hosts: tuple[str, ...] = ()  # further names that HTTP requests may be addressed to
     allocate_deadline: float = 5.0
-    device_dir: Path = Path(virtual_node.DIRECTORY)  # for placeholders; runtimes must see it under the same path
+    device_dir: Path = Path(NODE_DIRECTORY)  # for placeholders; runtimes must see it under the same path
     smi_dir: Path = Path(telemetry.DIRECTORY)  # for the makers' tools; likewise
     fault_injection: bool = False  # whether people may inject faults by the control socket and by files in `fault_dir`
     fault_dir: Path | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..aio.clock import Clock
 from ..errors import HostError, reason_of
 from ..hostfs.root import HostRoot
-from ..model.virtual_node import LineEnd
+from ..model.virtual import LineEnd
 
 # asm-generic/ioctls.h
 _TIOCGPTN, _TIOCSPTLCK, _TIOCGPTPEER = 0x80045430, 0x40045431, 0x5441

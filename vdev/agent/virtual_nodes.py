@@ -23,11 +23,10 @@ from ..errors import HostError
 from ..hostfs import HostRoot, remove_unfinished, write_atomic
 from ..hostfs.files import is_directory, listed
 from ..hostfs.locks import DirectoryLock
-from ..model import virtual_node
 from ..model.device import RawDevice, base_id, facts
 from ..model.entry import Entry
 from ..model.template import Template
-from ..model.virtual_node import Like, LineEnd, VirtualNode
+from ..model.virtual import NODE_NUMBERS, NODE_PREFIX, Like, LineEnd, VirtualNode, node_path
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
@@ -44,8 +43,8 @@ _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
 def names(directory: Path) -> dict[str, Path]:
     """The placeholders in a directory, by raw device id."""
-    found = (path for path in listed(directory) if path.name.startswith(virtual_node.PREFIX))
-    return {path.name.removeprefix(virtual_node.PREFIX): path for path in found}
+    found = (path for path in listed(directory) if path.name.startswith(NODE_PREFIX))
+    return {path.name.removeprefix(NODE_PREFIX): path for path in found}
 
 
 def _may_be_of(device: str, held: str) -> bool:
@@ -102,7 +101,7 @@ def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
     return None if by_cdi and node and node.like else node
 
 
-_UNFINISHED = f".{virtual_node.PREFIX}"
+_UNFINISHED = f".{NODE_PREFIX}"
 _CLOSED = "closed"  # the links of ended lines lead to this name, which does not exist
 
 
@@ -223,7 +222,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
     def _path(self, device: str) -> Path:
-        return Path(virtual_node.host_path(str(self.directory), device))
+        return Path(node_path(str(self.directory), device))
 
     def _remove(self, devices: Collection[str]) -> None:
         """Remove these, and unfinished files of processes that were killed."""
@@ -268,7 +267,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
 
 def _make_node(path: Path, like: Like) -> None:
-    number = os.makedev(*virtual_node.NUMBERS[like])
+    number = os.makedev(*NODE_NUMBERS[like])
     with contextlib.suppress(FileNotFoundError):
         found = path.lstat()
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == number:

@@ -15,8 +15,7 @@ from ..model.problem import KeyPath
 from ..model.sources import GroupBy, PathType
 from ..model.telemetry import EntryTelemetry, LoadPattern
 from ..model.template import Template
-from ..model.virtual import are_scores
-from ..model.virtual_node import LineEnd, VirtualNode
+from ..model.virtual import LineEnd, VirtualNode, are_scores
 from .messages import ProblemReport
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from ..errors import HostError
 from ..hostfs import HostRoot
-from ..model import telemetry, virtual_node
+from ..model import telemetry
 from ..model.entry import Entry
 from ..model.problem import error
 from ..model.template import TemplateError
+from ..model.virtual import NODE_DIRECTORY
 from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found, Numbering
 
@@ -24,7 +25,7 @@ def discover(
     *,
     node: str,
     numbering: Numbering | None = None,
-    device_dir: str = virtual_node.DIRECTORY,
+    device_dir: str = NODE_DIRECTORY,
     smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
     """The devices that the entry's source finds on the host now.

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..hostfs import HostRoot
-from ..model import telemetry, virtual_node
+from ..model import telemetry
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
 from ..model.entry import Entry
-from ..model.virtual import DriverNode, VirtualDevices
+from ..model.virtual import NODE_DIRECTORY, DriverNode, VirtualDevices, with_placeholder
 from ..planning.inventory import virtual_devices
 from .device_nodes import read_table
 from .found import Found
@@ -29,21 +29,19 @@ def discover(
     host: HostRoot,
     *,
     node: str,
-    device_dir: str = virtual_node.DIRECTORY,
+    device_dir: str = NODE_DIRECTORY,
     smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
     """The devices that the source describes, with the nodes of the real device that the host has.
 
-    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
+    `device_dir` is where placeholder nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
     bare: Iterable[RawDevice] = virtual_devices(entry, source, node)
     if entry.smi_tool is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node
-        bare = (
-            virtual_node.with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare
-        )
+        bare = (with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
     model = source.model
     if not (model.device_nodes or model.nodes_of_partitions):
         return Found(devices=tuple(bare))

@@ -1,12 +1,25 @@
-"""Virtual devices: the key `virtual` of an entry, and presets, which are models of devices that it can name."""
+"""Virtual devices: the key `virtual` of an entry, presets, and placeholder nodes.
 
+A preset is a model of devices that `virtual` can name. A placeholder node is a file on the host,
+`<directory>/vdev-<device id>`, that a container gets for a device; `agent.virtual_nodes` makes and removes it:
+
+    like        a harmless character device: /dev/null, /dev/zero or /dev/random under another name
+    pty         a serial line whose other end vdev holds
+    file        a plain file                    directory    a directory with plain files
+
+A container gets the first as a device node and the others as bind mounts, which is what containerd 2.1 accepts.
+"""
+
+import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
 from itertools import permutations
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, WithJsonSchema, model_validator
 
-from .device import IdStyle
+from .device import DeviceNode, IdStyle, Mount, RawDevice
 from .geometry import Geometry
 from .scalars import (
     INTEGER,
@@ -15,11 +28,13 @@ from .scalars import (
     Constraint,
     Count,
     EnvName,
+    Flag,
     Index,
     Memory,
     PathTemplate,
     Permissions,
     ResourceName,
+    TemplateText,
     Text,
     Whole,
     Word,
@@ -27,9 +42,9 @@ from .scalars import (
     matching,
     one_or_many,
 )
-from .section import Section, refuse
+from .section import NO_VALUE, Section, refuse
 from .telemetry import PhysicsModel
-from .virtual_node import VirtualNode
+from .template import Template, parse
 
 FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
 
@@ -133,6 +148,104 @@ class Preset(Section):
 
 
 NO_PRESET = Preset()
+
+# --- placeholder nodes: files on the host that a container gets for a virtual device ----------------------------------
+
+NODE_DIRECTORY = "/var/run/vdev/devices"
+"""The default directory of placeholder nodes on the host."""
+
+NODE_PREFIX = "vdev-"
+
+
+class Like(StrEnum):
+    """The character device that a placeholder behaves as."""
+
+    NULL = "null"
+    ZERO = "zero"
+    RANDOM = "random"
+
+
+NODE_NUMBERS = {Like.NULL: (1, 3), Like.ZERO: (1, 5), Like.RANDOM: (1, 8)}
+"""Major and minor numbers, from Linux's admin-guide/devices.txt. /dev/random does not block since Linux 5.6."""
+
+
+class LineEnd(StrEnum):
+    """The program at the other end of a serial line."""
+
+    ECHO = "echo"
+    SILENCE = "silence"
+    SCRIPT = "script"
+
+
+_BY_ID = parse("/dev/{id}")
+_LIKE_JSON = WithJsonSchema({"enum": [*Like, None]})
+
+FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, without '/'")]
+
+
+class VirtualNode(Section):
+    """A node or file that represents the device: exactly one of like, pty, file and directory."""
+
+    like: Annotated[Like | None, _LIKE_JSON] = None
+    """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
+    pty: LineEnd | None = None
+    """A serial line; at its other end is echo, silence, or a script that answers lines."""
+    answers: dict[Text, TemplateText] = {}
+    """For pty script: the answer to each line; answers may hold placeholders."""
+    otherwise: TemplateText | None = None
+    """For pty script: the answer to any other line. Default: none."""
+    file: TemplateText | None = None
+    """A plain file with this content, which may hold placeholders."""
+    directory: dict[FileName, TemplateText] | None = None
+    """A directory with these files: their names, and their content, which may hold placeholders."""
+    container_path: PathTemplate | None = None
+    """Path in the container; may hold placeholders. Default: /dev/{id}."""
+    permissions: Permissions | None = None
+    """For like: one or more of r (read), w (write) and m (mknod). Default: rw."""
+    read_only: Flag | None = None
+    """For file and directory: whether the container may only read it. Default: false."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_null(cls, data: Any) -> Any:
+        """Accept an unquoted null, which is the name of a device here and no value elsewhere."""
+        empty = {"like": Like.NULL.value, "directory": {}}
+        if not isinstance(data, dict):
+            return data
+        return {key: empty.get(key, value) if value in (None, NO_VALUE) else value for key, value in data.items()}
+
+    @property
+    def inside(self) -> Template:
+        """Its path in the container."""
+        return self.container_path or _BY_ID
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        self.filled(container_path=self.inside)
+        return self.filled(permissions="rw") if self.like else self if self.pty else self.filled(read_only=False)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether pods can write into the file or directory."""
+        return (self.file is not None or self.directory is not None) and not self.read_only
+
+
+def node_path(directory: str, device: str) -> str:
+    """Return the path of a raw device's placeholder on the host."""
+    return posixpath.join(directory, NODE_PREFIX + device)
+
+
+def with_placeholder(device: RawDevice, node: VirtualNode, values: Mapping[str, str], directory: str) -> RawDevice:
+    """Return the device with its placeholder node or mount; `values` are for the template of its path."""
+    inside, outside = node.inside.render(values), node_path(directory, device.id)
+    if node.like is None:
+        return replace(device, mounts=(*device.mounts, Mount(outside, inside, bool(node.read_only))))
+    major, minor = NODE_NUMBERS[node.like]
+    given = DeviceNode(outside, inside, node.permissions or "rw", "c", major, minor)
+    return replace(device, nodes=(*device.nodes, given))
+
+
+# --- the key `virtual` ------------------------------------------------------------------------------------------------
 
 NumaNode = Annotated[Whole, between(0, 1023)]
 
