@@ -1,7 +1,7 @@
 """Turns files, environment and flags into one checked `Spec` (`model.spec`).
 
     pipeline                   all of it in order, with the step from the tree to the models in `model` and `faults`
-    loader, parser             text to a tree of values, each with its position (`nvidia_file`: in Go's reading)
+    loader, parser             text to a tree of values, each with its position
     messages                   what is wrong with the values, in words, and the report of all problems
     entry_checks               keys of one entry that must fit together
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)

@@ -18,8 +18,7 @@ import yaml
 from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, show
 from ..model.section import Plain
-from .nvidia_file import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
-from .parser import Tree, TreeReader, as_yaml, problem_at, refusal
+from .parser import MIG_PARTED, Tree, TreeReader, YamlReader, is_for_nvidia, problem_at, refusal
 
 _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -183,9 +182,10 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
     """
     form = _RULES if has_rules else _FORM
     with _syntax_errors(text, name):
-        reader = TreeReader(as_yaml(text), name)
-        root: Any = reader.document() if reader.start() else None
-        second = reader.start()  # its content is not read
+        yaml_reader, reader = YamlReader(text, name), TreeReader(name)
+        node = yaml_reader.document() if yaml_reader.start() else None
+        root: Any = node and reader.tree(node)
+        second = yaml_reader.start()  # its content is not read
     keys = root.keys() if isinstance(root, dict) else set()
     for_nvidia = bool(keys) and is_for_nvidia(keys)
     if second and not for_nvidia:
@@ -205,9 +205,8 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
         at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
     is_go = for_nvidia or keys <= MIG_PARTED
     if at or is_go:  # read it again: its values belong elsewhere, or Go's package reads them in another way
-        reader = TreeReader(as_yaml(text), name, number_or_boolean if is_go else None, spelled if for_nvidia else None)
-        reader.start()
-        root = reader.document(at)
+        reader = TreeReader(name, is_go=is_go, for_nvidia=for_nvidia)
+        root = node and reader.tree(node, at)
     for step in reversed(at):
         root = {step: root} if isinstance(step, str) else [root]
     if second:
@@ -227,9 +226,9 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     Raises ConfigError if it is not YAML, or too long.
     """
     with _syntax_errors(text, name):
-        reader, found = TreeReader(as_yaml(str(text)), name), []
+        reader, found = YamlReader(str(text), name), []
         while reader.start():
-            found.append(reader.document())
+            found.append(TreeReader(name).tree(reader.document()))
     return tuple(found)
 
 

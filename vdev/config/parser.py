@@ -1,20 +1,24 @@
-"""YAML text to a tree of values with positions.
+"""YAML text to a tree of values with positions; and how to recognize and to read a file for NVIDIA's device plugin.
 
 The tree is built from the parser's events. PyYAML's C composer recurses without a limit and refuses an anchor that is
 defined again, and its constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a
 scalar keeps its text, and the field decides what it means (`model.scalars`).
+
+NVIDIA's plugin turns YAML 1.1 into JSON, and Go's JSON decoder ignores the case of keys.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Place, Problem, Severity, Where, show
-from ..model.section import FileMapping, Plain
+from ..model.nvidia_forms import Gfd, Imex
+from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean, show
+from ..model.section import FileMapping, Plain, Section, keys_of
+from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 
@@ -57,6 +61,11 @@ _NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which
     r"|true|True|TRUE|false|False|FALSE"
 )
 _TAG = "tag:yaml.org,2002:"
+_TAGS: Mapping[type[yaml.Event], Collection[str]] = {
+    yaml.SequenceStartEvent: [f"{_TAG}seq"],
+    yaml.MappingStartEvent: [f"{_TAG}map"],
+    yaml.ScalarEvent: [_TAG + kind for kind in ("str", "int", "float", "bool", "null")],
+}
 _MERGE = "<<"
 
 Tree = None | str | list["Tree"] | dict[str, "Tree"]
@@ -72,203 +81,192 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists o
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchored:
-    """A value with an anchor, and where it is."""
+class YamlNode:
+    """A value in the text. `items` are those of a list, or the keys and values of a mapping in turn."""
 
-    tree: Tree
-    path: KeyPath
+    event: yaml.ScalarEvent | yaml.CollectionStartEvent
     place: Place
+    items: list["YamlNode"]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a scalar with neither quotes nor a tag."""
+        return isinstance(self.event, yaml.ScalarEvent) and not self.event.style and not self.event.tag
 
 
-class TreeReader:
-    """Reads the events of a YAML text into a tree, with aliases and merge keys expanded, and records every place.
+class YamlReader:
+    """Reads the documents of a YAML text as nodes, in which an alias is the node that it refers to."""
 
-    `resolve` returns the number or boolean of an unquoted scalar, or None if YAML 1.2 reads it alike. `spell` is for
-    files for NVIDIA's plugin: it returns the plugin's spelling of a key of the mapping at a path. In such files the
-    last of two equal keys counts; in others, two equal keys are an error.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        name: str,
-        resolve: Callable[[str], str | None] | None = None,
-        spell: Callable[[KeyPath, str], str] | None = None,
-    ) -> None:
-        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
+    def __init__(self, text: str, name: str) -> None:
+        self._events: Iterator[yaml.Event] = iter(yaml.parse(_as_yaml(text), Loader=_Loader))
         self._name = name
-        self._resolve = resolve
-        self._spell = spell
         self._count = 0
-        self._anchors: dict[str, _Anchored | None] = {}  # None until the end of the value is read
-        self.keys: dict[KeyPath, Place] = {}
-        self.values: dict[KeyPath, Place] = {}
-        self.problems: list[Problem] = []
+        self._anchors: dict[str, YamlNode | None] = {}  # None until the end of the value is read
 
     def start(self) -> Place | None:
         """Go to the start of the next document, and return its place; None if there is none."""
         self._anchors.clear()
         return next((self._place(each) for each in self._events if isinstance(each, yaml.DocumentStartEvent)), None)
 
-    def document(self, path: KeyPath = ()) -> Tree:
-        """Return the document that starts here, as the value at `path`."""
-        return self._value(next(self._events), path)
+    def document(self) -> YamlNode:
+        """Return the document that starts here. Raises ConfigError."""
+        return self._node(next(self._events), 0)
 
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
         assert mark is not None, "the parser marks every event"
         return Place(self._name, mark.line + 1, mark.column + 1)
 
-    def _record(self, path: KeyPath, place: Place) -> None:
-        """Record the place of a value. Raises ConfigError if the value is too deep, or one too many."""
-        self.values[path] = place
-        self._count += 1
-        if self._count > MAX_VALUES:
-            raise refusal(place, f"the file holds more than {MAX_VALUES} values, with aliases and merge keys expanded")
-        if len(path) > MAX_DEPTH:
-            raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
-
-    def _value(self, event: yaml.Event, path: KeyPath) -> Tree:
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent):
-            source = self._aliased(event)
-            return self._copy(source.tree, source.place, source.path, path)
+            return self._aliased(str(event.anchor), place)
         # Between the start and the end of a document there are only aliases, lists, mappings and scalars.
-        assert isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent | yaml.ScalarEvent)
-        self._record(path, place)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        if event.tag not in (None, "", "!", *_TAGS[type(event)]):
+            raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
+        self._count += 1
+        _check_limits(self._count // 2, depth, place)  # keys are nodes too
         if event.anchor:
             self._anchors[event.anchor] = None
-        tree: Tree
-        match event:
-            case yaml.SequenceStartEvent():
-                _check_tag(event, place, "seq")
-                tree = []
-                while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-                    tree.append(self._value(item, (*path, len(tree))))
-            case yaml.MappingStartEvent():
-                _check_tag(event, place, "map")
-                tree = FileMapping(self._mapping(path), Where.of(place, path, for_nvidia=self._spell is not None))
-            case _:
-                tree = self._scalar(event, place)
-                if self._resolve and tree is not None and _is_plain(event):
-                    resolved = self._resolve(tree)
-                    tree = tree if resolved is None else Plain(resolved)
+        node = YamlNode(event, place, [])
+        if isinstance(event, yaml.CollectionStartEvent):
+            while not isinstance(item := next(self._events), yaml.CollectionEndEvent):
+                node.items.append(self._node(item, depth + 1))
         if event.anchor:
-            self._anchors[event.anchor] = _Anchored(tree, path, place)
-        return tree
+            self._anchors[event.anchor] = node
+        return node
 
-    def _scalar(self, event: yaml.ScalarEvent, place: Place) -> str | None:
-        if len(event.value) > MAX_TEXT:
-            raise refusal(place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
-        _check_tag(event, place, "str", "int", "float", "bool", "null")
-        tag = (event.tag or "").removeprefix(_TAG)
-        if tag == "null" or (_is_plain(event) and _NULL.fullmatch(event.value)):
-            return None
-        is_text = not _NOT_TEXT.fullmatch(event.value) if _is_plain(event) else tag not in ("int", "float", "bool")
-        return str(event.value) if is_text else Plain(event.value)
-
-    # --- aliases
-
-    def _aliased(self, event: yaml.AliasEvent) -> _Anchored:
-        anchor, place = event.anchor, self._place(event)
+    def _aliased(self, anchor: str, place: Place) -> YamlNode:
         if anchor not in self._anchors:
             hint = f"quote a pattern that begins with '*': '*{anchor}'"
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
-        source = self._anchors[anchor]
-        if source is None:
+        node = self._anchors[anchor]
+        if node is None:
             raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
-        return source
+        return node
 
-    def _copy(self, tree: Tree, place: Place, old: KeyPath, new: KeyPath) -> Tree:
-        """Return the value at the path `old` for the path `new`. It keeps the places at which it was written."""
-        self._record(new, place)
-        match tree:
-            case dict():
-                values = {}
-                for key, value in tree.items():
-                    self.keys[*new, key] = self.keys[*old, key]
-                    values[key] = self._copy(value, self.values[*old, key], (*old, key), (*new, key))
-                return FileMapping(values, Where.of(place, new, for_nvidia=self._spell is not None))
-            case list():
-                return [self._copy(item, self.values[*old, n], (*old, n), (*new, n)) for n, item in enumerate(tree)]
-            case scalar:
-                return scalar
 
-    # --- mappings
+class TreeReader:
+    """Turns nodes into a tree, with aliases and merge keys expanded, and records the places of all keys and values.
 
-    def _mapping(self, path: KeyPath) -> dict[str, Tree]:
+    With `is_go`, unquoted scalars are read as by Go's YAML package. `for_nvidia` is for files for NVIDIA's plugin, in
+    which the case of keys does not matter, and the last of two equal keys counts; in others, these are an error.
+    """
+
+    def __init__(self, name: str, *, is_go: bool = False, for_nvidia: bool = False) -> None:
+        self._name = name
+        self._is_go = is_go
+        self._for_nvidia = for_nvidia
+        self._count = 0
+        self.keys: dict[KeyPath, Place] = {}
+        self.values: dict[KeyPath, Place] = {}
+        self.problems: list[Problem] = []
+
+    def tree(self, node: YamlNode, path: KeyPath = ()) -> Tree:
+        """Return the tree of a node, as the value at `path`. Raises ConfigError."""
+        self._count_value(node, path)
+        self.values[path] = node.place
+        match node.event:
+            case yaml.SequenceStartEvent():
+                return [self.tree(item, (*path, number)) for number, item in enumerate(node.items)]
+            case yaml.MappingStartEvent():
+                return FileMapping(self._mapping(node, path), Where.of(node.place, path, for_nvidia=self._for_nvidia))
+        text = _scalar(node)
+        if self._is_go and text is not None and node.is_plain and (resolved := number_or_boolean(text)) is not None:
+            return Plain(resolved)
+        return text
+
+    def _count_value(self, node: YamlNode, path: KeyPath) -> None:
+        self._count += 1
+        _check_limits(self._count, len(path), node.place)
+
+    def _mapping(self, node: YamlNode, path: KeyPath) -> dict[str, Tree]:
         """Return the values of a mapping; its own keys take precedence over merged ones."""
         result: dict[str, Tree] = {}
         written: dict[str, str] = {}  # the keys as the file spells them
-        merged: list[tuple[KeyPath, dict[str, Tree]]] = []
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            if isinstance(event, yaml.ScalarEvent) and _is_plain(event) and event.value == _MERGE:
-                merged += self._sources(next(self._events), (*path, _MERGE, len(merged)))
-                continue
-            key, place = self._key(event), self._place(event)
-            name = self._spell(path, key) if self._spell else key
+        for key, value in _own_pairs(node):
+            text = _key(key)
+            name = spelled(path, text) if self._for_nvidia else text
             here = (*path, name)
-            if name != key:
-                message = f"key {key!r} counts as {name!r}, as for NVIDIA's plugin"
-                self.problems.append(problem_at(place, here, message, severity=Severity.WARNING))
+            if name != text:
+                message = f"key {text!r} counts as {name!r}, as for NVIDIA's plugin"
+                self.problems.append(problem_at(key.place, here, message, severity=Severity.WARNING))
             # In JSON that Go wrote, keys are in the order of their bytes.
-            counts = name not in result or key >= written[name]
+            counts = name not in result or text >= written[name]
             if name in result:
-                self._report_twice(place, here, is_last=counts)
-            value = self._value(next(self._events), here)
+                self._report_twice(key.place, here, is_last=counts)
+            tree = self.tree(value, here)
             if counts:
-                self.keys[here], result[name], written[name] = place, value, key
-        for source, values in merged:
-            for name, value in values.items():
-                if name not in result:
-                    self.keys[*path, name] = self.keys[*source, name]
-                    result[name] = self._copy(value, self.values[*source, name], (*source, name), (*path, name))
+                self.keys[here], result[name], written[name] = key.place, tree, text
+        for key, value in self._merged(node, path):
+            name = spelled(path, _key(key)) if self._for_nvidia else _key(key)
+            if name not in result:
+                self.keys[*path, name] = key.place
+                result[name] = self.tree(value, (*path, name))
         return result
 
-    def _key(self, event: yaml.Event) -> str:
-        place = self._place(event)
-        if isinstance(event, yaml.AliasEvent):
-            key = self._aliased(event).tree
-        elif isinstance(event, yaml.ScalarEvent):
-            key = self._scalar(event, place)
-            if event.anchor:
-                self._anchors[event.anchor] = _Anchored(key, (), place)
-        else:
-            key = {}
-        if isinstance(key, list | dict):
-            raise refusal(place, "a key must be a string, not a list or a mapping")
-        if key is None:
-            raise refusal(place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
-        return str(key)  # even if YAML would read a number or a boolean
+    def _merged(self, node: YamlNode, path: KeyPath) -> Iterator[tuple[YamlNode, YamlNode]]:
+        """The pairs of all mappings that the merge keys of a mapping refer to; of equal keys, the first one counts."""
+        for value in (value for key, value in _pairs(node) if _is_merge(key)):
+            sources = value.items if isinstance(value.event, yaml.SequenceStartEvent) else [value]
+            if not sources or not all(isinstance(each.event, yaml.MappingStartEvent) for each in sources):
+                raise refusal(value.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
+            for source in sources:
+                self._count_value(source, path)
+                for key, inner in _own_pairs(source):
+                    self._count_value(key, path)
+                    yield key, inner
+                yield from self._merged(source, (*path, _MERGE))
 
     def _report_twice(self, place: Place, path: KeyPath, *, is_last: bool) -> None:
         """Report a key that is given twice."""
         message = f"key {path[-1]!r} is given twice; the first is at {self.keys[path]}"
-        if self._spell is None:
+        if not self._for_nvidia:
             self.problems.append(problem_at(place, path, message, hint="remove one of them"))
         else:
             hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
             self.problems.append(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
 
-    def _sources(self, event: yaml.Event, path: KeyPath) -> list[tuple[KeyPath, dict[str, Tree]]]:
-        """Return the mappings that a merge key refers to, with their paths; the first one takes precedence."""
-        value = self._value(event, path)
-        items = [((*path, n), item) for n, item in enumerate(value)] if isinstance(value, list) else [(path, value)]
-        found = [(at, item) for at, item in items if isinstance(item, dict)]
-        if not found or len(found) != len(items):
-            hint = "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'"
-            raise refusal(self.values[path], hint)
-        return found
+
+def _pairs(node: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
+    """The keys and values of a mapping."""
+    return zip(node.items[::2], node.items[1::2], strict=True)
 
 
-def _is_plain(event: yaml.ScalarEvent) -> bool:
-    """Whether it has neither quotes nor a tag."""
-    return not event.style and not event.tag
+def _own_pairs(node: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
+    return (pair for pair in _pairs(node) if not _is_merge(pair[0]))
 
 
-def _check_tag(event: yaml.CollectionStartEvent | yaml.ScalarEvent, place: Place, *allowed: str) -> None:
-    if event.tag not in (None, "", "!") and event.tag not in [_TAG + each for each in allowed]:
-        raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
+def _is_merge(key: YamlNode) -> bool:
+    return key.is_plain and isinstance(key.event, yaml.ScalarEvent) and key.event.value == _MERGE
+
+
+def _key(node: YamlNode) -> str:
+    if not isinstance(node.event, yaml.ScalarEvent):
+        raise refusal(node.place, "a key must be a string, not a list or a mapping")
+    key = _scalar(node)
+    if key is None:
+        raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+    return str(key)  # even if YAML would read a number or a boolean
+
+
+def _scalar(node: YamlNode) -> str | None:
+    assert isinstance(node.event, yaml.ScalarEvent)
+    text, tag = str(node.event.value), (node.event.tag or "").removeprefix(_TAG)
+    if len(text) > MAX_TEXT:
+        raise refusal(node.place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
+    if tag == "null" or (node.is_plain and _NULL.fullmatch(text)):
+        return None
+    is_text = not _NOT_TEXT.fullmatch(text) if node.is_plain else tag not in ("int", "float", "bool")
+    return text if is_text else Plain(text)
+
+
+def _check_limits(count: int, depth: int, place: Place) -> None:
+    if count > MAX_VALUES:
+        raise refusal(place, f"the file holds more than {MAX_VALUES} values, with aliases and merge keys expanded")
+    if depth > MAX_DEPTH:
+        raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
 
 
 _BEYOND = re.compile("([\U00010000-\U0010ffff])")
@@ -281,7 +279,7 @@ def quoted(text: str) -> str:
     return f'"{"".join(parts)}"'
 
 
-def as_yaml(text: str) -> str:
+def _as_yaml(text: str) -> str:
     """Return a file's text as YAML: JSON writes characters beyond U+FFFF as two escapes, which YAML refuses."""
     if not text.lstrip().startswith(("{", "[")):
         return text
@@ -290,3 +288,63 @@ def as_yaml(text: str) -> str:
 
 def _whole(high: str, low: str) -> str:
     return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+
+
+# --- files for NVIDIA's plugin ----------------------------------------------------------------------------------------
+
+SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
+"""The sections of NVIDIA's plugin."""
+
+_OURS = keys_of(Spec) - SECTIONS
+_MODELS: Mapping[KeyPath, type[Section]] = {
+    ("flags",): Flags,
+    ("flags", "plugin"): PluginFlags,
+    ("flags", "gfd"): Gfd,
+    ("sharing",): Sharing,
+    ("resources",): Resources,
+    ("imex",): Imex,
+}
+_KEYS = {(): SECTIONS} | {path: keys_of(model) for path, model in _MODELS.items()}
+_SPELLED = {path: {key.lower(): key for key in keys} for path, keys in _KEYS.items()}
+
+MIG_PARTED = frozenset({"version", "mig-configs"})
+"""The keys of a file of NVIDIA's mig-parted, which reads YAML with the same Go package."""
+
+_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_WHOLE = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]{1,16})|0[bB]([01]{1,64})|0[oO]?([0-7]{1,22})|(0|[1-9][0-9]{0,19}))")
+_BASES = (16, 2, 8, 10)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_LONGEST = 64
+_MOST = 1e21  # from here on JSON writes an exponent, and Go takes that for a fraction
+
+
+def is_for_nvidia(keys: Collection[str]) -> bool:
+    """Whether a file with these top-level keys is for NVIDIA's plugin: none is a section of vdev, or resembles one."""
+    meant = {spelled((), key) for key in keys}
+    unknown = meant - SECTIONS
+    if not unknown:
+        return True
+    return bool(meant & SECTIONS - {"version"}) and not any(did_you_mean(key, _OURS) for key in unknown)
+
+
+def spelled(path: KeyPath, key: str) -> str:
+    """Return the key of the mapping at that path as NVIDIA's plugin spells it; an unknown key stays as it is."""
+    return _SPELLED.get(path, {}).get(key.lower(), key)
+
+
+def number_or_boolean(text: str) -> str | None:
+    """Return the scalar as Go's YAML package turns it into JSON; None if it is a text, or if vdev reads it alike."""
+    if text in _TRUE:
+        return "true"
+    if text in _FALSE:
+        return "false"
+    digits = text.replace("_", "")
+    if len(text) > _LONGEST or text[:1] not in "+-.0123456789":
+        return None
+    if found := _WHOLE.fullmatch(digits):
+        value = next(int(part, base) for part, base in zip(found.groups()[1:], _BASES, strict=True) if part)
+        return str(-value if found[1] == "-" else value)
+    if _FLOAT.fullmatch(digits) and (real := float(digits)).is_integer() and abs(real) < _MOST:
+        return str(int(real))
+    return None

@@ -7,7 +7,7 @@ with devices if the options name them.
 from collections.abc import Sequence
 from typing import Any
 
-from ..config.nvidia_file import SECTIONS
+from ..config.parser import SECTIONS
 from .draft import Draft, Item, mapping
 from .sources import ImportOptions, ImportSource, as_yaml_1_1, trees
 
