@@ -80,7 +80,7 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists o
     yaml_implicit_resolvers: dict[str, list[object]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class YamlNode:
     """A value in the text. `items` are those of a list, or the keys and values of a mapping in turn."""
 
