@@ -26,7 +26,7 @@ from vdev.model.names import visible_devices_env
 from vdev.sim import Capacity
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
-from vdev.sim.scenarios.scenario import Action, Capability, Scenario, ScenarioError
+from vdev.sim.scenarios.scenario import Capability, ObjectName, Scenario, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
@@ -114,8 +114,8 @@ class ClusterDriver:
         self.target = target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        known = {Capability.PLUGIN, Capability.REASONS, Capability.ROLL, Capability.CLOCK}
-        self.capabilities = frozenset(known)
+        self.capabilities = frozenset({Capability.PLUGIN, Capability.ROLL, Capability.CLOCK})
+        self.sees_edits, self.sees_slices = False, True
         if target.kubelet_restart_command:
             self.capabilities |= {Capability.KUBELET}
         if target.node_reboot_command:
@@ -163,7 +163,6 @@ class ClusterDriver:
         """Whether the cluster lets the kubelet's metrics be read, which count registrations."""
         try:
             await self._read_metrics()
-            self.capabilities |= {Capability.REGISTRATIONS}
         except KubectlError as error:
             self.no_metrics = f"the kubelet's metrics, which count registrations, cannot be read: {error}"
 
@@ -177,9 +176,7 @@ class ClusterDriver:
             if "plugins_registry" not in json.dumps(found["spec"]["template"]["spec"]):
                 self.no_claims = "the agent that runs has not the component dra"
         if not self.no_claims:
-            self.capabilities |= {Capability.DRA, Capability.PUBLISHING}
-            if not self.no_metrics:
-                self.capabilities |= {Capability.DRIVERS}
+            self.capabilities |= {Capability.DRA}
 
     async def __aexit__(self, *_: object) -> None:
         """Take away what was made, and only that; leaves what cannot be taken away to the next run's sweep."""
@@ -222,7 +219,7 @@ class ClusterDriver:
         await self.claims.reset()
         before = await self.agent_status()
         ours = [each["name"] for each in before["resources"]] if before else []
-        await self.configure(EMPTY)
+        await self.edit_configuration(EMPTY)
 
         async def shows_nothing() -> bool:
             status, node = await self.agent_status(), await self.node()
@@ -251,7 +248,7 @@ class ClusterDriver:
 
     # --- the scenarios' driver ----------------------------------------------------------------------------------------
 
-    async def configure(self, text: str) -> None:
+    async def edit_configuration(self, text: str) -> None:
         """Replace the configuration and let the kubelet hand it to the pod soon; returns when the agent has read it."""
         key = "default.yaml" if self._before is None else next(iter(self._before))
         before = await self.agent_status()
@@ -269,39 +266,39 @@ class ClusterDriver:
 
         await self.until(read, "the agent reads the configuration")
 
-    async def act(self, action: Action) -> None:
-        """Do something to the kubelet or the plugin."""
-        match action:
-            case Action.RESTART_KUBELET:
-                await self._restart_kubelet(self.target.kubelet_restart_command)
-            case Action.REBOOT_PLUGIN_FIRST:
-                await self._restart_kubelet(self.target.node_reboot_command)
-                await self._rolled_out()
-            case Action.RESTART_PLUGIN:
-                await self.kubectl(*self._in_agent("delete", "pod", await self.agent_pod(), "--wait=true"))
-                await self._rolled_out()
-            case Action.STOP_PLUGIN:
-                await self._select("stopped")
-                await self.until(self._no_agent, "the agent's end")
-            case Action.START_PLUGIN:
-                await self._select("")
-                await self._rolled_out()
-            case Action.ROLL_PLUGIN:
-                await self.roll()
-            case Action.CRASH_KUBELET if self.target.kubelet_stop_command:
-                await _shell(self.target.kubelet_stop_command.format(node=self.node_name))
-            case Action.START_KUBELET if self.target.kubelet_stop_command:
-                await self._restart_kubelet(self.target.kubelet_restart_command)
-            case _:
-                raise ScenarioError(f"{action.value}: a cluster's kubelet is not treated so, nor its agent")
+    async def restart_kubelet(self) -> None:
+        await self._restart_kubelet(self.target.kubelet_restart_command)
+
+    async def crash_kubelet(self) -> None:
+        await _shell(self.target.kubelet_stop_command.format(node=self.node_name))
+
+    async def start_kubelet(self) -> None:
+        await self._restart_kubelet(self.target.kubelet_restart_command)
+
+    async def reboot_plugin_first(self) -> None:
+        await self._restart_kubelet(self.target.node_reboot_command)
+        await self._rolled_out()
+
+    async def restart_plugin(self) -> None:
+        await self.kubectl(*self._in_agent("delete", "pod", await self.agent_pod(), "--wait=true"))
+        await self._rolled_out()
+
+    async def stop_plugin(self) -> None:
+        await self._select("stopped")
+        await self.until(self._no_agent, "the agent's end")
+
+    async def start_plugin(self) -> None:
+        await self._select("")
+        await self._rolled_out()
+
+    async def roll_plugin(self) -> None:
+        """Replace the agent by a rolling update, as a new image would."""
+        await self.kubectl(*self._in_agent("rollout", "restart", f"daemonset/{self.daemonset}"))
+        await self._rolled_out()
 
     async def advance_clock(self, seconds: float) -> None:
         """Wait: a real kubelet has its own time."""
         await asyncio.sleep(seconds)
-
-    async def device_node(self, path: str, *, make: bool) -> None:
-        """Not here: the node's devices are left alone."""
-        raise ScenarioError(f"{path} is not {'made' if make else 'removed'}: a cluster's devices are left alone")
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
         """Create a pod on the node; returns when the kubelet has decided on it, or the scheduler on one with claims."""
@@ -322,14 +319,14 @@ class ClusterDriver:
 
         await self.until(decided, f"a decision on pod {name}")
 
-    async def delete_pod(self, name: str, *, force: bool = False) -> None:
-        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared.
-
-        With `force` it goes from the API server, whatever its kubelet does.
-        """
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared."""
         spec = self._specs.get(name)
-        waits = force or not (spec and self.claims.scheduled(spec))
-        await self._delete(name, *(("--force", "--grace-period=0") if force else ("--now",)), waits=waits)
+        await self._delete(name, "--now", waits=not (spec and self.claims.scheduled(spec)))
+
+    async def force_delete_pod(self, name: str) -> None:
+        """Delete a pod from the API server, whatever its kubelet does; returns when it is gone."""
+        await self._delete(name, "--force", "--grace-period=0", waits=True)
 
     async def _delete(self, name: str, *how: str, waits: bool) -> None:
         wait = f"--wait={str(waits).lower()}"
@@ -341,9 +338,9 @@ class ClusterDriver:
         """Create a claim, a template or a class."""
         await self.claims.create(document)
 
-    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
+    async def delete_object(self, name: ObjectName) -> None:
         """Delete one; returns when it is gone."""
-        await self.claims.delete(kind, name)
+        await self.claims.delete(name.kind, name.name)
 
     async def restart_container(self, pod: str) -> None:
         """Let the first app container end; the kubelet starts it again."""
@@ -384,16 +381,18 @@ class ClusterDriver:
         """The devices allocated to a claim, None if there is no such claim."""
         return await self.claims.claim(name)
 
-    async def drivers(self, driver: str) -> int:
-        """How many instances of a driver the kubelet has registered."""
-        return await self.claims.drivers(driver, self._metrics)
+    async def drivers(self, driver: str) -> int | None:
+        """How many instances of a driver the kubelet has registered; None without its metrics."""
+        return None if self.no_metrics else await self.claims.drivers(driver, self._metrics)
 
     async def events(self, pod: str) -> Sequence[str]:
         """The Warning events on a pod."""
         return await self.claims.events(pod)
 
-    async def registrations(self, resource: str) -> int:
-        """The kubelet's count since `begin`."""
+    async def registrations(self, resource: str) -> int | None:
+        """The kubelet's count since `begin`; None without its metrics."""
+        if self.no_metrics:
+            return None
         now = (await self._registrations()).get(resource, 0)
         before = self._baseline.get(resource, 0)
         return now - before if now >= before else now
@@ -471,11 +470,6 @@ class ClusterDriver:
         if not found:
             raise ScenarioError(f"no agent on {self.node_name}")
         return str(found[0]["metadata"]["name"])
-
-    async def roll(self) -> None:
-        """Replace the agent by a rolling update, as a new image would."""
-        await self.kubectl(*self._in_agent("rollout", "restart", f"daemonset/{self.daemonset}"))
-        await self._rolled_out()
 
     async def diagnostics(self) -> str:
         """What a person wants to see after a failure."""

@@ -8,7 +8,7 @@ from tests.e2e.cluster import KubectlError
 from tests.kit.scenarios import dra_scenarios, scenarios
 from vdev.sim import manifest
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Action, Capability, load
+from vdev.sim.scenarios.scenario import Capability, load
 
 NPU = "acme.dev/npu"
 PATIENCE = 180.0  # seconds for each expectation
@@ -50,7 +50,7 @@ def test_scenarios(cluster, run, path):
 
 def test_a_pod_sees_exactly_its_devices(cluster, run):
     """Variables, device nodes and mounts of the entry reach the container, for its devices and no others."""
-    run(cluster.configure(config(extra="""\
+    run(cluster.edit_configuration(config(extra="""\
     container:
       env: {ACME_MODEL: "{attributes.model}", ACME_INDEX: "{index}"}
       deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}", permissions: rw}]
@@ -70,7 +70,7 @@ def test_a_pod_sees_exactly_its_devices(cluster, run):
 
 def test_cdi_edits_reach_the_container(cluster, run):
     """Under `cdi-cri` alone the runtime makes the entry's nodes and mounts from the specification on the host."""
-    run(cluster.configure(config(extra="""\
+    run(cluster.edit_configuration(config(extra="""\
     container:
       deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}"}]
       mounts:
@@ -87,7 +87,7 @@ def test_cdi_edits_reach_the_container(cluster, run):
 def test_sharing(cluster, run):
     """Replicas of one device go to several pods, which all see the device itself."""
     tail = f"sharing: {{timeSlicing: {{resources: [{{name: {NPU}, replicas: 4}}]}}}}\n"
-    run(cluster.configure(config(1, tail=tail)))
+    run(cluster.edit_configuration(config(1, tail=tail)))
     shows(cluster, run, NPU, 4)
     for name in ("a", "b"):
         run(cluster.create_pod(manifest(name, {NPU: 1})))
@@ -96,7 +96,7 @@ def test_sharing(cluster, run):
 
 def test_mig_mixed(cluster, run):
     """Partitions are resources of their own; a pod gets one by its UUID."""
-    run(cluster.configure("""\
+    run(cluster.edit_configuration("""\
 version: v1
 flags: {migStrategy: mixed}
 devices:
@@ -114,9 +114,9 @@ devices:
 
 def test_a_bad_edit_keeps_the_last_good(cluster, run):
     """A wrong file changes nothing on the node; the status says what is wrong."""
-    run(cluster.configure(config(2)))
+    run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
-    run(cluster.configure(config(2).replace("count", "cuont")))
+    run(cluster.edit_configuration(config(2).replace("count", "cuont")))
 
     async def refused():
         status = await cluster.agent_status()
@@ -131,11 +131,11 @@ def test_a_kubelet_restart(cluster, run):
     """After a restart of the kubelet the devices are back and pods keep theirs."""
     if Capability.KUBELET not in cluster.capabilities:
         pytest.skip("no --kubelet-restart-command")
-    run(cluster.configure(config(2)))
+    run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("one", {NPU: 1})))
     mine = run(cluster.inside("one", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
-    run(cluster.act(Action.RESTART_KUBELET))
+    run(cluster.restart_kubelet())
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("two", {NPU: 1})))
     assert mine != run(cluster.inside("two", "echo $ACME_DEV_NPU_VISIBLE_DEVICES"))
@@ -145,11 +145,11 @@ def test_a_kubelet_restart(cluster, run):
 @pytest.mark.parametrize("how", ["deleted", "rolled"])
 def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
     """Whether its pod is deleted or rolled, a new agent takes over; a pod runs on, and keeps its device to itself."""
-    run(cluster.configure(config(2)))
+    run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("one", {NPU: 1})))
     mine, agent = run(cluster.inside("one", "echo $ACME_DEV_NPU_VISIBLE_DEVICES")), run(cluster.agent_pod())
-    run(cluster.act(Action.RESTART_PLUGIN) if how == "deleted" else cluster.roll())
+    run(cluster.restart_plugin() if how == "deleted" else cluster.roll_plugin())
     assert agent != run(cluster.agent_pod())
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("two", {NPU: 1})))
@@ -159,10 +159,10 @@ def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
 
 def test_removal_while_held(cluster, run):
     """A device that leaves the file under a pod stays listed until the pod is gone."""
-    run(cluster.configure(config(2)))
+    run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("both", {NPU: 2})))
-    run(cluster.configure(config(1)))
+    run(cluster.edit_configuration(config(1)))
     shows(cluster, run, NPU, 2, 1)
     run(cluster.delete_pod("both"))
     shows(cluster, run, NPU, 1)

@@ -29,6 +29,7 @@ class VdevNode(EmbeddedNode):
         options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so CDI names are resolved
         super().__init__(options, plugin=on_this_host, **kubelet_options)
         self.capabilities = frozenset(Capability)
+        self.sees_slices = True
 
     async def __aenter__(self):
         self._host = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="host-"))
@@ -47,11 +48,15 @@ class VdevNode(EmbeddedNode):
         """Let the device npu/0 fail, or heal it: the hooks `fail` and `heal` of the built-in scenarios."""
         healthy = self._places.configuration.read_text().partition("faults:")[0]
         sick = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}\n"
-        await self.configure(healthy + {"fail": sick, "heal": ""}[name])
+        await self.edit_configuration(healthy + {"fail": sick, "heal": ""}[name])
 
-    async def device_node(self, path, *, make):
-        """Create or remove a character device below the host root."""
-        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=make)
+    async def create_device_node(self, path):
+        """Create a character device below the host root."""
+        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=True)
+
+    async def remove_device_node(self, path):
+        """Remove a device below the host root."""
+        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=False)
 
     async def reasons(self):
         """Those in `vdev status`; none while no agent answers."""

@@ -5,7 +5,7 @@ import yaml
 
 from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError, ScenarioFormatError, parse
+from vdev.sim.scenarios.scenario import Capability, ScenarioError, ScenarioFormatError, parse
 
 NPU = "acme.dev/npu"
 
@@ -34,7 +34,7 @@ class StubDriver(EmbeddedNode):
         self.plugin_class = plugin_class
         self.stubs = {}
 
-    async def configure(self, text):
+    async def edit_configuration(self, text):
         """Apply a configuration as a good plugin does."""
         for resource, ids in yaml.safe_load(text).items():
             if resource in self.stubs:
@@ -43,16 +43,26 @@ class StubDriver(EmbeddedNode):
                 self.stubs[resource] = self.plugin_class(self.kubelet, resource, ids)
                 await (await self.stubs[resource].serve()).register()
 
-    async def act(self, action):
-        """Follow what happens to the kubelet, as a good plugin does."""
-        if action in (Action.STOP_PLUGIN, Action.RESTART_PLUGIN):
-            await self.end()
-        if action in (Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET):
-            await super().act(action)
-        if action not in (Action.STOP_PLUGIN, Action.CRASH_KUBELET):
-            await self.end()
-            for stub in self.stubs.values():
-                await (await stub.serve()).register()
+    async def restart_kubelet(self):
+        """Register again after the restart, as a good plugin does."""
+        await super().restart_kubelet()
+        await self.serve_again()
+
+    async def start_kubelet(self):
+        await super().start_kubelet()
+        await self.serve_again()
+
+    async def stop_plugin(self):
+        await self.end()
+
+    async def start_plugin(self):
+        await self.serve_again()
+
+    async def serve_again(self):
+        """End all servers, and serve and register again."""
+        await self.end()
+        for stub in self.stubs.values():
+            await (await stub.serve()).register()
 
     async def end(self):
         """End all servers."""
@@ -161,12 +171,11 @@ async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
         return reasons
 
     monkeypatch.setattr(driver, "reasons", answer)
-    driver.capabilities |= {Capability.REASONS}
     good, bad = ({"expect": {"unhealthy": {NPU: {"d1": {"matches": text}}}}} for text in (".*tired", ".*late"))
     assert [] == await play(scenario(shows(2, 2), good), driver)
     with pytest.raises(ScenarioError, match=r"d1: reason of Unhealthy: expected .*late.*, seen 'it is tired'"):
         await play(scenario(bad), driver, patience=0.3)
-    driver.capabilities -= {Capability.REASONS}
+    reasons = None
     assert [] == await play(scenario(shows(2, 2), bad), driver)
 
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, assert_never
+from typing import Any, Self
 
 from ...aio.clock import LeapClock
 from ...errors import UsageError, reason_of
@@ -32,11 +32,11 @@ from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from ..objects.pods import PodStatus
 from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
-from .scenario import RESOURCE, Action, Capability, ScenarioError
+from .scenario import RESOURCE, Capability, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
-CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES, Capability.REASONS}
-"""What a node with any command as its plugin can do, if the command can reach the API server."""
+CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES}
+"""What a node with any command as its plugin can do."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
@@ -68,6 +68,8 @@ class NodeOptions:
 class EmbeddedNode:
     """A node, as an async context manager. A finding or an unexpected end of the plugin fails the current step.
 
+    A step of a scenario is a method with its key as the name.
+
     It has an API server if the command or a hook uses {kubeconfig}, and resolves CDI names if one uses {cdi_dir}.
 
     Args:
@@ -92,7 +94,9 @@ class EmbeddedNode:
         self._has_api = options.mentions("kubeconfig")
         self._clock = LeapClock()
         self._open = contextlib.AsyncExitStack()  # the API server, if a command asks for it
-        self.capabilities = CAPABILITIES - (frozenset() if self._has_api else {Capability.PUBLISHING})
+        self.capabilities = CAPABILITIES
+        self.sees_edits = True
+        self.sees_slices = self._has_api  # without an API server, a driver cannot publish any
 
     async def __aenter__(self) -> Self:
         options = self._options
@@ -134,7 +138,7 @@ class EmbeddedNode:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    async def configure(self, text: str) -> None:
+    async def edit_configuration(self, text: str) -> None:
         """Replace the plugin's configuration by a rename, as editors do; the first call starts the plugin."""
         await asyncio.to_thread(write_atomic, self._places.configuration, text.encode())
         if not self._configured:
@@ -142,41 +146,45 @@ class EmbeddedNode:
             await asyncio.to_thread(self._places.run_dir.mkdir, exist_ok=True)
             await self._plugin.start()
 
-    async def act(self, action: Action) -> None:
-        """Do something to the kubelet or the plugin."""
-        match action:
-            case Action.RESTART_KUBELET:
-                await self.kubelet.restart(wait=False)
-            case Action.CRASH_KUBELET:
-                await self.kubelet.crash()
-            case Action.START_KUBELET:
-                await self.kubelet.start(wait=False)
-            case Action.RESTART_PLUGIN:
-                await self._plugin.stop()
-                await self._plugin.start()
-            case Action.STOP_PLUGIN:
-                await self._plugin.stop()
-            case Action.START_PLUGIN:
-                await self._plugin.start()
-            case Action.KILL_PLUGIN:
-                await self._plugin.kill()
-            case Action.REBOOT_PLUGIN_FIRST:
-                await self._power_off()
-                await self._plugin.start()
-                await self._plugin_serves()
-                await self.kubelet.start(readmit=False)
-                await self._plugin_is_listed()
-                await self.kubelet.readmit()
-            case Action.REBOOT_KUBELET_FIRST:
-                await self._power_off()
-                await self.kubelet.start()
-                await self._plugin.start()
-            case Action.ROLL_PLUGIN:
-                old, self._plugin = self._plugin, self._make_plugin(self._places)
-                await self._plugin.start()
-                await old.stop()
-            case _:
-                assert_never(action)
+    async def restart_kubelet(self) -> None:
+        await self.kubelet.restart(wait=False)
+
+    async def crash_kubelet(self) -> None:
+        await self.kubelet.crash()
+
+    async def start_kubelet(self) -> None:
+        await self.kubelet.start(wait=False)
+
+    async def restart_plugin(self) -> None:
+        await self._plugin.stop()
+        await self._plugin.start()
+
+    async def stop_plugin(self) -> None:
+        await self._plugin.stop()
+
+    async def start_plugin(self) -> None:
+        await self._plugin.start()
+
+    async def kill_plugin(self) -> None:
+        await self._plugin.kill()
+
+    async def roll_plugin(self) -> None:
+        old, self._plugin = self._plugin, self._make_plugin(self._places)
+        await self._plugin.start()
+        await old.stop()
+
+    async def reboot_plugin_first(self) -> None:
+        await self._power_off()
+        await self._plugin.start()
+        await self._plugin_serves()
+        await self.kubelet.start(readmit=False)
+        await self._plugin_is_listed()
+        await self.kubelet.readmit()
+
+    async def reboot_kubelet_first(self) -> None:
+        await self._power_off()
+        await self.kubelet.start()
+        await self._plugin.start()
 
     async def _power_off(self) -> None:
         """Shut the node down: containers, processes and files in memory are gone."""
@@ -215,13 +223,17 @@ class EmbeddedNode:
         await self.change()
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
-        """Create a pod on the node."""
         await self.kubelet.run_pod(manifest)
 
-    async def delete_pod(self, name: str, *, force: bool = False) -> None:
-        """Delete a pod without a grace period; with `force` from the API server, without waiting for the kubelet."""
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod without a grace period."""
         self._must_exist(name)
-        await self.kubelet.delete_pod(name, force=force)
+        await self.kubelet.delete_pod(name)
+
+    async def force_delete_pod(self, name: str) -> None:
+        """Delete a pod from the API server, without waiting for the kubelet."""
+        self._must_exist(name)
+        await self.kubelet.delete_pod(name, force=True)
 
     async def restart_container(self, pod: str) -> None:
         """Let the pod's first app container die and start again."""
@@ -233,16 +245,10 @@ class EmbeddedNode:
             raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` creates it")
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
-        """Create an object in the API server."""
         await self._objects.create(document["kind"], document)
 
-    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
-        """Delete an object from the API server."""
-        await self._objects.delete(kind, name, namespace)
-
-    async def device_node(self, path: str, *, make: bool) -> None:
-        """Create or remove a device node of the host, on nodes that can."""
-        raise ScenarioError(f"{path}: cannot {'create' if make else 'remove'} device nodes of this host")
+    async def delete_object(self, name: ObjectName) -> None:
+        await self._objects.delete(name.kind, name.name, name.namespace)
 
     async def hook(self, name: str) -> None:
         """Run the command of a hook to its end. Raises ScenarioError if it fails."""
@@ -300,17 +306,17 @@ class EmbeddedNode:
         allocation = (claim.get("status") or {}).get("allocation") or {}
         return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
 
-    async def drivers(self, driver: str) -> int:
-        """How many instances of a driver the kubelet is connected to."""
+    async def drivers(self, driver: str) -> int | None:
+        """How many instances of a driver the kubelet is connected to; None if that cannot be seen."""
         return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
 
-    async def registrations(self, resource: str) -> int:
+    async def registrations(self, resource: str) -> int | None:
         """The kubelet's counter, plus registrations through plugins_registry, which the kubelet does not count."""
         return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
-    async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """Why the plugin reports devices as Unhealthy, by resource and device id, on nodes that know it."""
-        return {}
+    async def reasons(self) -> Mapping[tuple[str, str], str] | None:
+        """Why the plugin reports devices as Unhealthy, by resource and device id; None if that cannot be seen."""
+        return None
 
     async def causes(self) -> list[str]:
         """Known reasons why an expectation may not have come true yet."""

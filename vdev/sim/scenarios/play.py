@@ -14,20 +14,7 @@ from ..device_manager.device_table import Capacity
 from ..objects.pods import ContainerStatus, PodStatus
 from ..render import edits_json
 from .node import EmbeddedNode
-from .scenario import (
-    ANY,
-    COMPARISONS,
-    DRIVER,
-    REMEMBERED,
-    RESOURCE,
-    Action,
-    Capability,
-    Expect,
-    Scenario,
-    ScenarioError,
-    Step,
-    StepFailed,
-)
+from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step, StepFailed
 
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
 _Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, what is expected there, what is seen
@@ -49,7 +36,7 @@ async def play(
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
     for document in scenario.objects:
         await node.create_object(document)
-    await node.configure(scenario.configuration)
+    await node.edit_configuration(scenario.configuration)
     player = _Player(scenario, node, patience)
     skipped = []
     for number, step in enumerate(scenario.steps, 1):
@@ -76,32 +63,16 @@ class _Player:
         self._remembered: dict[str, Any] = {}  # what the last `remember` saw, by the place in an expectation
 
     async def do(self, step: Step) -> None:
-        node, value = self._node, step.value
         match step.name:
-            case "editConfiguration":
-                await node.configure(value)
-            case "advanceClock":
-                await node.advance_clock(value)
-            case "createPod":
-                await node.create_pod(await self._manifest(value))
-            case "deletePod" | "forceDeletePod":
-                await node.delete_pod(value, force=step.name == "forceDeletePod")
-            case "restartContainer":
-                await node.restart_container(value)
-            case "createObject":
-                await node.create_object(value)
-            case "deleteObject":
-                await node.delete_object(value.kind, value.name, value.namespace)
-            case "createDeviceNode" | "removeDeviceNode":
-                await node.device_node(value, make=step.name == "createDeviceNode")
-            case "hook":
-                await node.hook(value)
             case "remember":
                 await self._remember()
             case "expect":
-                await self._await(value)
-            case _:
-                await node.act(Action(step.name))
+                await self._await(step.value)
+            case "create_pod":
+                await self._node.create_pod(await self._manifest(step.value))
+            case name:
+                method = getattr(self._node, name)
+                await (method() if step.value is None else method(step.value))
 
     async def check(self) -> None:
         """Raise ScenarioError for a mistake of the plugin, or if two pods hold the same piece of hardware.
@@ -179,7 +150,7 @@ class _Player:
         A finding stays, and a pod that has ended does not run again.
         """
         final: list[str] = []
-        if expect.findings is not None and Capability.FINDINGS in self._node.capabilities:
+        if expect.findings is not None:
             final += await self._node.errors(expect.findings)
         for name, wanted in expect.pods.items():
             pod = await self._node.pod(name)
@@ -193,7 +164,7 @@ class _Player:
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
         """What is expected and what is seen. What this node cannot see is left out."""
-        node, can = self._node, self._node.capabilities
+        node = self._node
         numbers = await node.node()
         for resource, wanted in expect.get("node", {}).items():
             yield f"{resource}: capacity", wanted["capacity"], numbers.capacity.get(resource, 0)
@@ -203,28 +174,29 @@ class _Player:
             if pod is None or wanted is None:
                 yield f"pod {name}", wanted, pod
                 continue
-            for row in _pod_rows(wanted, pod, edits=Capability.EDITS in can):
+            for row in _pod_rows(wanted, pod, edits=node.sees_edits):
                 yield row
-            for text in wanted.get("events", []) if Capability.DRA in can else ():
+            for text in wanted.get("events", []):
                 events = await node.events(name)
                 yield f"pod {name}: event", text, next((each for each in events if _same(text, each)), events)
-        for driver, devices in expect.get("slices", {}).items() if Capability.DRA in can else ():
+        for driver, devices in expect.get("slices", {}).items():
             slices = await node.slices(driver)
             if devices != ANY:
                 yield f"slices of {driver}", _sorted(devices), _sorted(slices)
-            elif slices is None and Capability.PUBLISHING in can:
+            elif slices is None and node.sees_slices:
                 yield f"slices of {driver}", ANY, None
-        for name, devices in expect.get("claims", {}).items() if Capability.DRA in can else ():
+        for name, devices in expect.get("claims", {}).items():
             yield f"claim {name}", devices, await node.claim(name)
-        for driver, count in expect.get("drivers", {}).items() if Capability.DRIVERS in can else ():
-            yield f"connected instances of {driver}", count, await node.drivers(driver)
-        for resource, count in expect.get("registrations", {}).items() if Capability.REGISTRATIONS in can else ():
-            yield f"{resource}: registrations", count, await node.registrations(resource)
-        unhealthy = expect.get("unhealthy", {}) if Capability.REASONS in can else {}
-        reasons = await node.reasons() if unhealthy else {}
-        for resource, texts in unhealthy.items():
-            for id_, text in texts.items():
-                yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
+        for driver, count in expect.get("drivers", {}).items():
+            if (connected := await node.drivers(driver)) is not None:
+                yield f"connected instances of {driver}", count, connected
+        for resource, count in expect.get("registrations", {}).items():
+            if (registrations := await node.registrations(resource)) is not None:
+                yield f"{resource}: registrations", count, registrations
+        for resource, texts in expect.get("unhealthy", {}).items():
+            if (reasons := await node.reasons()) is not None:
+                for id_, text in texts.items():
+                    yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
 
     def _compared(self, rows: Iterable[_Row]) -> list[str]:
         return [

@@ -19,7 +19,7 @@ from .library import ScenarioFile
 from .node import CAPABILITIES, PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
-from .scenario import ANY, Capability, Scenario, ScenarioError, StepFailed
+from .scenario import ANY, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
 
@@ -115,7 +115,7 @@ def _flags(hooks: Iterable[str]) -> str:
 def _problem(file: ScenarioFile, node: NodeOptions) -> str:
     """Why a scenario cannot be played with a command; empty if it can."""
     scenario = file.scenario
-    edits = any(step.name == "editConfiguration" for step in scenario.steps)
+    edits = any(step.name == "edit_configuration" for step in scenario.steps)
     if (scenario.configuration or edits) and "{configuration}" not in node.command:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
     if missing := [name for name in file.hooks if name not in node.hooks]:
@@ -166,7 +166,7 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
 def _unchecked(scenario: Scenario, node: EmbeddedNode) -> list[str]:
     """A remark about expected slices, if the driver cannot publish any."""
     slices = any(ANY in each.slices.values() for each in scenario.expectations)
-    if not slices or Capability.PUBLISHING in node.capabilities:
+    if not slices or node.sees_slices:
         return []
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 

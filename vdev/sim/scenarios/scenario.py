@@ -23,7 +23,7 @@ DRIVER: Final = "{driver}"
 ANY: Final = "any"
 REMEMBERED: Final = "remembered"
 COMPARISONS: Final = {"atLeast": "at least", "lessThan": "less than"}
-POD_STEPS: Final = frozenset({"createPod", "deletePod", "forceDeletePod", "restartContainer"})
+_POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
 _LONGEST_STEP = 160  # characters of a step's text in a report
 
 
@@ -50,33 +50,12 @@ class Capability(Enum):
     KUBELET = "kubelet"  # stop and start the kubelet
     PLUGIN = "plugin"  # stop and start the plugin's process
     HOST_NODES = "host-nodes"  # create and remove device nodes
-    EDITS = "edits"  # see the environment, mounts and device nodes of a container
-    FINDINGS = "findings"  # the embedded kubelet's findings
-    REGISTRATIONS = "registrations"  # the kubelet's counter of registrations
     REBOOT = "reboot"  # reboot the node, and start the plugin before the kubelet
     REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, with the kubelet first
-    REASONS = "reasons"  # why the plugin reports a device as Unhealthy
     DRA = "dra"  # claims, slices and classes, and a scheduler
-    PUBLISHING = "publishing"  # the plugin can reach the API server, where it publishes slices
-    DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
     ROLL = "roll"  # a rolling update: the new plugin starts before the old one ends
     KILL = "kill"  # SIGKILL for the plugin
     HOOK = "hook"  # run commands given on the command line
-
-
-class Action(Enum):
-    """A step without arguments, by its key in the file."""
-
-    RESTART_KUBELET = "restartKubelet"
-    CRASH_KUBELET = "crashKubelet"
-    START_KUBELET = "startKubelet"
-    RESTART_PLUGIN = "restartPlugin"
-    STOP_PLUGIN = "stopPlugin"
-    START_PLUGIN = "startPlugin"
-    KILL_PLUGIN = "killPlugin"
-    REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
-    REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
-    ROLL_PLUGIN = "rollPlugin"
 
 
 def _number(value: Any) -> Any:
@@ -200,7 +179,10 @@ class ObjectName(_Form):
 
 
 class Step(_Form):
-    """One step: exactly one of these keys is given. Some need a capability of the node."""
+    """One step: exactly one of these keys is given. A node does it in the method of that name.
+
+    Some steps need a capability of the node.
+    """
 
     expect: Expect = Expect()
     remember: None = None
@@ -234,21 +216,20 @@ class Step(_Form):
 
     @property
     def name(self) -> str:
-        """The step's key in the file."""
-        (field,) = self.model_fields_set
-        return to_camel(field)
+        """The step's key, as a name in Python."""
+        (name,) = self.model_fields_set
+        return name
 
     @property
     def value(self) -> Any:
         """The argument of the step."""
-        (field,) = self.model_fields_set
-        return getattr(self, field)
+        return getattr(self, self.name)
 
     @property
     def needs(self) -> Capability | None:
         """What a node must be able to do for the step; None if every node can do it."""
-        (field,) = self.model_fields_set
-        return next((each for each in type(self).model_fields[field].metadata if isinstance(each, Capability)), None)
+        metadata = type(self).model_fields[self.name].metadata
+        return next((each for each in metadata if isinstance(each, Capability)), None)
 
 
 class Scenario(_Form):
@@ -266,8 +247,9 @@ class Scenario(_Form):
     @model_validator(mode="after")
     def _pods_exist(self) -> Self:
         for number, step in enumerate(self.steps):
-            if step.name in POD_STEPS and step.value not in self.pods:
-                raise ValueError(f"steps.{number}.{step.name}: no pod {step.value!r}; there are {sorted(self.pods)}")
+            if step.name in _POD_STEPS and step.value not in self.pods:
+                place = f"steps.{number}.{to_camel(step.name)}"
+                raise ValueError(f"{place}: no pod {step.value!r}; there are {sorted(self.pods)}")
         return self
 
     @property
