@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import grpc.aio
@@ -47,10 +47,10 @@ async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
 
 
 @contextlib.contextmanager
-def call_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
+def call_errors() -> Iterator[None]:
     """Raise CallError for every error of a call, also if its channel is closed.
 
-    grpc.aio then cancels the waiting task, which nobody else has cancelled.
+    grpc.aio then raises CancelledError in the waiting task, which nobody has cancelled.
     """
     try:
         yield
@@ -58,8 +58,8 @@ def call_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
         raise CallError(go_text(error)) from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if is_closed() and not (task is not None and task.cancelling()):
-            raise CallError(_CLOSING) from None
-        raise
+        if task is None or task.cancelling():
+            raise
+        raise CallError(_CLOSING) from None
     except grpc.aio.UsageError:
         raise CallError(_CLOSING) from None

@@ -8,7 +8,6 @@ sets no deadline for Allocate and GetPreferredAllocation. Here, a slow call is a
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import grpc
@@ -34,7 +33,6 @@ class PluginClient:
         self.streaming = False  # whether ListAndWatch is open
         self._timings = life.timings
         self._report = life.journal.find
-        self._closed = False
         self._channel = grpc.aio.insecure_channel(
             f"unix:{socket}",
             options=[
@@ -50,7 +48,7 @@ class PluginClient:
     async def dial(self) -> bool:
         """Connect, with retries; returns whether the first attempt succeeded. Raises CallError."""
         try:
-            with self._errors():
+            with call_errors():
                 return await dial(self._channel, self.socket, self._timings.dial)
         except TimeoutError:
             raise CallError("context deadline exceeded") from None
@@ -63,7 +61,7 @@ class PluginClient:
         """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
         self.streaming = True
         try:
-            with self._errors():
+            with call_errors():
                 async for response in self._stub.ListAndWatch(api.Empty()):
                     await receive(response)
         except CallError as error:
@@ -93,14 +91,13 @@ class PluginClient:
 
     async def close(self) -> None:
         """Close the connection, and cancel its calls."""
-        self._closed = True
         await self._channel.close(None)
 
     async def _call(self, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)
         try:
             async with asyncio.timeout(self._timings.bound):
-                with self._errors():
+                with call_errors():
                     return await call()
         except TimeoutError:
             text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
@@ -112,6 +109,3 @@ class PluginClient:
     def _say_slow(self, name: str) -> None:
         text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([lint.warning("slow-rpc", self.resource, text)])
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return call_errors(lambda: self._closed)

@@ -54,7 +54,6 @@ class DriverClient:
         self.service = service
         self.connected = False
         self._life = life
-        self._closed = False
         # The last report of each device, by pool and name: health, message, and when it times out.
         self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
         self._channel = grpc.aio.insecure_channel(
@@ -99,7 +98,7 @@ class DriverClient:
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
         try:
-            with call_errors(lambda: self._closed):
+            with call_errors():
                 async for message in self._health.NodeWatchResources(health.NodeWatchResourcesRequest()):
                     for each in message.devices:
                         seconds = each.health_check_timeout_seconds
@@ -117,13 +116,12 @@ class DriverClient:
 
     async def close(self) -> None:
         """Close the connection at once, and end all calls on it."""
-        self._closed = True
         await self._channel.close(None)
 
     async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
         """The answer for each claim, in the order of UIDs, because maps of messages have no stable order."""
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
-        with call_errors(lambda: self._closed):
+        with call_errors():
             answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
         return sorted(answer.claims.items(), key=operator.itemgetter(0))
 

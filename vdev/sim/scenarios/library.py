@@ -1,11 +1,14 @@
-"""The built-in scenarios for any plugin, and scenario files of users."""
+"""Reads scenario files: the built-in scenarios for any plugin, and those of users."""
 
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import UsageError
-from .scenario import Capability, Scenario, load, step_lines
+import yaml
+
+from ...errors import UsageError, reason_of
+from ..objects import yaml_text
+from .scenario import Capability, Scenario, ScenarioFormatError, parse
 
 NAMES = (
     "registration",
@@ -21,6 +24,7 @@ NAMES = (
 """The built-in scenarios, in the order in which they are played."""
 
 _DIRECTORY = Path(__file__).parent / "files"
+_LONGEST_STEP = 160  # characters of a step's text in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,35 @@ def find(name: str) -> ScenarioFile:
         near = difflib.get_close_matches(name, NAMES, n=1)
         known = f"did you mean {near[0]!r}? " * bool(near) + f"built-in scenarios: {', '.join(NAMES)}"
         raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; {known}")
-    return ScenarioFile(path.stem, path, load(path), step_lines(path.read_text()))
+    return ScenarioFile(path.stem, path, load(path), _step_lines(path.read_text()))
 
 
 def built_in() -> list[ScenarioFile]:
     """The built-in scenarios. Blocks."""
     return [find(name) for name in NAMES]
+
+
+def load(path: Path) -> Scenario:
+    """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
+    try:
+        return parse(yaml_text.document(path.read_text()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
+    except (ScenarioFormatError, yaml.YAMLError) as error:
+        hint = '; write a placeholder in quotes: "{resource}"' if "unhashable" in str(error) else ""
+        raise ScenarioFormatError(f"{path.name}: {error}{hint}") from error
+
+
+def _step_lines(text: str) -> list[tuple[int, str]]:
+    """The line of each step in a valid file, and its text as one line."""
+    tree = yaml.compose(text, yaml.SafeLoader)
+    assert tree is not None  # the file is valid
+    (steps,) = (value for key, value in tree.value if key.value == "steps")
+    return [
+        (node.start_mark.line + 1, _one_line(text[node.start_mark.index : node.end_mark.index])) for node in steps.value
+    ]
+
+
+def _one_line(source: str) -> str:
+    text = " ".join(" ".join(row for row in source.splitlines() if not row.lstrip().startswith("#")).split())
+    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"

@@ -26,8 +26,6 @@ _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
-_LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
-_LEFT_OUT = b"(earlier output is left out)\n"
 _RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
 
 
@@ -77,7 +75,7 @@ class CommandPlugin:
 
     Args:
         argv: the command
-        log: the file to which its output is appended; its beginning is dropped if it grows too large
+        log: the file to which its output is appended
         environ: its environment
         again: restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
         strict: an exit code after SIGTERM other than 0 or SIGTERM's is an error
@@ -143,7 +141,6 @@ class CommandPlugin:
     async def check(self) -> None:
         """Raise ScenarioError with the last lines of its output if it ended by itself."""
         process = self._process
-        await asyncio.to_thread(self._cut_log)
         if process is None or process.returncode is None:
             return
         await _kill(process)
@@ -153,16 +150,6 @@ class CommandPlugin:
             return
         self._process = None
         raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self._log)}")
-
-    def _cut_log(self) -> None:
-        """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
-        with contextlib.suppress(OSError):
-            if self._log.stat().st_size > _LARGEST_LOG:
-                with self._log.open("a+b") as log:
-                    log.seek(-_KEPT_LOG, os.SEEK_END)
-                    kept = log.read(_KEPT_LOG)
-                    log.truncate(0)
-                    log.write(_LEFT_OUT + kept)
 
 
 class VdevRun(CommandPlugin):

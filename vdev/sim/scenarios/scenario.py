@@ -1,21 +1,15 @@
-"""Scenario files: their form, as pydantic models, and how they are read.
-
-`play` plays them on a node.
-"""
+"""The form of scenario files, as pydantic models. `play` plays them on a node."""
 
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from ...errors import UsageError, VdevError, reason_of
+from ...errors import UsageError, VdevError
 from ..lint import unknown_code
-from ..objects import yaml_text
 
 # Keys in a scenario that stand for the names which the plugin has registered.
 RESOURCE: Final = "{resource}"
@@ -24,7 +18,6 @@ ANY: Final = "any"
 REMEMBERED: Final = "remembered"
 COMPARISONS: Final = {"atLeast": "at least", "lessThan": "less than"}
 _POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
-_LONGEST_STEP = 160  # characters of a step's text in a report
 
 
 class ScenarioFormatError(UsageError):
@@ -263,17 +256,6 @@ class Scenario(_Form):
         return {**manifest, "metadata": {**(manifest.get("metadata") or {}), "name": pod}}
 
 
-def load(path: Path) -> Scenario:
-    """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
-    try:
-        return parse(yaml_text.document(path.read_text()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
-    except (ScenarioFormatError, yaml.YAMLError) as error:
-        hint = '; write a placeholder in quotes: "{resource}"' if "unhashable" in str(error) else ""
-        raise ScenarioFormatError(f"{path.name}: {error}{hint}") from error
-
-
 def parse(document: Any) -> Scenario:
     """Check the YAML document of a scenario. Raises ScenarioFormatError with all errors."""
     try:
@@ -286,18 +268,3 @@ def _message(error: ErrorDetails) -> str:
     place = ".".join(map(str, error["loc"]))
     text = error["msg"].removeprefix("Value error, ")
     return f"{place}: {text}" if place else text
-
-
-def step_lines(text: str) -> list[tuple[int, str]]:
-    """The line of each step in a valid file, and its text as one line."""
-    tree = yaml.compose(text, yaml.SafeLoader)
-    assert tree is not None  # the file is valid
-    (steps,) = (value for key, value in tree.value if key.value == "steps")
-    return [
-        (node.start_mark.line + 1, _one_line(text[node.start_mark.index : node.end_mark.index])) for node in steps.value
-    ]
-
-
-def _one_line(source: str) -> str:
-    text = " ".join(" ".join(row for row in source.splitlines() if not row.lstrip().startswith("#")).split())
-    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"
