@@ -193,9 +193,9 @@ def container_edits(resource: Resource, slots: Sequence[Slot]) -> ContainerEdits
     groups = grouped((each.raw.entry, _device_edits(resource, each)) for each in distinct.values())
     devices = [each for members in groups.values() for each in members]
     edits = ContainerEdits()
-    _add_lists(edits, resource, slots, devices)
     if resource.sharing and resource.sharing.kind is SharingKind.MPS:
-        _add_mps(edits, resource, slots)
+        _add_mps(edits, resource, slots)  # before the lists, as NVIDIA's plugin orders the mounts
+    _add_lists(edits, resource, slots, devices)
     for members in groups.values():
         container = members[0].entry.container
         _join(edits.env, container.env, [each.env for each in members])

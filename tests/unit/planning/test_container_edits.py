@@ -182,6 +182,14 @@ def test_mps_gives_each_container_its_share(build):
     assert ("0=20480M", "50") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
 
 
+def test_mounts_of_mps_come_before_the_device_list(build):
+    """The order of the mounts is that of NVIDIA's plugin."""
+    sharing = build.sharing({"name": GPU, "replicas": 4}, kind=SharingKind.MPS)
+    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(MOUNTS,), mps_root="/run/nvidia/mps")
+    got = edits(stock, GPU, f"{A}::0").mounts
+    assert [f"/mps/{GPU}/pipe", "/dev/shm", f"/var/run/nvidia-container-devices/{A}"] == list(got)
+
+
 @pytest.mark.parametrize(
     ("ids", "error", "text"),
     [
