@@ -67,6 +67,7 @@ _TAGS: Mapping[type[yaml.Event], Collection[str]] = {
     yaml.ScalarEvent: [_TAG + kind for kind in ("str", "int", "float", "bool", "null")],
 }
 _MERGE = "<<"
+_MERGES = "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'"
 
 Tree = None | str | list["Tree"] | dict[str, "Tree"]
 """The values of a file: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
@@ -81,17 +82,28 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists o
 
 
 @dataclass(slots=True)
-class YamlNode:
-    """A value in the text. `items` are those of a list, or the keys and values of a mapping in turn."""
+class ScalarNode:
+    """A scalar. `is_plain`: it has neither quotes nor a tag."""
 
-    event: yaml.ScalarEvent | yaml.CollectionStartEvent
     place: Place
-    items: list["YamlNode"]
+    value: str | None
+    is_plain: bool
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a scalar with neither quotes nor a tag."""
-        return isinstance(self.event, yaml.ScalarEvent) and not self.event.style and not self.event.tag
+
+@dataclass(slots=True)
+class ListNode:
+    place: Place
+    items: list["Node"]
+
+
+@dataclass(slots=True)
+class MappingNode:
+    place: Place
+    own: list[tuple["Node", "Node"]]  # pairs of a key and a value
+    merged: list["Node"]  # the values of its merge keys
+
+
+Node = ScalarNode | ListNode | MappingNode
 
 
 class YamlReader:
@@ -101,14 +113,14 @@ class YamlReader:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(_as_yaml(text), Loader=_Loader))
         self._name = name
         self._count = 0
-        self._anchors: dict[str, YamlNode | None] = {}  # None until the end of the value is read
+        self._anchors: dict[str, Node | None] = {}  # None until the end of the value is read
 
     def start(self) -> Place | None:
         """Go to the start of the next document, and return its place; None if there is none."""
         self._anchors.clear()
         return next((self._place(each) for each in self._events if isinstance(each, yaml.DocumentStartEvent)), None)
 
-    def document(self) -> YamlNode:
+    def document(self) -> Node:
         """Return the document that starts here. Raises ConfigError."""
         return self._node(next(self._events), 0)
 
@@ -117,7 +129,7 @@ class YamlReader:
         assert mark is not None, "the parser marks every event"
         return Place(self._name, mark.line + 1, mark.column + 1)
 
-    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
+    def _node(self, event: yaml.Event, depth: int) -> Node:
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent):
             return self._aliased(str(event.anchor), place)
@@ -129,15 +141,27 @@ class YamlReader:
         _check_limits(self._count // 2, depth, place)  # keys are nodes too
         if event.anchor:
             self._anchors[event.anchor] = None
-        node = YamlNode(event, place, [])
-        if isinstance(event, yaml.CollectionStartEvent):
-            while not isinstance(item := next(self._events), yaml.CollectionEndEvent):
-                node.items.append(self._node(item, depth + 1))
+        node: Node
+        match event:
+            case yaml.ScalarEvent():
+                node = _scalar(event, place)
+            case yaml.SequenceStartEvent():
+                node = ListNode(place, [])
+                while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+                    node.items.append(self._node(item, depth + 1))
+            case _:
+                node = MappingNode(place, [], [])
+                while not isinstance(item := next(self._events), yaml.MappingEndEvent):
+                    key, value = self._node(item, depth + 1), self._node(next(self._events), depth + 1)
+                    if isinstance(key, ScalarNode) and key.is_plain and key.value == _MERGE:
+                        node.merged.append(value)
+                    else:
+                        node.own.append((key, value))
         if event.anchor:
             self._anchors[event.anchor] = node
         return node
 
-    def _aliased(self, anchor: str, place: Place) -> YamlNode:
+    def _aliased(self, anchor: str, place: Place) -> Node:
         if anchor not in self._anchors:
             hint = f"quote a pattern that begins with '*': '*{anchor}'"
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
@@ -163,29 +187,29 @@ class TreeReader:
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
 
-    def tree(self, node: YamlNode, path: KeyPath = ()) -> Tree:
+    def tree(self, node: Node, path: KeyPath = ()) -> Tree:
         """Return the tree of a node, as the value at `path`. Raises ConfigError."""
         self._count_value(node, path)
         self.values[path] = node.place
-        match node.event:
-            case yaml.SequenceStartEvent():
+        match node:
+            case ListNode():
                 return [self.tree(item, (*path, number)) for number, item in enumerate(node.items)]
-            case yaml.MappingStartEvent():
+            case MappingNode():
                 return FileMapping(self._mapping(node, path), Where.of(node.place, path, for_nvidia=self._for_nvidia))
-        text = _scalar(node)
-        if self._is_go and text is not None and node.is_plain and (resolved := number_or_boolean(text)) is not None:
-            return Plain(resolved)
-        return text
+            case ScalarNode():
+                is_go = self._is_go and node.is_plain and node.value is not None
+                resolved = number_or_boolean(str(node.value)) if is_go else None
+                return node.value if resolved is None else Plain(resolved)
 
-    def _count_value(self, node: YamlNode, path: KeyPath) -> None:
+    def _count_value(self, node: Node, path: KeyPath) -> None:
         self._count += 1
         _check_limits(self._count, len(path), node.place)
 
-    def _mapping(self, node: YamlNode, path: KeyPath) -> dict[str, Tree]:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Tree]:
         """Return the values of a mapping; its own keys take precedence over merged ones."""
         result: dict[str, Tree] = {}
         written: dict[str, str] = {}  # the keys as the file spells them
-        for key, value in _own_pairs(node):
+        for key, value in node.own:
             text = _key(key)
             name = spelled(path, text) if self._for_nvidia else text
             here = (*path, name)
@@ -206,17 +230,19 @@ class TreeReader:
                 result[name] = self.tree(value, (*path, name))
         return result
 
-    def _merged(self, node: YamlNode, path: KeyPath) -> Iterator[tuple[YamlNode, YamlNode]]:
+    def _merged(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node]]:
         """The pairs of all mappings that the merge keys of a mapping refer to; of equal keys, the first one counts."""
-        for value in (value for key, value in _pairs(node) if _is_merge(key)):
-            sources = value.items if isinstance(value.event, yaml.SequenceStartEvent) else [value]
-            if not sources or not all(isinstance(each.event, yaml.MappingStartEvent) for each in sources):
-                raise refusal(value.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
+        for value in node.merged:
+            sources = value.items if isinstance(value, ListNode) else [value]
+            if not sources:
+                raise refusal(value.place, _MERGES)
             for source in sources:
+                if not isinstance(source, MappingNode):
+                    raise refusal(value.place, _MERGES)
                 self._count_value(source, path)
-                for key, inner in _own_pairs(source):
-                    self._count_value(key, path)
-                    yield key, inner
+                for pair in source.own:
+                    self._count_value(pair[0], path)
+                    yield pair
                 yield from self._merged(source, (*path, _MERGE))
 
     def _report_twice(self, place: Place, path: KeyPath, *, is_last: bool) -> None:
@@ -229,37 +255,23 @@ class TreeReader:
             self.problems.append(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
 
 
-def _pairs(node: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
-    """The keys and values of a mapping."""
-    return zip(node.items[::2], node.items[1::2], strict=True)
-
-
-def _own_pairs(node: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
-    return (pair for pair in _pairs(node) if not _is_merge(pair[0]))
-
-
-def _is_merge(key: YamlNode) -> bool:
-    return key.is_plain and isinstance(key.event, yaml.ScalarEvent) and key.event.value == _MERGE
-
-
-def _key(node: YamlNode) -> str:
-    if not isinstance(node.event, yaml.ScalarEvent):
+def _key(node: Node) -> str:
+    if not isinstance(node, ScalarNode):
         raise refusal(node.place, "a key must be a string, not a list or a mapping")
-    key = _scalar(node)
-    if key is None:
+    if node.value is None:
         raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
-    return str(key)  # even if YAML would read a number or a boolean
+    return str(node.value)  # even if YAML would read a number or a boolean
 
 
-def _scalar(node: YamlNode) -> str | None:
-    assert isinstance(node.event, yaml.ScalarEvent)
-    text, tag = str(node.event.value), (node.event.tag or "").removeprefix(_TAG)
+def _scalar(event: yaml.ScalarEvent, place: Place) -> ScalarNode:
+    text, tag = str(event.value), (event.tag or "").removeprefix(_TAG)
     if len(text) > MAX_TEXT:
-        raise refusal(node.place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
-    if tag == "null" or (node.is_plain and _NULL.fullmatch(text)):
-        return None
-    is_text = not _NOT_TEXT.fullmatch(text) if node.is_plain else tag not in ("int", "float", "bool")
-    return text if is_text else Plain(text)
+        raise refusal(place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
+    is_plain = not event.style and not event.tag
+    if tag == "null" or (is_plain and _NULL.fullmatch(text)):
+        return ScalarNode(place, None, is_plain)
+    is_text = not _NOT_TEXT.fullmatch(text) if is_plain else tag not in ("int", "float", "bool")
+    return ScalarNode(place, text if is_text else Plain(text), is_plain)
 
 
 def _check_limits(count: int, depth: int, place: Place) -> None:
