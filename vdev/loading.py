@@ -10,7 +10,7 @@ from .config.file_choice import LABEL, LABELS, SUFFIXES, choose
 from .errors import ConfigError, UsageError
 from .hostfs.files import is_directory
 from .model.device import EMPTY as NOTHING
-from .model.problem import Place, Problem, Severity
+from .model.problem import Place, Problem, Where, error
 
 
 def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
@@ -43,7 +43,7 @@ def _other_plugin(path: Path) -> Problem | None:
     if not form:
         return None
     message = f"this is a configuration of {form}; `vdev import {path}` converts it"
-    return Problem(Severity.ERROR, str(path), message, place=Place(str(path)))
+    return error(Where.of(Place(str(path))), message)
 
 
 # --- which files ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import yaml
 
 from ..errors import ConfigError
 from ..model.nvidia_forms import Gfd, Imex
-from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean, show
+from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean
 from ..model.section import FileMapping, Plain, Section, keys_of
 from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
 
@@ -26,11 +26,10 @@ _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 def problem_at(
     place: Place, path: KeyPath, message: str, *, hint: str = "", severity: Severity = Severity.ERROR
 ) -> Problem:
-    """Return a problem at a place; its `where` is `file:line:column: path`."""
+    """Return a problem at a place; a message that quotes a long value is shortened."""
     if len(message) > _MAX_MESSAGE:
         message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
-    where = ": ".join(part for part in (str(place), show(path)) if part)
-    return Problem(severity, where, message, hint, place, path)
+    return Problem(severity, Where.of(place, path), message, hint)
 
 
 def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:

@@ -86,10 +86,10 @@ class Problems:
         problems = []
         for (severity, message, hint), subjects in self._found.items():
             shown = subjects[:MAX_SHOWN]
-            problems += [Problem.at(severity, self._where, f"{subject} {message}", hint) for subject in shown]
+            problems += [Problem(severity, self._where, f"{subject} {message}", hint) for subject in shown]
             if len(subjects) > len(shown):
                 rest = f"{len(subjects) - len(shown)} more: each {message}"
-                problems.append(Problem.at(severity, self._where, rest, hint))
+                problems.append(Problem(severity, self._where, rest, hint))
         return tuple(problems)
 
 

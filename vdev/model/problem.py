@@ -48,8 +48,8 @@ class Where(str):
     for_nvidia: bool = False
 
     @classmethod
-    def of(cls, place: Place, path: KeyPath, *, for_nvidia: bool) -> "Where":
-        where = cls(f"{place}: {show(path)}")
+    def of(cls, place: Place, path: KeyPath = (), *, for_nvidia: bool = False) -> "Where":
+        where = cls(f"{place}: {show(path)}" if path else place)
         where.place, where.path, where.for_nvidia = place, path, for_nvidia
         return where
 
@@ -75,17 +75,19 @@ class Problem:
     """Something that is wrong, or worth knowing."""
 
     severity: Severity
-    where: str  # `file:line:col: path`, or the entry's name for a fact of the node
+    where: str  # a `Where`, or the entry's name for a fact of the node
     message: str
     hint: str = ""
-    place: Place | None = None  # the position, if it is in a file
-    path: KeyPath = ()  # the value that it is about
 
-    @classmethod
-    def at(cls, severity: Severity, where: str, message: str, hint: str = "") -> "Problem":
-        """Return a problem at `where`."""
-        place, path = (where.place, where.path) if where and isinstance(where, Where) else (None, ())
-        return cls(severity, where, message, hint, place, path)
+    @property
+    def place(self) -> Place | None:
+        """The position, if it is in a file."""
+        return self.where.place if self.where and isinstance(self.where, Where) else None
+
+    @property
+    def path(self) -> KeyPath:
+        """The value that it is about."""
+        return self.where.path if isinstance(self.where, Where) else ()
 
     @property
     def is_error(self) -> bool:
@@ -100,15 +102,15 @@ class Problem:
 
 
 def error(where: str, message: str, hint: str = "") -> Problem:
-    return Problem.at(Severity.ERROR, where, message, hint)
+    return Problem(Severity.ERROR, where, message, hint)
 
 
 def warning(where: str, message: str, hint: str = "") -> Problem:
-    return Problem.at(Severity.WARNING, where, message, hint)
+    return Problem(Severity.WARNING, where, message, hint)
 
 
 def notice(where: str, message: str, hint: str = "") -> Problem:
-    return Problem.at(Severity.NOTICE, where, message, hint)
+    return Problem(Severity.NOTICE, where, message, hint)
 
 
 def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
