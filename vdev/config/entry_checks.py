@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from ..model import path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, Health, Probe
+from ..model.entry import PRE_START_LIMIT, SOURCES, Action, ContainerPath, Entry, HealthCheck, Probe
 from ..model.problem import KeyPath
 from ..model.sources import GroupBy, PathType
 from ..model.telemetry import EntryTelemetry, LoadPattern
@@ -84,7 +84,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _health(health: Health, is_virtual: bool, report: ProblemReport) -> None:
+def _health(health: HealthCheck, is_virtual: bool, report: ProblemReport) -> None:
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(health.probe)
     if needed and not health.by_key[needed]:
         report.error((), f"probe {health.probe} needs the key {needed}")

@@ -11,15 +11,14 @@ from ..aio.blocking_calls import BlockingCalls, StillHanging
 from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
 from ..model.device import HEALTHY, Health, RawDevice
-from ..model.entry import Health as HealthPolicy
-from ..model.entry import Probe
+from ..model.entry import HealthCheck, Probe
 from . import probes
 
 
 class Target(NamedTuple):
     """A device to probe."""
 
-    spec: HealthPolicy
+    spec: HealthCheck
     device: RawDevice
     resource: str = ""
 
@@ -44,7 +43,7 @@ class Track:
     """Whether it failed within one interval of its recovery: the next recovery takes a whole interval of successes."""
 
 
-def after_probe(track: Track, spec: HealthPolicy, reason: str, now: float, *, is_scheduled: bool = True) -> Track:
+def after_probe(track: Track, spec: HealthCheck, reason: str, now: float, *, is_scheduled: bool = True) -> Track:
     """The track after one more result; the `reason` of a failure, or an empty text for a success.
 
     A probe that an event brought forward can end a run of results but not lengthen it, because thresholds stand for

@@ -18,20 +18,19 @@ from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
 from ..model.device import RawDevice, facts
-from ..model.entry import Health as HealthPolicy
-from ..model.entry import Probe
+from ..model.entry import HealthCheck, Probe
 
 _HERE = HostRoot()
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
-def program_of(spec: HealthPolicy, device: RawDevice, resource: str) -> Program:
+def program_of(spec: HealthCheck, device: RawDevice, resource: str) -> Program:
     """The program of the probe `command`; `Program.abort` ends it."""
     values = facts(device, resource)
     return Program([argument.render(values) for argument in spec.command])
 
 
-def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
+def failure(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
     """Why the probe fails; empty if it succeeds. Blocks, in the worst case forever."""
     try:
         match spec.probe:
@@ -49,7 +48,7 @@ def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot
         return str(broken)
 
 
-def directories(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
+def directories(spec: HealthCheck, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
     """The directories whose changes may change the result of the probe."""
     nodes = [node.host_path for node in device.nodes]
     match spec.probe:
@@ -95,7 +94,7 @@ def _not_opened(device: RawDevice, host: HostRoot) -> str:
     return ""
 
 
-def _file(spec: HealthPolicy, device: RawDevice, resource: str) -> str:
+def _file(spec: HealthCheck, device: RawDevice, resource: str) -> str:
     return spec.path.render(facts(device, resource)) if spec.path else ""
 
 

@@ -133,7 +133,7 @@ class Probe(StrEnum):
     COMMAND = "command"
 
 
-class Health(Section):
+class HealthCheck(Section):
     """A probe that is repeated over time."""
 
     probe: Probe
@@ -314,7 +314,7 @@ class Entry(Placed):
     the file that finds it."""
     container: Container = Container()
     """What each container gets besides the device list."""
-    health: Health | None = None
+    health: HealthCheck | None = None
     """How a device's health is checked. Default: a device that exists is healthy."""
     wanted_partitions: Annotated[Partitions, Field(alias="partitions")] = {}
     """How devices are partitioned: for an index "0", a range "1-2" or "all", a list of profiles or the name of a

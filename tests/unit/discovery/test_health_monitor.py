@@ -15,8 +15,7 @@ from vdev.discovery.health_monitor import HealthMonitor, Target
 from vdev.hostfs import HostRoot
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import Health as HealthPolicy
-from vdev.model.entry import Probe
+from vdev.model.entry import HealthCheck, Probe
 from vdev.model.sources import NodeKind
 
 TIMEOUT = 20.0
@@ -67,11 +66,11 @@ async def verdict(monitor: HealthMonitor, target: Target) -> str:
     return monitor.verdicts["x"].health.reason
 
 
-def command(*argv: str, timeout: float = 10.0) -> HealthPolicy:
-    return HealthPolicy(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
+def command(*argv: str, timeout: float = 10.0) -> HealthCheck:
+    return HealthCheck(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
 
 
-EXISTS = HealthPolicy(probe=Probe.EXISTS, interval=0.02)
+EXISTS = HealthCheck(probe=Probe.EXISTS, interval=0.02)
 
 
 async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
@@ -109,7 +108,7 @@ async def test_open_asks_for_what_the_container_gets(
 
     monkeypatch.setattr(os, "open", note)
     assert "" == await verdict(
-        monitor, Target(HealthPolicy(probe=Probe.OPEN), device("/dev/x", permissions=permissions))
+        monitor, Target(HealthCheck(probe=Probe.OPEN), device("/dev/x", permissions=permissions))
     )
     assert mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC == seen[0]
 
@@ -127,13 +126,13 @@ async def test_busy_is_healthy_other_errors_are_not(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "open", refuse)
-    assert reason == await verdict(monitor, Target(HealthPolicy(probe=Probe.OPEN), device("/dev/x")))
+    assert reason == await verdict(monitor, Target(HealthCheck(probe=Probe.OPEN), device("/dev/x")))
 
 
 async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_path: Path) -> None:
     """A sidecar writes the word; spaces around it do not matter."""
     path = tmp_path / "uart-0.state"
-    spec = HealthPolicy(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
+    spec = HealthCheck(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
     assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
     path.write_text("  ok\n")
     await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
@@ -200,7 +199,7 @@ async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: p
 
     real = os.open
     monkeypatch.setattr(os, "open", hang)
-    spec = HealthPolicy(probe=Probe.OPEN, interval=0.2, timeout=0.5)
+    spec = HealthCheck(probe=Probe.OPEN, interval=0.2, timeout=0.5)
     hanging = {f"h{number}": Target(spec, device(f"/dev/hang{number}")) for number in range(100)}
     try:
         async with running(HealthMonitor(host)) as monitor:

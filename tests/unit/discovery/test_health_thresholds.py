@@ -4,17 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.discovery.health_monitor import Track, after_probe
-from vdev.model.entry import Health as HealthPolicy
-from vdev.model.entry import Probe
+from vdev.model.entry import HealthCheck, Probe
 
 GOOD, BAD = "", "broken"
 
 
-def spec(**changes: object) -> HealthPolicy:
-    return HealthPolicy(probe=Probe.EXISTS, interval=5.0).model_copy(update=changes)
+def spec(**changes: object) -> HealthCheck:
+    return HealthCheck(probe=Probe.EXISTS, interval=5.0).model_copy(update=changes)
 
 
-def run(policy: HealthPolicy, results: str, *, gap: float = 5.0, is_scheduled: bool = True) -> list[bool]:
+def run(policy: HealthCheck, results: str, *, gap: float = 5.0, is_scheduled: bool = True) -> list[bool]:
     """The verdict after each result; `+` is a success, `-` a failure."""
     track, verdicts = Track(appeared=0.0), []
     for number, result in enumerate(results):
@@ -57,7 +56,7 @@ def test_a_flapping_device_is_held_back() -> None:
 
 
 specs = st.builds(
-    HealthPolicy,
+    HealthCheck,
     probe=st.just(Probe.EXISTS),
     interval=st.floats(0.1, 60.0),
     unhealthyThreshold=st.integers(1, 5),
@@ -68,7 +67,7 @@ histories = st.lists(st.tuples(st.booleans(), st.floats(0.0, 20.0), st.booleans(
 
 
 @given(specs, histories)
-def test_the_verdict_obeys_the_rules(policy: HealthPolicy, history: list[tuple[bool, float, bool]]) -> None:
+def test_the_verdict_obeys_the_rules(policy: HealthCheck, history: list[tuple[bool, float, bool]]) -> None:
     """No fall before its threshold, no recovery without successes, reasons only for the unhealthy."""
     track, now = Track(appeared=0.0), 0.0
     counted: list[bool] = []
