@@ -104,6 +104,8 @@ def _type(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> str:
         case {"$ref": ref}:
             name = ref.rpartition("/")[2]
             return f"[{name}](#{name.lower()})"
+        case {"anyOf": [item, {"type": "array", "items": items}]} if item == items:
+            return f"one or a list of {_type(items, kinds)}"
         case {"anyOf": options} | {"oneOf": options}:
             return " or ".join(dict.fromkeys(_type(each, kinds) for each in options if each.get("type") != "null"))
         case {"enum": words}:

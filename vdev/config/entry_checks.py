@@ -70,7 +70,7 @@ def _sources(entry: Entry, report: ProblemReport) -> None:
     for number, selector in enumerate(entry.usb):
         if not any((selector.vendor, selector.product, selector.serial, selector.port, selector.class_)):
             hint = "give at least one of vendor, product, serial, port and class"
-            report.error(("usb", number) if len(entry.usb) > 1 else "usb", "every USB device would match", hint)
+            report.error(("usb", number), "every USB device would match", hint)
 
 
 def _dangerous(host_path: str, entry: Entry, report: ProblemReport) -> None:

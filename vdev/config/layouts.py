@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
-from ..model.scalars import STRING, Flag, Index, Text, Whole, not_empty, one_or_many
+from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, not_empty
 from ..model.section import Section, described, refuse, refuse_items
 from ..planning.partitions import place
 from .loader import FileText, read_text
@@ -154,7 +154,7 @@ class GpuConfig(Section):
     """Whether MIG is on."""
     mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
     """Profiles, and how many of each."""
-    device_filter: Annotated[list[Text], one_or_many(STRING)] = []
+    device_filter: Annotated[list[Text], OneOrMany()] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""
 
     @model_validator(mode="after")

@@ -89,10 +89,14 @@ class Document:
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
-        """Return the longest prefix of `path` that is in the files."""
-        while path and path not in self.values:
-            path = path[:-1]
-        return path
+        """Return the part of `path` that is in the files, without the index of a single item for a list of one."""
+        found: KeyPath = ()
+        for step in path:
+            if (*found, step) in self.values:
+                found = (*found, step)
+            elif step != 0:
+                break
+        return found
 
     def is_for_nvidia(self, path: KeyPath) -> bool:
         """Whether the value of `path` is from a file with which NVIDIA's plugin would start."""
@@ -112,7 +116,7 @@ class Document:
 
     def key_place(self, path: KeyPath) -> Place:
         """The place of the key of `path`, or of its value if it is an item of a list."""
-        return self.keys.get(path) or self.value_place(path)
+        return self.keys.get(self.known(path)) or self.value_place(path)
 
 
 def read(sources: Sequence[FileText | Path]) -> Document:

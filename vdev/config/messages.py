@@ -83,7 +83,7 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     message, severity = f"unknown key {key!r}", Severity.ERROR
     if document.is_for_nvidia(path):
         message, severity = f"{message} is ignored, as by NVIDIA's plugin", Severity.WARNING
-    return problem_at(document.key_place(path), path, message, hint=hint, severity=severity)
+    return problem_at(document.key_place(path), document.known(path), message, hint=hint, severity=severity)
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:

@@ -117,8 +117,7 @@ def _check_templates(entry: Entry, attributes: frozenset[str], report: ProblemRe
     texts.append((("resource",), entry.resource, attributes))
     real: list[tuple[KeyPath, str]]
     real = [(("glob", number), item.container_path) for number, item in enumerate(entry.glob)]
-    for number, selector in enumerate(entry.usb):
-        real.append((("usb", number) if len(entry.usb) > 1 else ("usb",), selector.container_path))
+    real += [(("usb", number), selector.container_path) for number, selector in enumerate(entry.usb)]
     if entry.sysfs:
         real.append((("sysfs",), entry.sysfs.container_path))
     # The paths of real devices' nodes are rendered by discovery, with the node as `base`.

@@ -13,19 +13,18 @@ from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
 from ..model import names
 from ..model.scalars import (
-    STRING,
     ConditionType,
     Constraint,
     Duration,
     Flag,
     Number,
+    OneOrMany,
     Text,
     Whole,
     Word,
     between,
     longer_than_nothing,
     one_of,
-    one_or_many,
     without_problem,
 )
 from ..model.section import Section, described, refuse
@@ -405,9 +404,9 @@ class ApiFaults(Section):
     """broken: watches end and cannot start again."""
     retry_after: Annotated[Duration, Constraint(_whole_seconds)] | None = None
     """For status 429 and 503: how long the answer asks to wait."""
-    verbs: Annotated[tuple[ApiVerb, ...], one_or_many(STRING)] = ()
+    verbs: Annotated[tuple[ApiVerb, ...], OneOrMany()] = ()
     """Only requests of these verbs. Default: all."""
-    resources: Annotated[tuple[ApiResource, ...], one_or_many(STRING)] = ()
+    resources: Annotated[tuple[ApiResource, ...], OneOrMany()] = ()
     """Only requests about these resources. Default: all."""
 
     @property

@@ -15,12 +15,11 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from ..model.device import Device, Health
 from ..model.scalars import (
-    INTEGER,
-    STRING,
     AsWritten,
     Duration,
     FilePath,
     Flag,
+    OneOrMany,
     Shorthand,
     Text,
     Whole,
@@ -28,7 +27,6 @@ from ..model.scalars import (
     between,
     index_range,
     matching,
-    one_or_many,
 )
 from ..model.section import Placed, Plain, Section, described, refuse, refuse_items
 from .effects import (
@@ -114,7 +112,7 @@ class Select(Section):
     """Names of entries, ids and <entry>/<index>; the same as a list in place of this mapping."""
     entry: Word | None = None
     """Pattern for the entry's name."""
-    index: Annotated[tuple[Index, ...], one_or_many(INTEGER)] = ()
+    index: Annotated[tuple[Index, ...], OneOrMany()] = ()
     """Indices in the entry: 3, "0-2", or a list of them."""
     id: Word | None = None
     """Pattern for the id of a device, a partition or a replica."""
@@ -122,7 +120,7 @@ class Select(Section):
     """Pattern for the resource; the rule then applies to what that resource advertises, such as partitions."""
     profile: Word | None = None
     """Pattern for the partition's profile; the rule then applies to partitions, not to whole devices."""
-    numa: Annotated[tuple[Annotated[Whole, between(0)], ...], one_or_many(INTEGER)] = ()
+    numa: Annotated[tuple[Annotated[Whole, between(0)], ...], OneOrMany()] = ()
     """NUMA nodes."""
     count: Annotated[Whole, between(1)] | None = None
     """Only this number of devices, the first ones."""
@@ -172,7 +170,7 @@ def _nodes_of(value: object) -> "OnNodes":
 class OnNodes(Section):
     """Which nodes."""
 
-    names: Annotated[tuple[Word, ...], one_or_many(STRING)] = ()
+    names: Annotated[tuple[Word, ...], OneOrMany()] = ()
     """Patterns for the nodes' names. Default: every node."""
     labels: dict[Word, AsWritten] = {}
     """Labels that the nodes must have, such as a zone or a rack; for `vdev fleet`, which knows the labels of its
@@ -239,7 +237,6 @@ EFFECTS = (*OF_DEVICES, *(kind for kind in KINDS if kind != DEVICE))
 EVERY_DEVICE = Select()
 EVERY_NODE = OnNodes()
 
-_NTH_JSON = (("type", "integer"), ("minimum", 1))
 _RULE_NAME = matching(
     r"[A-Za-z0-9]([A-Za-z0-9._:/-]{0,78}[A-Za-z0-9])?",
     "1 to 80 letters, digits and . _ : / -, a letter or digit at both ends",
@@ -278,7 +275,7 @@ class FaultRule(Placed):
     jitter: Part = 0.0
     """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning varies at random, in both
     directions."""
-    nth: Annotated[tuple[Annotated[Whole, between(1)], ...], one_or_many(_NTH_JSON)] = ()
+    nth: Annotated[tuple[Annotated[Whole, between(1)], ...], OneOrMany()] = ()
     """Only the n-th calls, requests, allocations or repetitions: 3, or [1, 3]."""
     every_nth: Annotated[Whole, between(1)] | None = None
     """Only every n-th call, request, allocation or repetition."""
@@ -304,7 +301,7 @@ class FaultRule(Placed):
     """The devices count errors, which telemetry shows."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
-    rpc: Annotated[tuple[CallName, ...], one_or_many(STRING)] = ()
+    rpc: Annotated[tuple[CallName, ...], OneOrMany()] = ()
     """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer: those on a device
     plugin, and NodePrepareResources and NodeUnprepareResources on a DRA driver."""
     delay: Annotated[DelayTimes, Shorthand((dict, Section), _DURATION_JSON, fixed_delay)] | None = None

@@ -12,14 +12,13 @@ from . import names, template
 from .scalars import (
     AMOUNT,
     NO_DEFAULT,
-    STRING,
     Amount,
     Flag,
+    OneOrMany,
     Shorthand,
     Text,
     Word,
     not_empty,
-    one_or_many,
     without_problem,
 )
 from .section import Plain, Section, described, refuse
@@ -83,7 +82,7 @@ class DeviceCapacity:
     policy: RequestPolicy | None = None
 
 
-Advertise = Annotated[list[ClaimApi], one_or_many(STRING), not_empty()]
+Advertise = Annotated[list[ClaimApi], not_empty(), OneOrMany()]
 """One API, or a list of them."""
 
 DriverName = Annotated[Word, without_problem(names.driver_problem)]

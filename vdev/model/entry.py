@@ -14,8 +14,6 @@ from .dra import Advertise, ClaimApi, Dra
 from .geometry import PIN, Geometry, PartitionChoice, Partitions
 from .scalars import (
     NO_DEFAULT,
-    PATH,
-    STRING,
     AnnotationKey,
     ConditionType,
     Count,
@@ -24,6 +22,7 @@ from .scalars import (
     Flag,
     LabelKey,
     NodePattern,
+    OneOrMany,
     PathPattern,
     PathTemplate,
     Permissions,
@@ -34,7 +33,6 @@ from .scalars import (
     longer_than_nothing,
     matching,
     not_empty,
-    one_or_many,
     without_problem,
 )
 from .section import Placed, Section
@@ -287,7 +285,7 @@ class Entry(Placed):
     """The extended resource that pods ask for, <domain>/<name>. If the name has placeholders, such as {index} or
     {attributes.X}, each device gets the resource with its own values; in these, any character except letters, digits,
     '-' and '_' becomes '_'."""
-    on_nodes: Annotated[tuple[NodePattern, ...], one_or_many(STRING)] = ()
+    on_nodes: Annotated[tuple[NodePattern, ...], OneOrMany()] = ()
     """Patterns for the names of the nodes that have these devices. Default: every node."""
     advertise: Advertise = [ClaimApi.DEVICE_PLUGIN]
     """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
@@ -302,7 +300,7 @@ class Entry(Placed):
     """Real devices by their attributes in sysfs."""
     usb: Annotated[Usbs, NO_DEFAULT] = ()
     """Real USB devices by identity. With a list, one match of each item together form a device."""
-    exclude: Annotated[tuple[PathPattern, ...], one_or_many(PATH)] = ()
+    exclude: Annotated[tuple[PathPattern, ...], OneOrMany()] = ()
     """For glob: patterns for paths to leave out."""
     group_by: GroupBy | None = None
     """For a list under glob or usb: which matches form a device. position: the i-th match of each item; name, for glob:

@@ -429,17 +429,18 @@ class Shorthand:
         return {"anyOf": [short, handler(schema)]}
 
 
-class ItemInJson:
-    """Tells editors that an item may stand for a list of one."""
+class OneOrMany:
+    """Accepts a single item for a list of one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def listed(value: object) -> object:
+            return value if isinstance(value, (list, tuple)) else [value]
+
+        return core_schema.no_info_before_validator_function(listed, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         listed = handler(schema)
         return {"anyOf": [listed["items"], listed]}
-
-
-def one_or_many(json: tuple[tuple[str, Any], ...]) -> Shorthand:
-    """Accept a single value for a list of one."""
-    return Shorthand((list, tuple), json, lambda value: [value])
 
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
@@ -458,7 +459,3 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 NO_DEFAULT = Field(json_schema_extra=_without_default)
 """Leaves the default out of the JSON Schema, because it depends on other values."""
-
-STRING = (("type", "string"),)
-PATH = (("type", "string"), ("pattern", "^/"))
-INTEGER = (("type", "integer"),)

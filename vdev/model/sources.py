@@ -14,20 +14,16 @@ from pydantic import (
     Field,
     PlainValidator,
     TypeAdapter,
-    ValidatorFunctionWrapHandler,
     WithJsonSchema,
-    WrapValidator,
     model_validator,
 )
 
 from . import path_pattern
 from .problem import listed
 from .scalars import (
-    PATH,
-    STRING,
     Count,
     Flag,
-    ItemInJson,
+    OneOrMany,
     PathPattern,
     PathText,
     Permissions,
@@ -37,7 +33,6 @@ from .scalars import (
     matching,
     not_empty,
     one_of,
-    one_or_many,
     without_problem,
 )
 from .section import Plain, Section, described, refuse
@@ -87,7 +82,7 @@ class GlobItem(Section):
     """Whether a device may lack this path. If all paths are optional, it needs one of them."""
     limit: Count = 1
     """How many devices of the entry may share one match."""
-    kinds: Annotated[tuple[NodeKind, ...], one_or_many(STRING)] = ()
+    kinds: Annotated[tuple[NodeKind, ...], OneOrMany()] = ()
     """Kinds of paths that match. Default: char and block for devices, anything for mounts."""
 
     @model_validator(mode="after")
@@ -107,7 +102,8 @@ def path_item(value: object) -> list[Any]:
     return [{"path": value} if isinstance(value, str) else value]
 
 
-Glob = Annotated[tuple[GlobItem, ...], ItemInJson(), Shorthand((list, tuple), PATH, path_item)]
+_PATH = (("type", "string"), ("pattern", "^/"))
+Glob = Annotated[tuple[GlobItem, ...], OneOrMany(), Shorthand((list, tuple), _PATH, path_item)]
 """One pattern, or a list of patterns."""
 
 
@@ -363,13 +359,7 @@ class Usb(Section):
         return frozenset({*own, *self.children})
 
 
-def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> tuple[Usb, ...]:
-    """Validate the value in one of the two forms, so that the errors are of that form alone."""
-    return _SELECTORS.validate_python(value) if isinstance(value, (list, tuple)) else (Usb.model_validate(value),)
-
-
-_SELECTORS: TypeAdapter[tuple[Usb, ...]] = TypeAdapter(Annotated[tuple[Usb, ...], not_empty()])
-Usbs = Annotated[tuple[Usb, ...], WrapValidator(_usbs), ItemInJson()]
+Usbs = Annotated[tuple[Usb, ...], not_empty(), OneOrMany()]
 """One USB device, or a list of those that form a device together."""
 
 

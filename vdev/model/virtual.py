@@ -22,7 +22,6 @@ from pydantic import Field, PrivateAttr, WithJsonSchema, model_validator
 from .device import DeviceNode, IdStyle, Mount, RawDevice
 from .geometry import Geometry
 from .scalars import (
-    INTEGER,
     NO_DEFAULT,
     AsWritten,
     Constraint,
@@ -31,6 +30,7 @@ from .scalars import (
     Flag,
     Index,
     Memory,
+    OneOrMany,
     PathTemplate,
     Permissions,
     ResourceName,
@@ -40,7 +40,6 @@ from .scalars import (
     Word,
     between,
     matching,
-    one_or_many,
 )
 from .section import NO_VALUE, Section, refuse
 from .telemetry import PhysicsModel
@@ -278,7 +277,7 @@ class VirtualDevices(Section):
     and the index, or in the form of the maker's driver."""
     memory: Annotated[Memory, NO_DEFAULT] = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
-    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER), NO_DEFAULT] = ()
+    numa: Annotated[tuple[NumaNode, ...], OneOrMany(), NO_DEFAULT] = ()
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
     attributes: dict[str, AsWritten] = {}
     """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
