@@ -2,13 +2,14 @@
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..aio.clock import SYSTEM, Clock
+from ..aio.clock import Clock
 from .api.api_objects import ApiObjects
 from .device_manager.device_table import KubeletPanic
 from .kubelet.pod_records import PodStore
@@ -53,45 +54,46 @@ class Compat(Enum):
 class KubeletSettings:
     """What is the same for all processes of a kubelet; `Kubelet` explains each."""
 
-    node: str = "sim-node"
-    clock: Clock = SYSTEM
-    timings: Timings = Timings()
-    compat: Compat = Compat.V1_36
-    rate_limit: bool = True
-    host_root: Path | None = None
-    overlaps: Overlaps = lambda _one, _other: False
-    objects: ApiObjects = field(default_factory=ApiObjects)
-    cdi_dir: Path | None = None
-    strict: bool = False
+    node: str
+    clock: Clock
+    timings: Timings
+    compat: Compat
+    status_on_change: bool
+    rate_limit: bool
+    host_root: Path | None
+    overlaps: Overlaps
+    objects: ApiObjects
+    cdi_dir: Path | None
+    strict: bool
 
 
-class Life:
+class Life(ABC):
     """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it.
 
     Args:
         settings: what is the same for all processes of the kubelet
         pods: the pods of the node
         rng: for the choices that are random in the real kubelet
-        changed: called after each change of devices, with the UIDs of pods with a device whose health changed
     """
 
-    def __init__(
-        self,
-        settings: KubeletSettings,
-        pods: PodStore,
-        rng: random.Random,
-        changed: Callable[[frozenset[str]], None],
-    ) -> None:
+    def __init__(self, settings: KubeletSettings, pods: PodStore, rng: random.Random) -> None:
         self.settings = settings
         self.clock = settings.clock
         self.timings = settings.timings
         self.journal = pods.journal
         self.pods = pods
         self.rng = rng
-        self.changed = changed
         self.alive = False
         self.pods_known = False  # it knows its pods and has admitted them
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    @abstractmethod
+    def save(self) -> None:
+        """Write the device manager's checkpoint. No effect once the process has ended."""
+
+    @abstractmethod
+    def changed(self, pods: frozenset[str]) -> None:
+        """Devices have changed. `pods` are the UIDs of those with a device whose health has changed."""
 
     def active(self) -> set[str] | None:
         """The UIDs of active pods; None if not all pods are known yet."""

@@ -42,7 +42,12 @@ class BlockingKubelet:
         self._inner = kubelet
         self._clock = clock
         self.node_name = kubelet.node_name
+        self.root = kubelet.root
+        self.device_plugin_dir = kubelet.device_plugin_dir
+        self.socket = kubelet.socket
+        self.pod_resources_socket = kubelet.pod_resources_socket
         self.journal = kubelet.journal
+        self.metrics = kubelet.metrics
 
     @classmethod
     @contextlib.contextmanager
@@ -59,16 +64,11 @@ class BlockingKubelet:
         finally:
             thread.wait(kubelet.__aexit__(None, None, None))
 
-    root = _property(Kubelet.root)
-    device_plugin_dir = _property(Kubelet.device_plugin_dir)
-    socket = _property(Kubelet.socket)
-    pod_resources_socket = _property(Kubelet.pod_resources_socket)
     alive = _property(Kubelet.alive)
     ready = _property(Kubelet.ready)
     findings = _property(Kubelet.findings)
     errors = _property(Kubelet.errors)
     events = _property(Kubelet.events)
-    metrics = _property(Kubelet.metrics)
 
     node = _getter(Kubelet.node)
     devices = _getter(Kubelet.devices)

@@ -5,7 +5,7 @@ order, reusable devices, then devices on the requested NUMA nodes, then those th
 random, because it depends on the order of a Go map in the real kubelet.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -21,14 +21,13 @@ class AdmissionError(Exception):
 
 
 class Allocator:
-    """Allocates devices through the connected plugins. `save` writes the checkpoint."""
+    """Allocates devices through the connected plugins."""
 
-    def __init__(self, table: DeviceTable, life: Life, *, save: Callable[[], None]) -> None:
+    def __init__(self, table: DeviceTable, life: Life) -> None:
         self._table = table
         self._life = life
         self._rng = life.rng
         self._journal = life.journal
-        self._save = save
         self._reusable: dict[str, dict[str, set[str]]] = {}  # by pod UID and resource: devices of init containers
         self._pending = ""  # the UID of the pod that was admitted last
 
@@ -71,7 +70,7 @@ class Allocator:
         for resource in wanted:
             calls += await self._allocate_one(pod, container, resource, affinity)
         if calls:  # like the kubelet, once per container, and not after a failure
-            self._save()
+            self._life.save()
         return calls
 
     async def _allocate_one(

@@ -8,7 +8,7 @@ instance's stream closes the connection of the new instance; 1.37 keys them by s
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import grpc
 import grpc.aio
@@ -37,16 +37,14 @@ class Registry(api_grpc.RegistrationServicer):
         table: the device manager's state
         life: the kubelet process
         directory: the directory of kubelet.sock
-        save: writes the checkpoint
     """
 
-    def __init__(self, table: DeviceTable, life: Life, *, directory: str, save: Callable[[], None]) -> None:
+    def __init__(self, table: DeviceTable, life: Life, *, directory: str) -> None:
         self._table = table
         self._life = life
         self._journal = life.journal
         self._directory = directory
         self._is_1_37 = life.settings.compat is Compat.V1_37
-        self._save = save
         self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
         self._opened: list[PluginClient] = []  # every connection that is open
         self._watched: set[tuple[str, str]] = set()  # plugins of plugins_registry: resource and socket
@@ -223,7 +221,7 @@ class Registry(api_grpc.RegistrationServicer):
         healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
         # Without a text, because the entry about the node has the same numbers.
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
-        self._save()
+        self._life.save()
         self._life.changed(touched)
 
     def _known(self, resource: str) -> set[str]:

@@ -17,8 +17,8 @@ from .. import lint
 from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import Capacity, DeviceTable, KubeletPanic
 from ..dra.driver_registry import DriverStatus
-from ..journal import Event, Journal, Metrics
-from ..kubelet_life import Compat, KubeletSettings, Life, Timings
+from ..journal import Event, Journal
+from ..kubelet_life import Compat, KubeletSettings, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.pods import Phase, PodStatus
@@ -74,11 +74,16 @@ class Kubelet:
         self.node_name = node_name
         self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
+        self.metrics = self.journal.metrics
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if root is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
             root = self._temporary.name
         self._paths = KubeletPaths(Path(root).absolute())
+        self.root = self._paths.root  # for `vdev run --kubelet-dir`
+        self.device_plugin_dir = self._paths.device_plugins  # of plugin sockets and of kubelet.sock
+        self.socket = self._paths.registration_socket  # kubelet.sock, where plugins register
+        self.pod_resources_socket = self._paths.pod_resources_socket
         self._rng = random.Random(seed)
         self.objects = objects or ApiObjects()
         self._settings = KubeletSettings(
@@ -86,6 +91,7 @@ class Kubelet:
             clock=clock or SYSTEM,
             timings=timings or Timings(),
             compat=Compat(compat),
+            status_on_change=status_on_change,
             rate_limit=rate_limit,
             host_root=None if host_root is None else Path(host_root),
             overlaps=overlaps,
@@ -93,7 +99,6 @@ class Kubelet:
             cdi_dir=None if cdi_dir is None else Path(cdi_dir),
             strict=strict,
         )
-        self._status_on_change = status_on_change
         self._store = PodStore(self.journal)
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
@@ -134,9 +139,11 @@ class Kubelet:
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
-        life = Life(self._settings, self._store, self._rng, self._devices_changed)
-        process = KubeletProcess(self._paths, life, self._scheduler, self._node)
-        self._store.forget()
+        process = KubeletProcess(
+            self._paths, self._settings, self._store, self._rng, scheduler=self._scheduler, status=self._node
+        )
+        for record in self._store.records.values():
+            record.known = False
         try:
             await process.start()
         except BaseException:
@@ -145,16 +152,16 @@ class Kubelet:
         self._process = process
         if process.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
             self._node.reset()
-        socket = str(process.paths.registration_socket)
+        socket = str(self.socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        life.every(life.timings.tick, self.tick)
-        life.every(life.timings.tick, lambda: life.spawn(self._scheduler.report_incomplete_pools(), "look at slices"))
-        self.tick()
+        process.every(process.timings.tick, process.tick)
+        process.every(process.timings.tick, lambda: process.spawn(self._scheduler.report_incomplete_pools(), "slices"))
+        process.tick()
         self._stop_listening = self.objects.listen(self._scheduler.wake)
-        life.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
+        process.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
         self._scheduler.wake()
         if readmit:
-            self._sources = life.spawn(self._learn_of_pods(process), "the kubelet's sources")
+            self._sources = process.spawn(self._learn_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
                     await self._pods_known()
@@ -167,7 +174,7 @@ class Kubelet:
         process = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
             await self._work(record)
-        process.life.pods_known = True
+        process.pods_known = True
         for record in [each for each in self._store.records.values() if each.ended]:
             await self._sync(record)
 
@@ -205,10 +212,8 @@ class Kubelet:
 
     def tick(self) -> None:
         """Update the node status, and drop plugins whose grace period is over; called every 10 s."""
-        if self._process is None or not self._process.alive:
-            return
-        if self._node.update(self._process.table.capacity(now=self._settings.clock.now())):
-            self._process.save()
+        if self._process is not None:
+            self._process.tick()
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -302,29 +307,7 @@ class Kubelet:
     @property
     def ready(self) -> bool:
         """Whether the kubelet knows its pods and has admitted them since its start."""
-        return self._process is not None and self._process.life.pods_known
-
-    # --- paths ---------------------------------------------------------------------------------------------------
-
-    @property
-    def root(self) -> Path:
-        """The kubelet's directory, for `vdev run --kubelet-dir`."""
-        return self._paths.root
-
-    @property
-    def device_plugin_dir(self) -> Path:
-        """The directory of plugin sockets and of kubelet.sock."""
-        return self._paths.device_plugins
-
-    @property
-    def socket(self) -> Path:
-        """kubelet.sock, where plugins register."""
-        return self._paths.registration_socket
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """The socket of the PodResources API."""
-        return self._paths.pod_resources_socket
+        return self._process is not None and self._process.pods_known
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -364,11 +347,6 @@ class Kubelet:
         """The Warning events on pods, oldest first."""
         return list(self.journal.events)
 
-    @property
-    def metrics(self) -> Metrics:
-        """The kubelet's counters."""
-        return self.journal.metrics
-
     async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
         """Wait until `condition()` is true. It is called at every change. The TimeoutError describes the node."""
         try:
@@ -404,7 +382,7 @@ class Kubelet:
     def _sync_soon(self, record: PodRecord) -> None:
         """Work on a pod in a task, so the scheduler does not wait for its plugins and drivers."""
         if self._process is not None:
-            self._process.life.spawn(self._sync(record), f"work on {record.spec.key}")
+            self._process.spawn(self._sync(record), f"work on {record.spec.key}")
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait for the pod sources, then admit the pods."""
@@ -431,7 +409,7 @@ class Kubelet:
     async def _work(self, record: PodRecord) -> None:
         """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
         process = self._up()
-        task = process.life.spawn(process.workers.sync(record), "work on a pod")
+        task = process.spawn(process.workers.sync(record), "work on a pod")
         await asyncio.wait([task])  # unlike `await task`, not cancelled by the end of the process
         try:
             if not task.cancelled():
@@ -440,13 +418,6 @@ class Kubelet:
             self.journal.find([lint.error("panic", "", str(panic))])
             await self._end("panicked")
             raise
-
-    def _devices_changed(self, uids: frozenset[str]) -> None:
-        if self._process is not None:
-            self._process.workers.push(uids)
-        if self._status_on_change:
-            self.tick()
-        self.journal.changed()
 
     def _up(self) -> KubeletProcess:
         if self._process is None:

@@ -1,6 +1,7 @@
 """One life of the kubelet process: its parts, its sockets and its checkpoint."""
 
 import asyncio
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,82 +17,99 @@ from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Registry
 from ..dra.dynamic_resources import DynamicResources
-from ..kubelet_life import Life
+from ..kubelet_life import KubeletSettings, Life
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .node_status import NodeStatus
 from .plugin_watcher import Handler, PluginWatcher
+from .pod_records import PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 from .podresources_server import PodResources
 
 
-class KubeletProcess:
-    """A running kubelet. The scheduler and the node status outlive it."""
+class KubeletProcess(Life):
+    """A running kubelet. The pods, the scheduler and the node status outlive it."""
 
-    def __init__(self, paths: KubeletPaths, life: Life, scheduler: PodScheduler, status: NodeStatus) -> None:
-        self.paths = paths
-        self.life = life
+    def __init__(
+        self,
+        paths: KubeletPaths,
+        settings: KubeletSettings,
+        pods: PodStore,
+        rng: random.Random,
+        *,
+        scheduler: PodScheduler,
+        status: NodeStatus,
+    ) -> None:
+        super().__init__(settings, pods, rng)
         self.fresh = True  # there was no checkpoint
         self.table = DeviceTable()
+        self.dra = DynamicResources(paths.root, self)
+        self._paths = paths
+        self._status = status
         self._servers: list[grpc.aio.Server] = []
-        self._registry = Registry(self.table, life, directory=str(paths.device_plugins), save=self.save)
-        self._allocator = Allocator(self.table, life, save=self.save)
-        self.dra = DynamicResources(paths.root, life)
-        self.workers = PodWorkers(life, self.table, self._allocator, self.dra, scheduler=scheduler, status=status)
+        self._registry = Registry(self.table, self, directory=str(paths.device_plugins))
+        self._allocator = Allocator(self.table, self)
+        self.workers = PodWorkers(self, self.table, self._allocator, self.dra, scheduler=scheduler, status=status)
         handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
-        self._watcher = PluginWatcher(paths.plugins_registry, handlers, life)
-
-    @property
-    def alive(self) -> bool:
-        return self.life.alive
+        self._watcher = PluginWatcher(paths.plugins_registry, handlers, self)
 
     async def start(self) -> None:
         """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
-        paths = self.paths
+        paths = self._paths
         found, problem = await asyncio.to_thread(self._prepare)
         if problem:
-            self.life.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
+            self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
-            device_checkpoint.restore(self.table, found, now=self.life.clock.now())
-        self.life.alive = True
+            device_checkpoint.restore(self.table, found, now=self.clock.now())
+        self.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
-            await self.life.clock.sleep(self.life.timings.boot)
+            await self.clock.sleep(self.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        answers = PodResources(self.life, self.table, self._allocator, self.dra)
+        answers = PodResources(self, self.table, self._allocator, self.dra)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket)
         if not self.fresh:
-            await self.life.clock.sleep(self.life.timings.lead)
+            await self.clock.sleep(self.timings.lead)
         await self._serve(registration, paths.registration_socket)
         await self.dra.start()
-        self.life.spawn(self._watcher.run(), "plugin watcher")
+        self.spawn(self._watcher.run(), "plugin watcher")
 
     async def kill(self) -> None:
         """End as with SIGKILL: connections break, sockets remain and refuse connections."""
-        self.life.cancel()
+        self.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         try:
-            await self.life.end()
+            await self.end()
         finally:
             await self._registry.close()
             await self.dra.close()
 
+    def tick(self) -> None:
+        """Update the node status, and drop plugins whose grace period is over."""
+        if self.alive and self._status.update(self.table.capacity(now=self.clock.now())):
+            self.save()
+
+    def changed(self, pods: frozenset[str]) -> None:
+        self.workers.push(pods)
+        if self.settings.status_on_change:
+            self.tick()
+        self.journal.changed()
+
     def save(self) -> None:
-        """Write the checkpoint. No effect once the process has ended."""
         if not self.alive:
             return
         try:
-            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.dump(self.table))
+            device_checkpoint.write(self._paths.device_plugins, device_checkpoint.dump(self.table))
         except HostError as error:  # the real kubelet only logs it
-            self.life.journal.find([lint.error("checkpoint-write", "", str(error))])
+            self.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""
-        paths = self.paths
+        paths = self._paths
         sockets = paths.registration_socket, paths.pod_resources_socket
         for socket in sockets:
             kubelet_directory.check_path(socket)
@@ -105,7 +123,7 @@ class KubeletProcess:
         return checkpoint
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
-        private = self.paths.private(public)
+        private = self._paths.private(public)
         try:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
