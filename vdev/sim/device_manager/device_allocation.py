@@ -85,7 +85,12 @@ class Allocator:
         flight = self._table.in_flight.setdefault(resource, set())
         flight |= ids
         try:
-            response = await self._call_allocate(resource, ids)
+            request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
+            try:
+                response = await self._endpoint(resource).allocate(api.AllocateRequest(container_requests=[request]))
+            except (CallError, AdmissionError):
+                self._table.recount()
+                raise
             self._journal.find(lint.allocation(resource, response))
             if not response.container_responses:
                 # The devices stay marked as allocated until the next recount, as in the real kubelet.
@@ -120,7 +125,7 @@ class Allocator:
             """Take random ids until there are enough."""
             for id_ in self._rng.sample(sorted(ids), len(ids)):
                 if len(taken) < count and id_ not in taken:
-                    table.mark_allocated(resource, id_)
+                    table.allocated.setdefault(resource, set()).add(id_)
                     taken.add(id_)
 
         take(self._reusable.get(pod.uid, {}).get(resource, set()))
@@ -160,14 +165,6 @@ class Allocator:
             raise AdmissionError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
         self._journal.find(lint.preferred(resource, wanted, response))
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
-
-    async def _call_allocate(self, resource: str, ids: set[str]) -> api.AllocateResponse:
-        request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
-        try:
-            return await self._endpoint(resource).allocate(api.AllocateRequest(container_requests=[request]))
-        except (CallError, AdmissionError):
-            self._table.recount()
-            raise
 
     async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
         """Call PreStartContainer if the plugin asks for it. Raises AdmissionError.

@@ -88,10 +88,6 @@ class DeviceTable:
 
     # --- plugins -----------------------------------------------------------------------------------------------
 
-    def connected(self, client: "PluginClient", options: api.DevicePluginOptions) -> None:
-        """A plugin registered. The health sets stay until its first list."""
-        self.endpoints[client.resource] = Endpoint(client, options)
-
     def lists_now(self, resource: str) -> bool:
         """Whether the plugin is connected and has sent a list."""
         endpoint = self.endpoints.get(resource)
@@ -171,10 +167,6 @@ class DeviceTable:
         anywhere = {id_ for id_ in available if not listed[id_].numa}
         return aligned, available - aligned - anywhere, anywhere
 
-    def allocatable_devices(self) -> dict[str, list[Device]]:
-        """The healthy devices by resource, including held ones."""
-        return {r: [self.devices[r][id_] for id_ in sorted(ids)] for r, ids in sorted(self.healthy.items()) if ids}
-
     def health_of(self, resource: str, id_: str) -> str:
         """The health in a pod's status. As in 1.36, a device that is not in the list is shown as Healthy."""
         device = self.devices.get(resource, {}).get(id_)
@@ -190,10 +182,6 @@ class DeviceTable:
     def held_by(self, pod: str, container: str) -> list[Held]:
         """What a container holds, by resource."""
         return [each for each in self.holders.values() if (each.pod, each.container) == (pod, container)]
-
-    def mark_allocated(self, resource: str, id_: str) -> None:
-        """Mark a device as allocated, before the plugin is called."""
-        self.allocated.setdefault(resource, set()).add(id_)
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:
         """Record that a container holds devices. Raises KubeletPanic if one is no longer in the list."""

@@ -20,7 +20,7 @@ from .. import lint
 from ..go_errors import CallError, RegistrationError
 from ..kubelet_life import Compat, Life
 from ..lint import error, warning
-from .device_table import Device, DeviceTable
+from .device_table import Device, DeviceTable, Endpoint
 from .plugin_client import PluginClient
 
 VERSION = "v1beta1"
@@ -147,27 +147,6 @@ class Registry(api_grpc.RegistrationServicer):
 
         `endpoint` is the name that the plugin gave its socket.
         """
-        client, options = await self._dial(resource, socket)
-        again = resource in self._table.endpoints
-        self._table.connected(client, options)
-        self._life.spawn(self._run(client), f"list-and-watch {resource}")
-        extra = ["pre-start"] if options.pre_start_required else []
-        extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
-        self._journal.note(
-            "registered",
-            "plugin",
-            f"{resource} registered{' again' if again else ''} ({', '.join([endpoint, *extra])})",
-            resource=resource,
-            endpoint=endpoint,
-            options={
-                "preStartRequired": options.pre_start_required,
-                "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
-            },
-            again=again,
-        )
-        return options
-
-    async def _dial(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
         self._clients[self._key(resource, socket)] = client  # an old client is not closed, so its stream goes on
@@ -185,7 +164,25 @@ class Registry(api_grpc.RegistrationServicer):
             if isinstance(ended, CallError):
                 raise RegistrationError(f"{step}: {ended}") from ended
             raise
-        return client, options
+        again = resource in self._table.endpoints
+        # The health sets stay until its first list.
+        self._table.endpoints[resource] = Endpoint(client, options)
+        self._life.spawn(self._run(client), f"list-and-watch {resource}")
+        extra = ["pre-start"] if options.pre_start_required else []
+        extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
+        self._journal.note(
+            "registered",
+            "plugin",
+            f"{resource} registered{' again' if again else ''} ({', '.join([endpoint, *extra])})",
+            resource=resource,
+            endpoint=endpoint,
+            options={
+                "preStartRequired": options.pre_start_required,
+                "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
+            },
+            again=again,
+        )
+        return options
 
     async def _run(self, client: PluginClient) -> None:
         """Follow ListAndWatch, without retries. Its end closes the connection of the same key, whose ever it is."""
@@ -214,7 +211,11 @@ class Registry(api_grpc.RegistrationServicer):
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
         held = self._held(resource)
-        elsewhere = {id_: other for other in self._table.devices if other != resource for id_ in self._known(other)}
+        elsewhere: dict[str, str] = {}  # the ids that are held, or in the list of a connected plugin
+        for other, listed in self._table.devices.items():
+            if other != resource:
+                known = {*(listed if self._table.lists_now(other) else ()), *self._held(other)}
+                elsewhere |= dict.fromkeys(known, other)
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
@@ -223,11 +224,6 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
         self._life.save()
         self._life.changed(touched)
-
-    def _known(self, resource: str) -> set[str]:
-        """The ids that are held, or in the list of a connected plugin."""
-        listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
-        return {*listed, *self._held(resource)}
 
     def _held(self, resource: str) -> set[str]:
         """The ids that containers hold, or that are in an unanswered Allocate call.

@@ -172,8 +172,8 @@ class Kubelet:
     async def readmit(self) -> None:
         """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
         process = self._up()
-        while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(record)
+        while process.alive and (unknown := [each for each in self._store.records.values() if each.is_new]):
+            await self._work(unknown[0])
         process.pods_known = True
         for record in [each for each in self._store.records.values() if each.ended]:
             await self._sync(record)

@@ -104,8 +104,3 @@ def publish(private: Path, public: Path) -> None:
     kept = private.replace(private.with_name(f"{private.name}.public"))
     public.unlink(missing_ok=True)
     public.hardlink_to(kept)
-
-
-def missing_host_paths(paths: list[str], host_root: Path) -> list[str]:
-    """The absolute host paths that do not exist below `host_root`."""
-    return [path for path in paths if not os.path.lexists(host_root / path.lstrip("/"))]

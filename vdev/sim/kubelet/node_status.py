@@ -28,19 +28,14 @@ class NodeStatus:
 
     def reset(self) -> None:
         """Set all plugin resources to zero, as a kubelet that starts without a checkpoint does."""
-        zeros = dict.fromkeys(self.shown.capacity, 0)
-        self._show(Capacity(zeros, zeros))
+        self.update(Capacity({}, {}, frozenset(self.shown.capacity)))
 
     def update(self, seen: Capacity) -> bool:
         """Show the device manager's numbers; returns whether resources were removed, which are shown as zero."""
-        zeros = dict.fromkeys(seen.removed, 0)
-        capacity = {**self.shown.capacity, **seen.capacity, **zeros}
-        self._show(Capacity(capacity, {**self.shown.allocatable, **seen.allocatable, **zeros}))
-        return bool(seen.removed)
-
-    def _show(self, node: Capacity) -> None:
-        """Show these numbers, and record those that have changed."""
-        before, self.shown = self.shown, node
+        zeros, before = dict.fromkeys(seen.removed, 0), self.shown
+        self.shown = node = Capacity(
+            {**before.capacity, **seen.capacity, **zeros}, {**before.allocatable, **seen.allocatable, **zeros}
+        )
         rows = []
         capacity, allocatable = {}, {}
         for resource, count in sorted(node.capacity.items()):
@@ -52,6 +47,7 @@ class NodeStatus:
                 rows.append(f"{resource}  capacity {count}, allocatable {free}{was}")
         if rows:
             self._journal.note("node", "node", "\n".join(rows), capacity=capacity, allocatable=allocatable)
+        return bool(seen.removed)
 
     def shortage(
         self, requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], *, held: Mapping[str, int]

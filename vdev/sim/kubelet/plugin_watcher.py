@@ -137,19 +137,11 @@ class PluginWatcher:
 def _sockets(directory: str) -> dict[str, _Stamp]:
     """The sockets below a directory, by path, with the identity of each file. Blocks."""
     found: dict[str, _Stamp] = {}
-    directories = [directory]
-    for here in directories:
-        with contextlib.suppress(OSError), os.scandir(here) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.path)
-                    continue
-                try:
-                    seen = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
+    for here, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        for path in (os.path.join(here, name) for name in files if not name.startswith(".")):
+            with contextlib.suppress(FileNotFoundError):
+                seen = os.lstat(path)
                 if stat.S_ISSOCK(seen.st_mode):
-                    found[entry.path] = seen.st_dev, seen.st_ino, seen.st_mtime_ns
+                    found[path] = seen.st_dev, seen.st_ino, seen.st_mtime_ns
     return found

@@ -28,6 +28,11 @@ class PodRecord(PodStatus):
         """Whether it has ended or was deleted, so its containers do not run."""
         return self.terminating or self.phase.terminal
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is a pod of this node that the current kubelet process has not tried to admit."""
+        return self.bound and not self.known and not self.ended
+
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
         uses = self.spec.container(name).claims
@@ -60,9 +65,9 @@ class PodStore:
             raise KeyError(f"no pod {key}; there are {sorted(self.records)}")
         return self.records[key]
 
-    def active(self) -> list[PodSpec]:
+    def active(self) -> list[PodRecord]:
         """The pods that the kubelet process knows and that have not ended, including one that is being admitted."""
-        return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
+        return [each for each in self.records.values() if each.known and not each.phase.terminal]
 
     def add(
         self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True, waits_for_devices: bool = False
@@ -94,19 +99,6 @@ class PodStore:
             pod.noted = status
             self.journal.note("pod", "pod", render_pod(status), **pod_json(status))
 
-    def forget(self) -> None:
-        """A kubelet process starts, which knows no pod."""
-        for record in self.records.values():
-            record.known = False
-
-    def unknown(self) -> PodRecord | None:
-        """The oldest pod of this node that the kubelet process does not know, and that has not ended."""
-        return next((each for each in self.records.values() if each.bound and not each.known and not each.ended), None)
-
-    def waiting(self) -> list[PodRecord]:
-        """The pods that wait for the scheduler."""
-        return [record for record in self.records.values() if self.waits(record)]
-
     def waits(self, pod: PodRecord) -> bool:
         """Whether a pod waits for the scheduler."""
         return self.exists(pod) and not pod.bound and not pod.ended
@@ -114,11 +106,6 @@ class PodStore:
     def exists(self, pod: PodRecord) -> bool:
         """Whether a pod has not been deleted. Another one may have its name."""
         return self.records.get(pod.spec.key) is pod
-
-    def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
-        """The claims that a container uses."""
-        pod = self.by_uid(uid)
-        return [] if pod is None else pod.container_claims(container)
 
     def uses(self, uid: str, container: str) -> bool:
         """Whether a container uses its devices or will use them, so neither it nor its pod has ended."""

@@ -5,7 +5,6 @@ its extended resources. All of this is undone when the pod has ended.
 """
 
 import asyncio
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,7 +48,6 @@ class PodScheduler:
         # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._slices: list[Document] = []  # as last checked
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
@@ -58,8 +56,8 @@ class PodScheduler:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self.check_slices()
-            for pod in self._store.waiting():
+            self._journal.find(check_pools(await self._own_slices()))
+            for pod in [each for each in self._store.records.values() if self._store.waits(each)]:
                 await self.bind(pod)
                 if pod.bound:
                     bound(pod)
@@ -81,27 +79,20 @@ class PodScheduler:
                     claims, extended = await self._claims(pod.spec), None
                 else:
                     claims, extended = await self._schedule(pod)
-            except UnschedulableError as error:
-                self._refuse(pod, error.message)
-            except ApiObjectError as error:
-                self._refuse(pod, str(error))
-            else:
-                self._assign(pod, claims, extended)
-
-    def _refuse(self, pod: PodRecord, why: str) -> None:
-        if pod.message != why:
-            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
-        pod.reason, pod.message = "Unschedulable", why
-        self._store.note(pod)
-
-    def _assign(self, pod: PodRecord, claims: dict[str, str], extended: ExtendedClaim | None) -> None:
-        if not self._store.waits(pod):
-            return  # it was deleted during the allocation, and its claims will be released
-        pod.claims, pod.extended = claims, extended
-        pod.bound, pod.reason, pod.message = True, "", ""
-        if extended is not None:
-            served = {(container, resource) for container, resource, _ in extended.mappings}
-            pod.spec = _without(pod.spec, served)
+            except (UnschedulableError, ApiObjectError) as error:
+                why = error.message if isinstance(error, UnschedulableError) else str(error)
+                if pod.message != why:
+                    self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
+                pod.reason, pod.message = "Unschedulable", why
+                self._store.note(pod)
+                return
+            if not self._store.waits(pod):
+                return  # it was deleted during the allocation, and its claims will be released
+            pod.claims, pod.extended = claims, extended
+            pod.bound, pod.reason, pod.message = True, "", ""
+            if extended is not None:
+                served = {(container, resource) for container, resource, _ in extended.mappings}
+                pod.spec = _without(pod.spec, served)
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +167,10 @@ class PodScheduler:
         return ExtendedClaim(name, tuple((each.container, each.resource, each.request) for each in limits))
 
     async def _write(self, name: str, namespace: str, allocation: Document) -> None:
-        await self._objects.edit("ResourceClaim", name, namespace, functools.partial(_allocated, allocation))
+        def change(claim: dict[str, Any]) -> None:
+            claim.setdefault("status", {})["allocation"] = allocation
+
+        await self._objects.edit("ResourceClaim", name, namespace, change)
         results = allocation["devices"].get("results", ())
         devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
         self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
@@ -216,13 +210,6 @@ class PodScheduler:
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    async def check_slices(self) -> None:
-        """Report mistakes in the pools that this node can use, if their slices have changed."""
-        slices = await self._own_slices()
-        if slices != self._slices:
-            self._slices = slices
-            self._journal.find(check_pools(slices))
-
     async def report_incomplete_pools(self) -> None:
         """Report pools that are incomplete or outdated, and were so at the last call."""
         found = list(check_complete(await self._own_slices()))
@@ -256,10 +243,6 @@ def _extended_claim(pod: PodSpec, limits: list[_Limit]) -> dict[str, Any]:
     ]
     meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
     return {"metadata": meta, "spec": {"devices": {"requests": requests}}}
-
-
-def _allocated(allocation: Document, claim: dict[str, Any]) -> None:
-    claim.setdefault("status", {})["allocation"] = allocation
 
 
 def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:

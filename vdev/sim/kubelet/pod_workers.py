@@ -4,7 +4,8 @@ The records of pods are in `pod_records`. The device manager decides which devic
 """
 
 import asyncio
-from collections.abc import Iterable
+import os
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
@@ -17,7 +18,6 @@ from ..journal import Event
 from ..kubelet_life import Life
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
-from . import kubelet_directory
 from .node_status import NodeStatus
 from .pod_records import PodRecord
 from .pod_scheduler import PodScheduler
@@ -106,7 +106,7 @@ class PodWorkers:
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
         holds = any(each.pod == pod.spec.uid for each in self._table.holders.values())
         held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
-        others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
+        others = [each.spec.requested() for each in self._store.active() if each is not pod]
         return self._status.shortage(pod.spec.requested(), others, held=held)
 
     def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
@@ -208,19 +208,14 @@ class PodWorkers:
         claims = pod.container_claims(spec.name)
         resolved = await self._dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
         edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
-        await self._check_host(edits)
+        if (host_root := self._life.settings.host_root) is not None:
+            # The kubelet does not check device nodes, but without them the runtime cannot start the container.
+            for path in [node.host_path for node in edits.devices]:
+                if not await asyncio.to_thread(os.path.lexists, host_root / path.lstrip("/")):
+                    self._journal.find(
+                        [lint.warning("device-missing", "", f"device {path} does not exist on the host")]
+                    )
         return edits
-
-    async def _check_host(self, edits: container_edits.Edits) -> None:
-        """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
-        host_root = self._life.settings.host_root
-        if host_root is None:
-            return
-        paths = [node.host_path for node in edits.devices]
-        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
-        self._journal.find(
-            lint.warning("device-missing", "", f"device {path} does not exist on the host") for path in missing
-        )
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -294,8 +289,8 @@ class PodWorkers:
                 container.health_messages = {**container.health_messages, claim.resource: messages}
         container.claims = shown
 
-    def push(self, uids: Iterable[str]) -> None:
+    def push(self, uids: Collection[str]) -> None:
         """Update the status of these pods, because the health of a device has changed."""
-        for uid in uids:
-            if (pod := self._store.by_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
+        for pod in self._store.active():
+            if pod.uid in uids and pod.admitted:
                 self.update(pod)

@@ -15,7 +15,8 @@ from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
-from ..objects.pods import Kind, PodSpec
+from ..objects.pods import Kind
+from .pod_records import PodRecord
 
 _CALLS_PER_SECOND, _BURST = 100, 10  # the real kubelet's rate limit
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -44,7 +45,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         """Get one active pod. Like the real server, it frees nothing."""
         await self._admit(context)
         key = f"{request.pod_namespace}/{request.pod_name}"
-        pod = next((pod for pod in self._pods.active() if pod.key == key), None)
+        pod = next((each for each in self._pods.active() if each.spec.key == key), None)
         if pod is None:
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
@@ -56,15 +57,21 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         """List all healthy devices, including held ones."""
         del request
         await self._admit(context)
-        healthy = self._table.allocatable_devices().items()
-        rows = ((r, each.id, node) for r, devices in healthy for each in devices for node in each.numa or (None,))
-        return v1.AllocatableResourcesResponse(devices=[_device(*row) for row in rows])
+        table = self._table
+        return v1.AllocatableResourcesResponse(
+            devices=[
+                _device(resource, id_, node)
+                for resource, ids in sorted(table.healthy.items())
+                for id_ in sorted(ids)
+                for node in table.devices[resource][id_].numa or (None,)
+            ]
+        )
 
     async def _admit(self, context: _Context) -> None:
         if self._limit is not None and not self._limit.try_take():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
-    def _pod(self, pod: PodSpec) -> v1.PodResources:
+    def _pod(self, pod: PodRecord) -> v1.PodResources:
         """A pod with its containers, except for regular init containers.
 
         As in a real kubelet, a container has all devices of each claim, even if it names one request of it.
@@ -76,23 +83,19 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
                 v1.ContainerResources(
                     name=each.name,
                     devices=_devices(self._table.held_by(pod.uid, each.name)),
-                    dynamic_resources=self._claims(pod, each.name),
+                    dynamic_resources=[
+                        v1.DynamicResource(
+                            claim_name=name,
+                            claim_namespace=pod.namespace,
+                            claim_resources=_claimed(self._dra.prepared(pod.namespace, name)),
+                        )
+                        for name in dict.fromkeys(claim.claim for claim in pod.container_claims(each.name))
+                    ],
                 )
                 for each in pod.containers
                 if each.kind is not Kind.INIT
             ],
         )
-
-    def _claims(self, pod: PodSpec, container: str) -> list[v1.DynamicResource]:
-        names = dict.fromkeys(each.claim for each in self._pods.container_claims(pod.uid, container))
-        return [
-            v1.DynamicResource(
-                claim_name=name,
-                claim_namespace=pod.namespace,
-                claim_resources=_claimed(self._dra.prepared(pod.namespace, name)),
-            )
-            for name in names
-        ]
 
 
 def _devices(held: Iterable[Held]) -> Iterator[v1.ContainerDevices]:
