@@ -4,7 +4,7 @@
     loader, parser             text to a tree of values, each with its position
     messages                   what is wrong with the values, in words, and the report of all problems
     entry_checks               keys of one entry that must fit together
-    resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)
+    resolution                 entries with the values of their preset (`presets`) and of their layouts (`partitions`)
     file_checks                entries and sections that must fit together, with `sharing_checks` and `fault_checks`
     origins                    where each value came from
 

@@ -1,10 +1,19 @@
 """The keys `partitioning` and `partitions`: how devices can be partitioned, and which partitions an entry asks for.
 
+An entry lists them, or a label of the node selects a layout: one of the devices, or of a file in the form of mig-parted
+or device-config-manager.
+
 Partitions are placed here only to refuse lists that the hardware would refuse.
 """
 
-from collections.abc import Mapping
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
 from ..model import names
@@ -14,20 +23,23 @@ from ..model.geometry import (
     LayoutError,
     NamedLayout,
     PartitionChoice,
+    Parts,
     Profile,
+    counts_of,
     generated,
     layout,
     layouts_of,
     nearest,
+    repeated,
     resource_suffix,
 )
 from ..model.problem import listed
-from ..model.scalars import index_range
+from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, not_empty
+from ..model.section import Section, described, refuse, refuse_items
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
-from .layouts import LayoutTarget, layouts_in
-from .loader import UserFiles
-from .messages import ProblemReport
+from .loader import FileText, UserFiles, read_text
+from .messages import ProblemReport, checked
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
 _SHOWN = 3  # layouts that a warning names
@@ -156,12 +168,11 @@ def chosen_layouts(
     if source is None or source.partitioning is None:
         _cannot_be_partitioned(report)
         return choice
-    target = LayoutTarget(source.partitioning, source.count, source.attributes.get("pciDeviceId", ""))
-    layouts = generated(target.geometry, target.count)
+    layouts = generated(source.partitioning, source.count)
     if choice.file is not None:
         file = Path(report.place("file").file).parent / choice.file
         try:
-            layouts = layouts_in(files.layout(file), target)
+            layouts = _layouts_in(files.layout(file), source, source.partitioning)
         except ConfigError as bad:
             report.errors_elsewhere("file", bad)
             return choice
@@ -187,3 +198,207 @@ def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, report: Pro
         more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
         message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
         report.warning((), f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
+
+
+# --- files of layouts -------------------------------------------------------------------------------------------------
+
+_PROFILES = "gpu-config-profiles"  # a key that mig-parted's files do not have
+
+
+class Mode(Section):
+    """A mode, and how many GPUs have it."""
+
+    compute_partition: Text = ""
+    """Compute partitioning: SPX, DPX, QPX or CPX."""
+    memory_partition: Text = ""
+    """Memory partitioning: NPS1, NPS2 or NPS4, the same for the whole profile."""
+    num_gpus_assigned: Annotated[Index, Field(alias="numGPUsAssigned")] = 0
+    """How many GPUs get it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in ROCm's plugin, such as cpx_nps1."""
+        return f"{self.compute_partition}_{self.memory_partition}".lower()
+
+
+class Skipped(Section):
+    """GPUs that stay as they are."""
+
+    ids: list[Index] = []
+    """Their indices."""
+
+
+class ModeProfile(Section):
+    """The modes of a node's GPUs."""
+
+    skipped_gpus: Annotated[Skipped, Field(alias="skippedGPUs")] = Skipped()
+    """GPUs that stay as they are."""
+    profiles: list[Mode] = []
+    """Modes, and how many of the other GPUs get each, in order."""
+
+    def layout(self, geometry: Geometry, count: int) -> NamedLayout:
+        """Apply the profile to these devices, with the tool's checks in the tool's order."""
+        skipped = set(self.skipped_gpus.ids)
+        if beyond := [each for each in sorted(skipped) if each >= count]:
+            return NamedLayout({}, f"it skips GPU {beyond[0]}, and there are {count}")
+        assigned = sum(each.num_gpus_assigned for each in self.profiles)
+        if assigned + len(self.skipped_gpus.ids) != count:
+            skips = f" and skips {len(skipped)}" if skipped else ""
+            return NamedLayout({}, f"it assigns {assigned} GPUs{skips}, and there are {count}")
+        if len({each.memory_partition for each in self.profiles}) > 1:
+            return NamedLayout({}, "it mixes memory modes, and all GPUs of a node have the same")
+        free = (index for index in range(count) if index not in skipped)
+        parts: dict[int, Parts] = {}
+        for each in self.profiles:
+            try:
+                parts |= dict.fromkeys(islice(free, each.num_gpus_assigned), layout(geometry, each.name))
+            except LayoutError as unknown:
+                return NamedLayout({}, str(unknown))
+        return NamedLayout(parts, refusal_of(geometry, parts.values()))
+
+
+class Services(Section):
+    """Services of the host."""
+
+    names: list[Text] = []
+    """Their names."""
+
+
+class DeviceConfigFile(Section):
+    """device-config-manager's `config.json`."""
+
+    profiles: Annotated[dict[str, ModeProfile], Field(alias=_PROFILES)]
+    """Profiles by name."""
+    gpu_client_systemd_services: Services = Services()
+    """Services that the tool stops; virtual devices need none."""
+
+
+_WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
+_PROFILE = re.compile(rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?")
+_PCI_ID = re.compile(r"(0x[0-9a-f]{1,8}|0b[01]{1,32}|[0-9]{1,10})", re.IGNORECASE)
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _devices(value: object) -> object:
+    if value == "all" or isinstance(value, (list, tuple)):
+        return None if value == "all" else value
+    return refuse(f"expected all, or a list of indices, got {described(value)}")
+
+
+def _mig_devices(value: object) -> object:
+    if not isinstance(value, dict):
+        refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
+    hint = "expected a name such as 1g.5gb or 1g.10gb+me"
+    refuse_items("mig-devices", value, _profile_problem, hint, at=lambda _, name: (name, "[key]"))
+    return counts_of(value)
+
+
+def _profile_problem(name: str) -> str:
+    return "" if _PROFILE.fullmatch(name) else f"{name!r} is no profile as NVIDIA names them"
+
+
+class GpuConfig(Section):
+    """The configuration of some GPUs of a node."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    devices: Annotated[tuple[Whole, ...] | None, BeforeValidator(_devices)]
+    """Which GPUs: all (kept as None), or a list of indices."""
+    mig_enabled: Flag
+    """Whether MIG is on."""
+    mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
+    """Profiles, and how many of each."""
+    device_filter: Annotated[list[Text], OneOrMany()] = []
+    """PCI device ids of the models that are meant, such as 0x20B010DE."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.mig_enabled and self.mig_devices is None:
+            refuse("'mig-devices' is missing, and mig-enabled is true", "write mig-devices: {} for a GPU without any")
+        if not self.mig_enabled and self.mig_devices:
+            refuse("mig-devices are given, and mig-enabled is false", "remove one of them")
+        return self
+
+    @property
+    def parts(self) -> Parts:
+        """The partitions of each of these GPUs."""
+        return repeated(self.mig_devices or {}) if self.mig_enabled else None
+
+    def is_for(self, pci_id: str) -> bool:
+        """Whether it is for a model with this PCI device id, as presets write it; empty: unknown."""
+        filters = [each for each in self.device_filter if each]
+        return not filters or (pci_id != "" and any(_matches(each, pci_id) for each in filters))
+
+
+class MigPartedFile(Section):
+    """mig-parted's file."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    version: Literal["v1"]
+    """Version of the form: v1."""
+    mig_configs: Annotated[
+        dict[str, Annotated[list[GpuConfig], not_empty(hint="write at least one entry with devices")]],
+        not_empty("there is no configuration", "name at least one"),
+    ]
+    """Configurations by name."""
+
+
+def _mig_layout(configs: Iterable[GpuConfig], geometry: Geometry, count: int, pci_id: str) -> NamedLayout:
+    parts: dict[int, Parts] = {}
+    for config in configs:
+        if not config.is_for(pci_id):
+            continue
+        for index in range(count):
+            if config.devices is not None and index not in config.devices:
+                continue
+            if index in parts and (parts[index] is None) is not (config.parts is None):
+                return NamedLayout({}, f"device {index} would be both with MIG and without")
+            parts[index] = config.parts
+    return NamedLayout(parts, refusal_of(geometry, parts.values()))
+
+
+def _matches(wanted: str, pci_id: str) -> bool:
+    """Whether a filter, `<device and vendor>[:<those of the board>]`, matches the id of a model.
+
+    As in NVIDIA's tool, an id that is not a number matches nothing.
+    """
+    model, _, board = wanted.partition(":")
+    has_model, _, has_board = pci_id.partition(":")
+    return _number(model) == _number(has_model) is not None and (
+        not board or _number(board) == _number(has_board) is not None
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text, 0) if _PCI_ID.fullmatch(text) else None
+
+
+def refusal_of(geometry: Geometry, wanted: Iterable[Parts]) -> str:
+    """Return why a device cannot have one of these lists of partitions, or the empty string."""
+    for parts in dict.fromkeys(wanted):
+        try:
+            place(geometry, parts or ())
+        except LayoutError as clash:
+            return str(clash)
+    return ""
+
+
+def _layouts_in(text: FileText, devices: VirtualDevices, geometry: Geometry) -> dict[str, NamedLayout]:
+    """Apply the file's layouts to these devices. Raises ConfigError with every problem of the file."""
+    file = _layout_file(text)
+    if isinstance(file, DeviceConfigFile):
+        return {name: each.layout(geometry, devices.count) for name, each in file.profiles.items()}
+    pci_id = devices.attributes.get("pciDeviceId", "")
+    return {name: _mig_layout(each, geometry, devices.count, pci_id) for name, each in file.mig_configs.items()}
+
+
+@functools.lru_cache(maxsize=8)  # several entries have the same file
+def _layout_file(text: FileText) -> MigPartedFile | DeviceConfigFile:
+    document = read_text(text.text, text.file)
+    if _PROFILES in document.root:
+        return checked(document, DeviceConfigFile)[1]
+    return checked(document, MigPartedFile)[1]

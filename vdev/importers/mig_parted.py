@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from .. import config
-from ..config.layouts import GpuConfig, LayoutTarget
+from ..config.partitions import GpuConfig, refusal_of
 from ..errors import ConfigError
 from ..model.problem import show
 from ..model.section import keys_of
@@ -114,20 +114,16 @@ def _pci_id(preset: str) -> str:
 
 
 @cache
-def _models() -> dict[str, LayoutTarget]:
+def _models() -> dict[str, config.Preset]:
     """The built-in models that can be partitioned, the usual ones first."""
     known = {name: config.load_preset(name) for name in (*_USUAL, *config.preset_names())}
-    return {
-        name: LayoutTarget(each.partitioning, 1, each.attributes.get("pciDeviceId", ""))
-        for name, each in known.items()
-        if each.partitioning and not each.count
-    }
+    return {name: each for name, each in known.items() if each.partitioning and not each.count}
 
 
 def _model(configs: Collection[GpuConfig]) -> str:
     """The first model that they select, and that can have their partitions; empty without partitions."""
-    for name, target in _models().items():
-        wanted = [each.parts for each in configs if each.is_for(target.pci_id)]
-        if any(wanted) and not target.refusal(wanted):
+    for name, model in _models().items():
+        wanted = [each.parts for each in configs if each.is_for(model.attributes.get("pciDeviceId", ""))]
+        if any(wanted) and model.partitioning and not refusal_of(model.partitioning, wanted):
             return name
     return ""
