@@ -129,10 +129,10 @@ async def test_a_resource_that_goes_while_its_stream_is_closed_drains(kubelet, s
     """The kubelet keeps the ids of its last list, so the empty list is sent on the stream that it opens next."""
     agent = await start_agent(TWO, end_of_stream=1.0, retire_handover=2.0)
     service = agent.agent.lists.services[OTHER]
-    service.close_streams()
+    service.servicer.close_streams()
     agent.edit(TWO.replace("example.com/other", "example.com/new"))
     await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the end of the resource")
-    assert service.streams == 0, "the kubelet has opened a stream before the resource went"
+    assert service.servicer.streams == 0, "the kubelet has opened a stream before the resource went"
     await shows(OTHER, 0, 0)
     await kubelet.wait_until(lambda: not kubelet.listed().get(OTHER), what="the empty list")
     assert [] == kubelet.errors

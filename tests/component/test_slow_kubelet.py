@@ -39,7 +39,7 @@ async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubel
     if ends == "the socket is gone":
         Path(service.socket).unlink()
     else:
-        service._server.servicer.close_streams()
+        service.servicer.close_streams()
     service.recheck_faults()
     await kubelet.wait_until(lambda: service.registrations > 1 and service.ready, what="another registration")
     assert [] == kubelet.findings

@@ -19,8 +19,8 @@ import structlog
 from ..aio.tasks import Interrupted, Interruption, acting_on, in_background
 from ..deviceplugin.podresources import FILE_NAME
 from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ServiceState
+from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import Dra
 from ..hostfs.watch import Watcher

@@ -85,7 +85,7 @@ class Announcer:
         has_started = self._agent.reconciler.published and all(
             each.state is not ServiceState.STARTING for each in services
         )
-        runs = any(each.streams for each in services)
+        runs = any(each.servicer.streams for each in services)
         waited, patience = self._clock.now() - self._began, self._agent.options.boot_wait
         if self._agent.lock.trouble or (has_started and (runs or not absent or waited >= patience)):
             self._is_ready = self._manager.tell("READY", "1")

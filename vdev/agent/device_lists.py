@@ -50,7 +50,7 @@ class DeviceLists:
     @property
     def is_listened_to(self) -> bool:
         """Whether a kubelet has a stream open."""
-        return any(service.streams for service in self.services.values())
+        return any(service.servicer.streams for service in self.services.values())
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self.running = group, True
@@ -73,7 +73,7 @@ class DeviceLists:
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._sent_again_at[name] = now
-                self.services[name].list_again()
+                self.services[name].servicer.list_again()
 
     def _compared(self, plan: DesiredState) -> Sequence[_Update]:
         changes = diff(Inventory(self._sent), plan.served)
@@ -137,7 +137,7 @@ class DeviceLists:
             if rule.socket is not None:
                 await service.spoil_socket(replace=rule.socket.replace)
             elif rule.stream is not None:
-                service.close_streams()
+                service.servicer.close_streams()
             else:
                 raise ValueError(f"the rule {rule.name!r} does nothing to streams and sockets")
 

@@ -9,7 +9,7 @@ import structlog
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
 from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
+from ..deviceplugin.servicer import Requests
 from ..faults.engine import Engine
 from ..hostfs.files import stamp
 from ..model.device import Key

@@ -122,7 +122,7 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
         "name": resource.name,
         "state": str(service.state) if service else "in the Node's status" if in_status else "starting",
         "problem": service.trouble if service else "",
-        "streams": service.streams if service else 0,
+        "streams": service.servicer.streams if service else 0,
         "registrations": service.registrations if service else 0,
         "socket": service.socket if service else "",
         "capacity": len(resource.slots),
@@ -165,7 +165,7 @@ class HttpView:
         self._agent.measures.measure()
         self._agent.dra.measure()
         for name, service in tuple(self._agent.lists.services.items()):
-            self._agent.metrics.streams.labels(name).set(service.streams)
+            self._agent.metrics.streams.labels(name).set(service.servicer.streams)
         return self._agent.metrics.registry
 
     def stalled(self) -> str:

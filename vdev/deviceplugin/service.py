@@ -26,8 +26,7 @@ from ..faults.engine import Engine
 from ..planning.resources import Resource
 from . import registration
 from .registration import KubeletSocket
-from .requests import Requests
-from .servicer import Servicer
+from .servicer import Requests, Servicer
 from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
@@ -62,7 +61,10 @@ def _spoil(path: Path, *, replace: bool) -> None:
 
 
 class ResourceService:
-    """One resource: `run()` until cancelled, `update()` at any time in between."""
+    """One resource: `run()` until cancelled, `update()` at any time in between.
+
+    `servicer` answers the calls on each of its sockets, one after the other.
+    """
 
     def __init__(
         self,
@@ -75,37 +77,30 @@ class ResourceService:
         faults: Engine,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
-        self.resource = resource
+        self.name = resource.name
         self.state = ServiceState.STARTING
         self.trouble = ""
         self.registrations = 0
         self._kubelet = kubelet
-        self._requests = requests
         self._on_state = on_state
         self._timing = timing
         self._intervals, self._clock = timing
-        self._encoded = encoded  # the list of the resource, as it is sent
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
         self._faults_changed = False  # what faults do may have changed since the last registration
-        self._server: SocketServer[Servicer] | None = None
+        self._server: SocketServer | None = None
         self._wake = asyncio.Event()
+        self.servicer = Servicer(
+            resource, encoded, requests, on_stream=self._wake.set, faults=faults, clock=timing.clock
+        )
         self._renew = False  # the options changed since the registration
         self._generation = kubelet.generation  # of the kubelet that it is registered with, or is to be
         self._attempt = 0  # how often it failed with that kubelet
 
     @property
-    def name(self) -> str:
-        return self.resource.name
-
-    @property
-    def streams(self) -> int:
-        return self._server.servicer.streams if self._server else 0
-
-    @property
     def ready(self) -> bool:
         """Whether it is registered and the kubelet has opened a stream."""
-        return self.state is ServiceState.REGISTERED and self.streams > 0
+        return self.state is ServiceState.REGISTERED and self.servicer.streams > 0
 
     @property
     def socket(self) -> str:
@@ -114,29 +109,16 @@ class ResourceService:
 
     def update(self, resource: Resource, encoded: bytes) -> None:
         """Serve this state from now on. The kubelet reads options once per registration: new ones need another."""
-        if resource.pre_start_required != self.resource.pre_start_required:
+        if resource.pre_start_required != self.servicer.resource.pre_start_required:
             self._renew = True
             self._wake.set()
-        self.resource, self._encoded = resource, encoded
-        if self._server is not None:
-            self._server.servicer.update(resource, encoded)
-
-    def list_again(self) -> None:
-        """Send the list once more: the kubelet then writes its checkpoint."""
-        if self._server is not None:
-            self._server.servicer.list_again()
+        self.servicer.update(resource, encoded)
 
     def recheck_faults(self) -> None:
         """Ask the fault rules again: what they do to this resource may have changed."""
         self._faults_changed = True
         self._wake.set()
-        if self._server is not None:
-            self._server.servicer.recheck_faults()
-
-    def close_streams(self) -> None:
-        """End the streams, as a fault rule says."""
-        if self._server is not None:
-            self._server.servicer.close_streams()
+        self.servicer.calls.wake()
 
     async def spoil_socket(self, *, replace: bool) -> None:
         """Delete the socket's file, or replace it by one that nobody listens on, as a fault rule says."""
@@ -192,7 +174,7 @@ class ResourceService:
 
     async def _end_streams(self) -> None:
         """Close a server to which the kubelet listened, and give the kubelet time to see that the stream has ended."""
-        if self._server is not None and self._server.servicer.streams_opened:
+        if self._server is not None and self.servicer.streams_opened:
             await self._close()
             await self._sleep(self._intervals.end_of_stream, for_all=True)
 
@@ -202,9 +184,9 @@ class ResourceService:
         A kubelet keeps the ids of the last list for five minutes after the stream has ended. If it has no stream open
         at this moment, the empty list is sent on the one that it opens after the next registration.
         """
-        self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
+        self.update(replace(self.servicer.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
         generation, deadline = self._kubelet.generation, self._clock.now() + self._intervals.first_stream
-        while not self.streams:
+        while not self.servicer.streams:
             has_list = self.registrations and self._kubelet.generation == generation
             if not has_list or self.state is ServiceState.STOPPED or self._clock.now() >= deadline:
                 return
@@ -216,22 +198,15 @@ class ResourceService:
         server = self._server
         return server is None or server.owns_socket()
 
-    async def _serve(self) -> SocketServer[Servicer]:
-        servicer = Servicer(
-            self.resource,
-            self._encoded,
-            self._requests,
-            on_stream=self._wake.set,
-            faults=self._faults,
-            clock=self._clock,
-        )
-        server = SocketServer(servicer, self._kubelet.new_socket_path(self.name), timing=self._timing)
+    async def _serve(self) -> SocketServer:
+        path = self._kubelet.new_socket_path(self.name)
+        server = SocketServer(self.servicer.handlers(), path, calls=self.servicer.calls, timing=self._timing)
+        self.servicer.streams_opened = 0
         await server.start()
-        servicer.update(self.resource, self._encoded)
         self._server = server
         return server
 
-    async def _register(self, server: SocketServer[Servicer]) -> None:
+    async def _register(self, server: SocketServer) -> None:
         if self._kubelet.socket is None:
             self._become(ServiceState.SERVING)
             return
@@ -243,16 +218,16 @@ class ResourceService:
                 self._kubelet.socket,
                 endpoint=server.path.name,
                 resource=self.name,
-                options=server.servicer.options(),
+                options=self.servicer.options(),
                 served=functools.partial(self._is_served, server),
                 version=fault.version or registration.VERSION,
             )
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
-    async def _until_dropped(self, server: SocketServer[Servicer]) -> None:
+    async def _until_dropped(self, server: SocketServer) -> None:
         """Return when it is time to register again. Raises SocketError if the kubelet never opens a stream."""
-        servicer = server.servicer
+        servicer = self.servicer
         patience = self._intervals.first_stream
         deadline = self._clock.now() + patience
         while True:
@@ -276,7 +251,7 @@ class ResourceService:
         if self._generation != self._kubelet.generation:
             self._generation, self._attempt = self._kubelet.generation, 0
 
-    async def _is_served(self, server: SocketServer[Servicer]) -> bool:
+    async def _is_served(self, server: SocketServer) -> bool:
         """Whether the kubelet that answers now can reach the socket.
 
         It may be a new kubelet. If it were noticed after the registration, the resource would be registered twice.
@@ -315,7 +290,7 @@ class ResourceService:
         self.state, self.trouble = state, trouble
         match state:
             case ServiceState.REGISTERED:
-                healthy, total = self.resource.healthy, len(self.resource.slots)
+                healthy, total = self.servicer.resource.healthy, len(self.servicer.resource.slots)
                 log.info("registered", resource=self.name, devices=total, healthy=healthy, socket=self.socket)
             case ServiceState.WAITING:
                 log.warning("not registered; trying again", resource=self.name, reason=trouble)

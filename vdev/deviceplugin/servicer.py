@@ -5,7 +5,9 @@ A servicer answers from the current `resource` and decides nothing. A new value 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -15,11 +17,11 @@ from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError
 from ..faults.effects import Answer, Rpc, StreamFaults
 from ..faults.engine import Engine
-from ..model.device import Slot
+from ..model.device import Key, Slot
+from ..observe.metrics import Metrics
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
-from .requests import Requests
 from .rpc import RIGHT, Context, RpcCalls, unary
 
 
@@ -104,14 +106,61 @@ def _other(each: str, *, healthy: bool) -> bytes:
 log = structlog.get_logger(__name__)
 
 _PRE_START = 28.0  # seconds; the kubelet waits 30
+_LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 _SERVICE = "v1beta1.DevicePlugin"
+
+HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]
+"""What is done when these slots of a resource change hands."""
+
+
+class Requests:
+    """What the servicers of all resources share: which requests are in flight, and what a grant leads to.
+
+    An id that an unfinished Allocate names is never dropped.
+
+    `handed_over` is called when a request was granted, before the answer, for a resource that acts on it; `pre_start`
+    before a container starts, and raises ActionFailed. `on_granted` is called with the devices of each Allocate that is
+    granted: from now on a pod may hold them. After `allocate_deadline` seconds an Allocate or a preference is given up;
+    the kubelet itself has no deadline.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        handed_over: HandoverAction,
+        pre_start: HandoverAction,
+        allocate_deadline: float,
+        on_granted: Callable[[Collection[Key]], None],
+    ) -> None:
+        self.handed_over = handed_over
+        self.pre_start = pre_start
+        self.on_granted = on_granted
+        self.allocate_deadline = allocate_deadline
+        self.metrics = metrics
+        self._in_flight: dict[object, Sequence[Key]] = {}  # the devices that each unfinished RPC names
+
+    @property
+    def in_flight(self) -> frozenset[Key]:
+        """Ids that an unfinished RPC names; while the kubelet asks for a preference, those that it can choose from."""
+        return frozenset(itertools.chain(*self._in_flight.values()))
+
+    @contextmanager
+    def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
+        """While the context lasts, a request that names these devices is in flight."""
+        call = object()
+        self._in_flight[call] = keys
+        try:
+            yield
+        finally:
+            del self._in_flight[call]
 
 
 class Servicer:
     """Serves one resource; `streams` counts the open ListAndWatch calls.
 
     `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
-    it ends.
+    it ends. `calls.wake()` lets streams and calls look at their state again.
     """
 
     def __init__(
@@ -126,15 +175,14 @@ class Servicer:
     ) -> None:
         self.resource = resource
         self.streams = 0
-        self.streams_opened = 0  # since the start
+        self.streams_opened = 0  # since the socket was made
         self._requests = requests
         self._on_stream = on_stream
         self._faults = faults
         self._clock = clock
-        self._calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=requests.metrics, clock=clock)
+        self.calls = RpcCalls(resource.name, kind="resource", faults=faults, metrics=requests.metrics, clock=clock)
         self._list = encoded
         self._version = 0
-        self._streams: dict[asyncio.Event, None] = {}  # an event for each open stream, the oldest first
         self._cut = 0  # how often streams were closed on purpose
 
     def update(self, resource: Resource, encoded: bytes) -> None:
@@ -148,31 +196,17 @@ class Servicer:
             log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
         elif encoded != self._list:
             self._list = encoded
-            self._version += 1
-            self._wake_streams()
+            self.list_again()
 
     def list_again(self) -> None:
-        """Send the list once more to every open stream."""
+        """Send the list to every open stream: the kubelet then writes its checkpoint."""
         self._version += 1
-        self._wake_streams()
-
-    def recheck_faults(self) -> None:
-        """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
-        self._calls.wake()
-        self._wake_streams()
+        self.calls.wake()
 
     def close_streams(self) -> None:
         """End the streams that are open now; the kubelet may open new ones."""
         self._cut += 1
-        self._wake_streams()
-
-    def close(self) -> None:
-        self._calls.close()
-        self._wake_streams()
-
-    def _wake_streams(self) -> None:
-        for event in self._streams:
-            event.set()
+        self.calls.wake()
 
     def options(self) -> pb.DevicePluginOptions:
         """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
@@ -193,20 +227,19 @@ class Servicer:
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
     async def _get_options(self, _request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
-        async with self._calls.answering(Rpc.OPTIONS, context):
+        async with self.calls.answering(Rpc.OPTIONS, context):
             return self.options()
 
     async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
-        changed = asyncio.Event()
-        self._streams[changed] = None
         self.streams += 1
         self.streams_opened += 1
         sent = None
         cut = self._cut
         try:
             self._on_stream()
-            await self._calls.inject(Rpc.LIST)
-            while not self._calls.closing and cut == self._cut:
+            await self.calls.inject(Rpc.LIST)
+            while not self.calls.closing and cut == self._cut:
+                woken = self.calls.woken
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.flood is not None:
@@ -218,12 +251,10 @@ class Servicer:
                     right, slots = self._list, self.resource.slots
                     yield right if fault_now is None else faulty_list(fault_now, slots, right)
                     continue  # a newer list may have come while this one was written
-                changed.clear()
-                await changed.wait()
+                await woken.wait()
         except InjectedError as injected:
             await context.abort(grpc.StatusCode[injected.code], str(injected))
         finally:
-            self._streams.pop(changed, None)
             self.streams -= 1
             self._on_stream()
 
@@ -234,17 +265,21 @@ class Servicer:
         name = self.resource.name
         available = [(name, each) for asked in request.container_requests for each in asked.available_deviceIDs]
         with self._requests.in_request(available):
-            async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
-                answers: Sequence[Sequence[str]] = [
-                    await self._requests.prefer(
-                        self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
-                    )
-                    for each in request.container_requests
-                ]
+            async with self.calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
+                answers: Sequence[Sequence[str]]
+                answers = [await self._preferred(each) for each in request.container_requests]
                 if wrong is not RIGHT:
                     answers = faulty_preferred(wrong, request)
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
+
+    async def _preferred(self, asked: pb.ContainerPreferredAllocationRequest) -> Sequence[str]:
+        """The devices to prefer for a container, by the resource's policy."""
+        available, size = asked.available_deviceIDs, asked.allocation_size
+        prefer = self.resource.allocator.prefer
+        if len(available) < _LARGE:
+            return prefer(available, asked.must_include_deviceIDs, size)
+        return await asyncio.to_thread(prefer, available, asked.must_include_deviceIDs, size)
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         name, wanted = self.resource.name, [list(each.devices_ids) for each in request.container_requests]
@@ -253,7 +288,7 @@ class Servicer:
         deadline = self._requests.allocate_deadline if self.resource.acts_on_handovers else None
         # In flight before a fault may delay the call, so that none of its devices is dropped in the meantime.
         with self._requests.in_request(keys):
-            async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
+            async with self.calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
                 edits = [container_edits(resource, allocate(resource, ids)) for ids in wanted]
                 self._requests.on_granted(keys)
@@ -266,6 +301,6 @@ class Servicer:
                 return right if wrong is RIGHT else faulty_allocate(wrong, request, right)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
-        async with self._calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
+        async with self.calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
             await self._requests.pre_start(self.resource, request.devices_ids)
             return pb.PreStartContainerResponse()

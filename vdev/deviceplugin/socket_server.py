@@ -8,7 +8,6 @@ import socket
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 import grpc
 
@@ -16,6 +15,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import SocketError
 from ..hostfs.files import is_directory, listed
 from ..planning.resources import LIST_LIMIT
+from .rpc import RpcCalls
 
 MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
 
@@ -65,35 +65,35 @@ _PARAMETERS = (
 )
 
 
-class Servicer(Protocol):
-    """The RPCs that are served on a socket."""
+class SocketServer:
+    """A gRPC server for these services on the socket at `path`. `calls` are open while it serves."""
 
-    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """The handlers of each of its services."""
-
-    def close(self) -> None:
-        """End streams and calls that hang."""
-
-
-_Servicer = TypeVar("_Servicer", bound=Servicer)
-
-
-class SocketServer(Generic[_Servicer]):
-    """A gRPC server for `servicer` on the socket at `path`."""
-
-    def __init__(self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING) -> None:
-        self.servicer = servicer
+    def __init__(
+        self,
+        services: Sequence[grpc.GenericRpcHandler],
+        path: Path,
+        *,
+        calls: RpcCalls | None = None,
+        timing: Timing = PRODUCTION_TIMING,
+    ) -> None:
         self.path = path
+        self._services = tuple(services)
+        self._calls = calls
         self._file = str(path)
         self._intervals, self._clock = timing
         self._server: grpc.aio.Server | None = None
         self._inode = 0
 
     async def start(self) -> None:
-        """Bind the socket and serve; raises SocketError with the reason."""
+        """Bind the socket and serve, again if its file was removed. Raises SocketError with the reason."""
         check_socket_path(self.path)
+        if self._server is not None:
+            await self._server.stop(None)  # first, because it removes whatever file is at the path
+            self._server = None
+        if self._calls is not None:
+            self._calls.open()
         server = grpc.aio.server(options=_PARAMETERS)
-        server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
+        server.add_generic_rpc_handlers(self._services)
         try:
             server.add_insecure_port(f"unix:{self.path}")
             async with self._clock.timeout(self._intervals.server):
@@ -109,16 +109,10 @@ class SocketServer(Generic[_Servicer]):
             raise
         self._server = server
 
-    async def restore(self) -> None:
-        """Bind the same path again after its file was removed; raises SocketError."""
-        if self._server is not None:
-            await self._server.stop(None)  # first, because it removes whatever file is at the path
-            self._server = None
-        await self.start()
-
     async def stop(self) -> None:
         """End the streams, finish calls in flight, close the socket. After a cancellation, call it again."""
-        self.servicer.close()
+        if self._calls is not None:
+            self._calls.close()
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._intervals.server):

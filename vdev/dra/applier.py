@@ -172,7 +172,7 @@ class Dra(Applier):
 
     def recheck_faults(self) -> None:
         for driver in self._drivers.values():
-            driver.servicer.recheck_faults()
+            driver.servicer.calls.wake()
         self.slices.look()
 
     async def stop(self, *, hands_over: bool = False) -> None:

@@ -79,9 +79,10 @@ class DraDriver:
         self._status = ClaimStatus(places.driver, api, timing.clock)
         self.servicer = DraServicer(places.driver, pool, self.claims, faults=faults, metrics=metrics, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
-        self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
-            SocketServer(self.servicer, places.dra_socket, timing),
-            SocketServer(self._registration, places.registration_socket, timing),
+        services, calls = self.servicer.handlers(), self.servicer.calls
+        self._socket = SocketServer(services, places.dra_socket, calls=calls, timing=timing)
+        self._registration_socket = SocketServer(
+            self._registration.handlers(), places.registration_socket, timing=timing
         )
         self._serves = False
         self._recheck = True  # the files of claims must be checked
@@ -125,7 +126,6 @@ class DraDriver:
 
     async def run(self) -> None:
         """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
-        self.servicer.open()
         step = self._status.name
         try:
             async with asyncio.TaskGroup() as group:
@@ -136,9 +136,8 @@ class DraDriver:
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
         finally:
             self._retrier.forget(step)
-            driver, registration = self._sockets
-            await registration.stop()  # first: the kubelet stops asking
-            await driver.stop()
+            await self._registration_socket.stop()  # first: the kubelet stops asking
+            await self._socket.stop()
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 
@@ -152,11 +151,11 @@ class DraDriver:
             if not await asyncio.to_thread(self._owns_sockets):
                 # Under the lock, so that one of two starting instances is first.
                 await self.claims.exclusively(self._check)
-                for socket in self._sockets:
-                    if not await asyncio.to_thread(socket.owns_socket):
-                        if socket.servicer is self._registration:
-                            self._registration.forget()  # the kubelet dials the other socket again by its path
-                        await socket.restore()
+                if not await asyncio.to_thread(self._socket.owns_socket):
+                    await self._socket.start()  # the kubelet dials it again by its path
+                if not await asyncio.to_thread(self._registration_socket.owns_socket):
+                    self._registration.forget()
+                    await self._registration_socket.start()
                 log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
             self._trouble, self._serves = "", True
         except (SocketError, HostError) as failed:
@@ -168,7 +167,7 @@ class DraDriver:
             self._on_change()
 
     def _owns_sockets(self) -> bool:
-        return all(socket.owns_socket() for socket in self._sockets)
+        return self._socket.owns_socket() and self._registration_socket.owns_socket()
 
     def _check(self) -> None:
         """Check that the sockets can be made, and that no other process serves them. Raises SocketError."""
@@ -177,7 +176,7 @@ class DraDriver:
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
         for path in self.places.remove_leftovers():
             log.info("removed the socket of a process that is gone", socket=str(path))
-        for socket in self._sockets:
+        for socket in (self._socket, self._registration_socket):
             if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
                 raise SocketError(
                     f"another process serves {socket.path}; is another driver named {self.name} on this node? stop one "

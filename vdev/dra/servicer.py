@@ -45,7 +45,7 @@ class DraServicer:
         self._pool = pool
         self._claims = claims
         self._faults = faults
-        self._calls = RpcCalls(driver, kind="driver", faults=faults, metrics=metrics, clock=timing.clock)
+        self.calls = RpcCalls(driver, kind="driver", faults=faults, metrics=metrics, clock=timing.clock)
         self._repeat_health = timing.intervals.repeat_health
         self._clock = timing.clock
         self._health: Mapping[str, Health] = {}
@@ -54,18 +54,7 @@ class DraServicer:
         """Take the health of the devices by name; every stream gets it at once if it changed."""
         if health != self._health:
             self._health = health
-            self._calls.wake()
-
-    def recheck_faults(self) -> None:
-        """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
-        self._calls.wake()
-
-    def close(self) -> None:
-        """End streams and hanging calls, until `open`."""
-        self._calls.close()
-
-    def open(self) -> None:
-        self._calls.open()
+            self.calls.wake()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         claims = {
@@ -81,7 +70,7 @@ class DraServicer:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     async def _prepare(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
-        async with self._calls.answering(ClaimCall.PREPARE, context) as wrong:
+        async with self.calls.answering(ClaimCall.PREPARE, context) as wrong:
             if wrong.claim_error:
                 claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
                 return pb.NodePrepareResourcesResponse(claims=claims)
@@ -94,7 +83,7 @@ class DraServicer:
             return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
     async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
-        async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
+        async with self.calls.answering(ClaimCall.UNPREPARE, context) as wrong:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:
@@ -110,8 +99,8 @@ class DraServicer:
         async def watch(_request: Any, _context: Context) -> AsyncIterator[Any]:
             self.health_streams += 1
             try:
-                while not self._calls.closing:
-                    changed = self._calls.woken
+                while not self.calls.closing:
+                    changed = self.calls.woken
                     fault = self._faults.on_health(self._driver)
                     if fault == "ended":
                         return
@@ -165,9 +154,6 @@ class RegistrationServicer:
             ),
         }
         return [_service(messages, "Registration", methods)]
-
-    def close(self) -> None:
-        """Do nothing: no call hangs here."""
 
     def forget(self) -> None:
         """Forget the answer of the kubelet, because it does not know a new socket yet."""
