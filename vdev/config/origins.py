@@ -2,12 +2,15 @@
 
 import functools
 import json
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import yaml
 
 from ..model.problem import KeyPath, Override, show
 from ..model.section import Placed, Plain, Section
@@ -17,7 +20,6 @@ from ..model.telemetry import Range
 from ..model.template import Template
 from ..model.virtual import VirtualDevices
 from .loader import Document
-from .parser import quoted
 
 DEFAULT = "default"
 _SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for
@@ -129,5 +131,9 @@ def _scalar(value: Any) -> str:
     if isinstance(value, Plain):
         return value
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else quoted(value)
+        return value if _PLAIN.fullmatch(value) and value.lower() not in _RESERVED else _quoted(value)
     return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return str(yaml.dump(text, default_style='"', width=math.inf)).rstrip("\n")

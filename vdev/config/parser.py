@@ -7,7 +7,6 @@ scalar keeps its text, and the field decides what it means (`model.scalars`).
 NVIDIA's plugin turns YAML 1.1 into JSON, and Go's JSON decoder ignores the case of keys.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -109,7 +108,7 @@ class YamlReader:
     """Reads the documents of a YAML text as nodes, in which an alias is the node that it refers to."""
 
     def __init__(self, text: str, name: str) -> None:
-        self._events: Iterator[yaml.Event] = iter(yaml.parse(_as_yaml(text), Loader=_Loader))
+        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
         self._count = 0
         self._anchors: dict[str, Node | None] = {}  # None until the end of the value is read
@@ -278,27 +277,6 @@ def _check_limits(count: int, depth: int, place: Place) -> None:
         raise refusal(place, f"the file holds more than {MAX_VALUES} values, with aliases and merge keys expanded")
     if depth > MAX_DEPTH:
         raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
-
-
-_BEYOND = re.compile("([\U00010000-\U0010ffff])")
-_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
-
-
-def quoted(text: str) -> str:
-    """Quote any text for YAML, in ASCII."""
-    parts = (f"\\U{ord(part):08x}" if _BEYOND.match(part) else json.dumps(part)[1:-1] for part in _BEYOND.split(text))
-    return f'"{"".join(parts)}"'
-
-
-def _as_yaml(text: str) -> str:
-    """Return a file's text as YAML: JSON writes characters beyond U+FFFF as two escapes, which YAML refuses."""
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    return _ESCAPE.sub(lambda found: _whole(found[1], found[2]) if found[1] else found[0], text)
-
-
-def _whole(high: str, low: str) -> str:
-    return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
 
 
 # --- files for NVIDIA's plugin ----------------------------------------------------------------------------------------

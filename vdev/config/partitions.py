@@ -18,14 +18,15 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from ..errors import ConfigError
 from ..model import names
 from ..model.geometry import (
+    NOT_ALL_ZERO,
     PIN,
     Geometry,
     LayoutError,
     NamedLayout,
+    PartCount,
     PartitionChoice,
     Parts,
     Profile,
-    counts_of,
     generated,
     layout,
     layouts_of,
@@ -34,8 +35,8 @@ from ..model.geometry import (
     resource_suffix,
 )
 from ..model.problem import listed
-from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, not_empty
-from ..model.section import Section, described, refuse, refuse_items
+from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, matching, not_empty
+from ..model.section import Section, described, refuse
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
 from .loader import FileText, UserFiles, read_text
@@ -274,7 +275,6 @@ class DeviceConfigFile(Section):
 
 
 _WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
-_PROFILE = re.compile(rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?")
 _PCI_ID = re.compile(r"(0x[0-9a-f]{1,8}|0b[01]{1,32}|[0-9]{1,10})", re.IGNORECASE)
 
 
@@ -288,16 +288,13 @@ def _devices(value: object) -> object:
     return refuse(f"expected all, or a list of indices, got {described(value)}")
 
 
-def _mig_devices(value: object) -> object:
-    if not isinstance(value, dict):
-        refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
-    hint = "expected a name such as 1g.5gb or 1g.10gb+me"
-    refuse_items("mig-devices", value, _profile_problem, hint, at=lambda _, name: (name, "[key]"))
-    return counts_of(value)
-
-
-def _profile_problem(name: str) -> str:
-    return "" if _PROFILE.fullmatch(name) else f"{name!r} is no profile as NVIDIA names them"
+_MigProfile = Annotated[
+    Text,
+    matching(
+        rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?",
+        "a profile as NVIDIA names them, such as 1g.5gb or 1g.10gb+me",
+    ),
+]
 
 
 class GpuConfig(Section):
@@ -309,7 +306,7 @@ class GpuConfig(Section):
     """Which GPUs: all (kept as None), or a list of indices."""
     mig_enabled: Flag
     """Whether MIG is on."""
-    mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
+    mig_devices: Annotated[dict[_MigProfile, PartCount], NOT_ALL_ZERO] | None = None
     """Profiles, and how many of each."""
     device_filter: Annotated[list[Text], OneOrMany()] = []
     """PCI device ids of the models that are meant, such as 0x20B010DE."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, TypeAdapter, WithJsonSchema
 
 from ..model.device import Device, Health
 from ..model.scalars import (
@@ -27,8 +27,9 @@ from ..model.scalars import (
     between,
     index_range,
     matching,
+    without_problem,
 )
-from ..model.section import Placed, Plain, Section, described, refuse, refuse_items
+from ..model.section import Placed, Plain, Section, described, refuse
 from .effects import (
     Answer,
     ApiFaults,
@@ -81,13 +82,16 @@ def _reference_problem(item: object) -> str:
     return f"{item!r} refers to no device; expected {_REFERENCES}"
 
 
+_ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, without_problem(_reference_problem)]])
+
+
 def _select_of(value: object) -> "Select":
     """A list of references, or a single one."""
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if not items:
         refuse("the list is empty, so the rule can never take effect", "name a device, or leave the key out")
     if isinstance(value, (list, tuple)):
-        refuse_items("devices", items, _reference_problem)
+        _ITEMS.validate_python(items)
     elif text := _reference_problem(value):
         refuse(text)
     return Select(names=tuple(items))

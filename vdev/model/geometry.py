@@ -23,8 +23,8 @@ from pydantic import (
 
 from ..errors import VdevError
 from .problem import did_you_mean, listed
-from .scalars import NO_DEFAULT, AsWritten, Flag, LabelKey, Memory, Text, Whole, Word, between, matching
-from .section import Plain, Section, described, keys_of, refuse, refuse_items
+from .scalars import NO_DEFAULT, AsWritten, Constraint, Flag, LabelKey, Memory, Text, Whole, Word, between, matching
+from .section import Plain, Section, described, keys_of, refuse
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
@@ -49,45 +49,43 @@ class LayoutError(VdevError, ValueError):
 
 MAX_PARTS = 256  # partitions of one profile on a device: one for each slice
 
-_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(
-    dict[Annotated[Text, matching(".+", "a profile's name")], Annotated[Whole, between(0, MAX_PARTS)]]
-)
+PartCount = Annotated[Whole, between(0, MAX_PARTS)]
 
 
-def _not_a_profile(item: object) -> str:
-    return "" if type(item) is str and item else f"expected a profile's name, got {described(item)}"
-
-
-def profiles_of(value: object) -> tuple[str, ...]:
-    if isinstance(value, Mapping):
-        return repeated(counts_of(value))
-    if isinstance(value, (list, tuple)):
-        refuse_items("partitions", value, _not_a_profile)
-        return tuple(value)
-    return refuse(f"expected a list of profiles, or how many of each, got {described(value)}")
-
-
-def counts_of(value: Mapping[str, object]) -> dict[str, int]:
-    """Return how many partitions of each profile, in the form of mig-parted's `mig-devices`; not zero of all."""
-    counts = _COUNTS.validate_python(value)
+def _not_all_zero(counts: Mapping[str, int]) -> None:
     if counts and not any(counts.values()):
         refuse("all of these are 0", "write {} for a device without partitions")
-    return counts
+
+
+NOT_ALL_ZERO = Constraint(_not_all_zero)
+"""Requires that numbers of partitions are for at least one partition, if there are any."""
+
+_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(Annotated[dict[Word, PartCount], NOT_ALL_ZERO])
+
+
+def _profiles(value: object) -> object:
+    if isinstance(value, dict):
+        return repeated(_COUNTS.validate_python(value))
+    if isinstance(value, (list, tuple)):
+        return value
+    return refuse(f"expected a list of profiles, or how many of each, got {described(value)}")
 
 
 PROFILES_JSON: list[dict[str, Any]] = [
     {"type": "array", "items": {"type": "string", "minLength": 1}},
     {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_PARTS}},
 ]
-Profiles = Annotated[tuple[str, ...], BeforeValidator(profiles_of), WithJsonSchema({"anyOf": PROFILES_JSON})]
+Profiles = Annotated[tuple[Word, ...], BeforeValidator(_profiles), WithJsonSchema({"anyOf": PROFILES_JSON})]
 """A list of profiles, or how many of each."""
+
+_PROFILES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Profiles)
 
 
 def _layout(value: object) -> str | tuple[str, ...]:
     if type(value) is str and value:
         return value
     if isinstance(value, (list, tuple, dict)):
-        return profiles_of(value)
+        return _PROFILES.validate_python(value)
     hint = f'write it in quotes: "{value}"' if isinstance(value, Plain) else ""
     return refuse(f"expected a list of profiles or a layout's name, got {described(value)}", hint)
 

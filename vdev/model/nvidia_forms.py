@@ -7,10 +7,10 @@ for each). Source: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from .scalars import AsWritten, Constraint, Flag, Text, Whole
-from .section import Plain, Section, described, refuse, refuse_items
+from .section import Plain, Section, described, refuse
 
 DOMAIN = "nvidia.com"
 
@@ -32,8 +32,7 @@ EXPECTED_DEVICES = (
 def _references(value: object) -> int | tuple[str, ...] | None:
     """Parse `devices` of a shared resource: None for all, a count, or references."""
     if isinstance(value, (list, tuple)):
-        refuse_items("devices", value, _fault, EXPECTED_DEVICES)
-        return tuple(str(item) for item in value)
+        return tuple(str(item) for item in _ITEMS.validate_python(value))
     if type(value) is str:
         if value == "all":
             return None
@@ -47,15 +46,17 @@ def _references(value: object) -> int | tuple[str, ...] | None:
     return int(value)
 
 
-def _fault(item: object) -> str:
-    """Return why an item of the list is not a reference to a device, or the empty string."""
+def _reference(item: object) -> object:
     if len(str(item)) > _LONGEST:
-        return f"{described(item)} refers to no device: it is longer than any id or index"
-    whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
-    if whole or (isinstance(item, Plain) and re.fullmatch(r"0|[1-9][0-9]*", item)):
-        return ""
-    return "" if type(item) is str and _REFERENCE.fullmatch(item) else f"{described(item)} refers to no device"
+        refuse(f"{described(item)} refers to no device: it is longer than any id or index", EXPECTED_DEVICES)
+    is_whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
+    is_index = is_whole or (isinstance(item, Plain) and re.fullmatch(r"0|[1-9][0-9]*", item))
+    if not is_index and not (type(item) is str and _REFERENCE.fullmatch(item)):
+        refuse(f"{described(item)} refers to no device", EXPECTED_DEVICES)
+    return item
 
+
+_ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, BeforeValidator(_reference)]])
 
 _REFERENCES_JSON = {
     "anyOf": [

@@ -4,7 +4,7 @@ YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that t
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -12,13 +12,12 @@ from pydantic import (
     ConfigDict,
     ModelWrapValidatorHandler,
     PrivateAttr,
-    ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
-from .problem import MAX_LISTED, KeyPath, Where, did_you_mean, either, listed
+from .problem import MAX_LISTED, Where, did_you_mean, either, listed
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is vdev's."""
@@ -150,32 +149,6 @@ def keys_of(section: type[Section]) -> frozenset[str]:
 def refuse(message: str, hint: str = "") -> NoReturn:
     """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
     raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
-
-
-def _first_step(place: int, _: object) -> KeyPath:
-    return (place,)
-
-
-def refuse_items(
-    title: str,
-    items: Iterable[object],
-    problem_of: Callable[[Any], str],
-    hint: str = "",
-    *,
-    at: Callable[[int, Any], KeyPath] = _first_step,
-) -> None:
-    """Refuse the items of the value under validation for which `problem_of` returns a text, each at its place."""
-    details = [
-        InitErrorDetails(
-            type=PydanticCustomError(PROBLEM, "{message}", {"message": text, "hint": hint}),
-            loc=at(place, item),
-            input=item,
-        )
-        for place, item in enumerate(items)
-        if (text := problem_of(item))
-    ]
-    if details:
-        raise ValidationError.from_exception_data(title, details)
 
 
 def described(value: object) -> str:
