@@ -87,7 +87,9 @@ class Allocator:
         try:
             request = api.ContainerAllocateRequest(devices_ids=self._shuffled(ids))
             try:
-                response = await self._endpoint(resource).allocate(api.AllocateRequest(container_requests=[request]))
+                response: api.AllocateResponse = await self._endpoint(resource).call(
+                    "Allocate", api.AllocateRequest(container_requests=[request])
+                )
             except (CallError, AdmissionError):
                 self._table.recount()
                 raise
@@ -159,8 +161,10 @@ class Allocator:
             allocation_size=count,
         )
         try:
-            client = self._endpoint(resource)
-            response = await client.preferred(api.PreferredAllocationRequest(container_requests=[wanted]))
+            request = api.PreferredAllocationRequest(container_requests=[wanted])
+            response: api.PreferredAllocationResponse = await self._endpoint(resource).call(
+                "GetPreferredAllocation", request
+            )
         except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
         self._journal.find(lint.preferred(resource, wanted, response))
@@ -181,7 +185,9 @@ class Allocator:
                 f"container {container.name}, resource {resource}"
             )
         try:
-            await self._endpoint(resource).pre_start(api.PreStartContainerRequest(devices_ids=self._shuffled(ids)))
+            request = api.PreStartContainerRequest(devices_ids=self._shuffled(ids))
+            # It is the only call with a deadline in the real kubelet.
+            await self._endpoint(resource).call("PreStartContainer", request, timeout=self._life.timings.pre_start)
         except (CallError, AdmissionError) as error:
             raise AdmissionError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
 

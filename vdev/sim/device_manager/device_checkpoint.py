@@ -22,8 +22,8 @@ FILE_NAME = "kubelet_internal_checkpoint"
 _SEED = b"vdev.sim"  # of the checksum
 
 
-def dump(table: DeviceTable) -> str:
-    """The text of the file for a table."""
+def write(directory: Path, table: DeviceTable) -> None:
+    """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
     entries = [
         {
             "PodUID": held.pod,
@@ -36,7 +36,8 @@ def dump(table: DeviceTable) -> str:
     ]
     registered = {resource: sorted(ids) for resource, ids in sorted(table.healthy.items())}
     data = {"PodDeviceEntries": entries or None, "RegisteredDevices": registered}  # Go writes an empty slice as null
-    return _json({"Data": data, "Checksum": _checksum(data)})
+    text = _json({"Data": data, "Checksum": _checksum(data)})
+    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
 
 
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
@@ -68,11 +69,6 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
     if document["Checksum"] != _checksum(document["Data"]):
         raise SocketError(f"{directory}: belongs to a real kubelet; use another directory")
     return document["Data"], ""
-
-
-def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
-    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
 
 
 def _checksum(data: Any) -> int:

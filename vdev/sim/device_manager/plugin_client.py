@@ -8,10 +8,11 @@ sets no deadline for Allocate and GetPreferredAllocation. Here, a slow call is a
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
@@ -20,7 +21,6 @@ from ..go_errors import CallError, call_errors, dial
 from ..kubelet_life import Life
 from ..lint import LIST_LIMIT_BYTES
 
-_T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"code = ResourceExhausted .*(\((\d+) vs\. \d+\))")
 
 
@@ -53,10 +53,6 @@ class PluginClient:
         except TimeoutError:
             raise CallError("context deadline exceeded") from None
 
-    async def options(self) -> api.DevicePluginOptions:
-        """GetDevicePluginOptions. Raises CallError."""
-        return await self._call("GetDevicePluginOptions", lambda: self._stub.GetDevicePluginOptions(api.Empty()))
-
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
         """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
         self.streaming = True
@@ -75,37 +71,24 @@ class PluginClient:
             self.streaming = False
         return "EOF"
 
-    async def preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
-        """GetPreferredAllocation, within `Timings.bound`. Raises CallError."""
-        return await self._call("GetPreferredAllocation", lambda: self._stub.GetPreferredAllocation(request))
-
-    async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
-        """Allocate, within `Timings.bound`. Raises CallError."""
-        return await self._call("Allocate", lambda: self._stub.Allocate(request))
-
-    async def pre_start(self, request: api.PreStartContainerRequest) -> None:
-        """PreStartContainer, the only call with a deadline in the real kubelet. Raises CallError."""
-        await self._call(
-            "PreStartContainer", lambda: self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
-        )
-
-    async def close(self) -> None:
-        """Close the connection, and cancel its calls."""
-        await self._channel.close(None)
-
-    async def _call(self, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
-        slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)
+    async def call(self, method: str, request: Message, *, timeout: float | None = None) -> Any:
+        """The answer of a unary method, within `Timings.bound`. Raises CallError."""
+        slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, method)
         try:
             async with asyncio.timeout(self._timings.bound):
                 with call_errors():
-                    return await call()
+                    return await getattr(self._stub, method)(request, timeout=timeout)
         except TimeoutError:
-            text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
+            text = f"{method} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
             self._report([lint.error("hung-rpc", self.resource, text)])
             raise CallError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
         finally:
             slow.cancel()
 
-    def _say_slow(self, name: str) -> None:
-        text = f"{name} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
+    def _say_slow(self, method: str) -> None:
+        text = f"{method} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([lint.warning("slow-rpc", self.resource, text)])
+
+    async def close(self) -> None:
+        """Close the connection, and cancel its calls."""
+        await self._channel.close(None)

@@ -158,7 +158,7 @@ class Registry(api_grpc.RegistrationServicer):
                 )
                 self._journal.find([warning("registered-before-serving", resource, text)])
             step = "failed to get device plugin options"
-            options = await client.options()
+            options: api.DevicePluginOptions = await client.call("GetDevicePluginOptions", api.Empty())
         except (CallError, asyncio.CancelledError) as ended:
             self._clients.pop(self._key(resource, socket), None)
             if isinstance(ended, CallError):

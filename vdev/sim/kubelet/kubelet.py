@@ -75,10 +75,10 @@ class Kubelet:
         self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
         self.metrics = self.journal.metrics
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._remove_root: Callable[[], None] = lambda: None
         if root is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
-            root = self._temporary.name
+            temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
+            root, self._remove_root = temporary.name, temporary.cleanup
         self._paths = KubeletPaths(Path(root).absolute())
         self.root = self._paths.root  # for `vdev run --kubelet-dir`
         self.device_plugin_dir = self._paths.device_plugins  # of plugin sockets and of kubelet.sock
@@ -103,9 +103,9 @@ class Kubelet:
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
-        self._stop_listening: Callable[[], None] = lambda: None
         self._sources: asyncio.Task[None] | None = None
         self._scheduler = PodScheduler(self.objects, node_name, self._store, self._node, self.journal)
+        self.objects.listen(self._scheduler.wake)
         self.journal.listen(lambda entry: self._scheduler.wake() if entry.event in _MAY_FIT else None)
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -121,10 +121,6 @@ class Kubelet:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
         self._remove_root()
-
-    def _remove_root(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
         """Start the kubelet: remove all sockets in its directory, read the checkpoint, and admit the pods again.
@@ -157,7 +153,6 @@ class Kubelet:
         process.every(process.timings.tick, process.tick)
         process.every(process.timings.tick, lambda: process.spawn(self._scheduler.report_incomplete_pools(), "slices"))
         process.tick()
-        self._stop_listening = self.objects.listen(self._scheduler.wake)
         process.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
         self._scheduler.wake()
         if readmit:
@@ -400,7 +395,6 @@ class Kubelet:
     async def _end(self, how: str) -> None:
         process = self._up()
         self._process = self._sources = None
-        self._stop_listening()
         try:
             await process.kill()
         finally:

@@ -9,7 +9,6 @@ import contextlib
 import os
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HostError, SocketError
@@ -18,31 +17,15 @@ from ..lint import SUN_PATH_LIMIT
 _DIRECTORY_MODE = 0o750
 
 
-@dataclass(frozen=True, slots=True)
 class KubeletPaths:
     """The kubelet's directories and sockets below its root."""
 
-    root: Path
-
-    @property
-    def device_plugins(self) -> Path:
-        """The directory of plugin sockets."""
-        return self.root / "device-plugins"
-
-    @property
-    def registration_socket(self) -> Path:
-        """kubelet.sock, where plugins register."""
-        return self.device_plugins / "kubelet.sock"
-
-    @property
-    def pod_resources_socket(self) -> Path:
-        """The socket of the PodResources API."""
-        return self.root / "pod-resources" / "kubelet.sock"
-
-    @property
-    def plugins_registry(self) -> Path:
-        """The directory of registration sockets of DRA drivers, and of some device plugins."""
-        return self.root / "plugins_registry"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.device_plugins = root / "device-plugins"  # of the sockets of device plugins
+        self.registration_socket = self.device_plugins / "kubelet.sock"
+        self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
+        self.plugins_registry = root / "plugins_registry"  # of the registration sockets of DRA drivers
 
     def private(self, public: Path) -> Path:
         """The path at which the server of a socket listens; see the module's docstring."""

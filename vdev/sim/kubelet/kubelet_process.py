@@ -103,7 +103,7 @@ class KubeletProcess(Life):
         if not self.alive:
             return
         try:
-            device_checkpoint.write(self._paths.device_plugins, device_checkpoint.dump(self.table))
+            device_checkpoint.write(self._paths.device_plugins, self.table)
         except HostError as error:  # the real kubelet only logs it
             self.journal.find([lint.error("checkpoint-write", "", str(error))])
 

@@ -199,27 +199,18 @@ class _Player:
                     yield f"{resource}: {id_}: reason of Unhealthy", text, reasons.get((resource, id_))
 
     def _compared(self, rows: Iterable[_Row]) -> list[str]:
-        return [
-            f"{place}: expected {self._in_words(wanted, place)}, seen {seen!r}"
-            for place, wanted, seen in rows
-            if not self._met(wanted, seen, place)
-        ]
-
-    def _met(self, wanted: Any, seen: Any, place: str) -> bool:
-        comparison, number = _comparison(wanted)
-        expected = self._recalled(place) if number == REMEMBERED else number
-        match comparison:
-            case "atLeast":
-                return bool(seen >= expected)
-            case "lessThan":
-                return bool(seen < expected)
-            case _:
-                return _same(expected, seen)
-
-    def _in_words(self, wanted: Any, place: str) -> str:
-        comparison, number = _comparison(wanted)
-        text = f"{self._recalled(place)!r} as remembered" if number == REMEMBERED else repr(number)
-        return f"{COMPARISONS[comparison]} {text}" if comparison else text
+        """The rows whose expectation is not met, in words."""
+        found = []
+        for place, wanted, seen in rows:
+            comparison, expected = _comparison(wanted)
+            remembered = expected == REMEMBERED
+            if remembered:
+                expected = self._recalled(place)
+            is_met, words = COMPARISONS[comparison] if comparison else (_same, "")
+            if not is_met(expected, seen):
+                text = f"{words} {expected!r}{' as remembered' if remembered else ''}".lstrip()
+                found.append(f"{place}: expected {text}, seen {seen!r}")
+        return found
 
     def _recalled(self, place: str) -> Any:
         if place not in self._remembered:

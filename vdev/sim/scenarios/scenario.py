@@ -1,6 +1,7 @@
 """The form of scenario files, as pydantic models. `play` plays them on a node."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -16,7 +17,11 @@ RESOURCE: Final = "{resource}"
 DRIVER: Final = "{driver}"
 ANY: Final = "any"
 REMEMBERED: Final = "remembered"
-COMPARISONS: Final = {"atLeast": "at least", "lessThan": "less than"}
+# By key, the comparison of an expected and a seen number, and how a message says it.
+COMPARISONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
+    "atLeast": (operator.le, "at least"),
+    "lessThan": (operator.gt, "less than"),
+}
 _POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
 
 
