@@ -319,6 +319,11 @@ def test_usage(tmp_path, capsys):
         (["--exec", "true", "--hook", "fail"], "--hook 'fail': expected NAME=COMMAND"),
         (["--exec", "true", "--hook", "fial=true"], "--hook fial: no scenario has such a hook; there are fail, heal"),
         (["--exec", "true", "--timeout", "0"], "--timeout: expected seconds above 0"),
+        (
+            ["--exec", "true", "--allow", "panic", "--allow", "held-device-droped"],
+            "--allow: there is no finding 'held-device-droped'; did you mean 'held-device-dropped'?",
+        ),
+        (["--exec", "true", "--allow", "zzz"], "--allow: there is no finding 'zzz'; the codes are "),
     ):
         assert 2 == main(["sim", *arguments]), arguments
         assert said in capsys.readouterr().err

@@ -46,8 +46,7 @@ class PodDirectory:
         self._journal = journal
         self._path = Path(path)
         self._interval = interval
-        self._contents: dict[str, bytes] = {}  # by file
-        self._manifests: dict[str, list[_Object]] = {}  # by file
+        self._files: dict[str, tuple[bytes, list[_Object]]] = {}  # by name, the content and its objects
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
@@ -58,15 +57,14 @@ class PodDirectory:
     async def sync(self) -> None:
         """Read the directory: delete the objects of removed and changed files, and create new objects."""
         found = await asyncio.to_thread(_read, self._path)
-        for name in [name for name, content in self._contents.items() if found.get(name) != content]:
-            del self._contents[name]
-            self._delete(self._manifests.pop(name))
-        for name in sorted(found.keys() - self._contents.keys()):
-            self._contents[name] = found[name]
-            self._manifests[name] = self._load(name, found[name])
+        for name in [name for name, (content, _) in self._files.items() if found.get(name) != content]:
+            _, objects = self._files.pop(name)
+            self._delete(objects)
+        for name in sorted(found.keys() - self._files.keys()):
+            self._files[name] = found[name], self._load(name, found[name])
         # Pods come last, so that their claims and classes exist.
-        objects = [(name, each) for name, objects in sorted(self._manifests.items()) for each in objects]
-        for name, each in sorted(objects, key=lambda item: item[1].is_pod):
+        new = [(name, each) for name, (_, objects) in sorted(self._files.items()) for each in objects]
+        for name, each in sorted(new, key=lambda item: item[1].is_pod):
             if each.created is None:
                 await self._create(name, each)
 

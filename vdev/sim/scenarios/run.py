@@ -19,7 +19,7 @@ from .library import ScenarioFile
 from .node import CAPABILITIES, PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
-from .scenario import ANY, Scenario, ScenarioError, StepFailed
+from .scenario import ANY, ScenarioError, StepFailed
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
 
@@ -150,25 +150,21 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
     findings = node.kubelet.findings
     if not failure:
         failure = "; ".join(str(each) for each in findings if node.counts(each))  # found while the plugin ended
+    remarks = [str(each) for each in findings if not node.counts(each)]
+    if not node.sees_slices and any(ANY in each.slices.values() for each in chosen.scenario.expectations):
+        text = "no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"
+        remarks.insert(0, text)
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
         seconds=time.monotonic() - begun,
         failure=failure,
         history=happened if failure else (),
-        remarks=[*_unchecked(chosen.scenario, node), *(str(each) for each in findings if not node.counts(each))],
+        remarks=remarks,
         log=log,
     )
     report.end(result)
     return result
-
-
-def _unchecked(scenario: Scenario, node: EmbeddedNode) -> list[str]:
-    """A remark about expected slices, if the driver cannot publish any."""
-    slices = any(ANY in each.slices.values() for each in scenario.expectations)
-    if not slices or node.sees_slices:
-        return []
-    return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
 async def _played(chosen: ScenarioFile, node: EmbeddedNode, patience: float, report: ScenarioReport) -> str:
