@@ -77,7 +77,8 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
                 await stack.enter_async_context(api)
             except OSError as error:
                 raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
-            await asyncio.to_thread(_write_kubeconfig, options, api)
+            await asyncio.to_thread(make_directories, options.kubelet_dir)
+            await asyncio.to_thread(write_atomic, options.kubeconfig, api.kubeconfig().encode())
         stack.enter_context(acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}))
         await stack.enter_async_context(kubelet)
         if not options.as_json:
@@ -95,12 +96,6 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         for task in tasks:
             task.cancel()
     return 0
-
-
-def _write_kubeconfig(options: SimOptions, api: ApiServer) -> None:
-    """Blocks. Raises HostError."""
-    make_directories(options.kubelet_dir)
-    write_atomic(options.kubeconfig, api.kubeconfig().encode())
 
 
 async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:

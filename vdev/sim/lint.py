@@ -277,10 +277,6 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
         elif same := twice(path for path, *_ in entries):
             text = f"{kind} {_quote(same)} given more than once, alike; the kubelet drops the others"
             yield warning("duplicate-container-path", resource, text)
-    yield from _names(resource, response)
-
-
-def _names(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for key in sorted(response.annotations):
         if problem := annotation_key_problem(key):
             yield error("annotation-key", resource, problem)

@@ -84,24 +84,21 @@ class PodWorkers:
                 return  # it was deleted while other pods were admitted
             pod.known = True
             try:
-                await self._admit(pod)
+                for container in pod.containers:
+                    container.allocations += await self._allocator.admit(
+                        pod.spec,
+                        pod.spec.container(container.name),
+                        affinity=pod.affinity,
+                        running=not self._life.pods_known and container.running,
+                    )
             except (AdmissionError, CallError) as error:
                 self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
                 return
+            self._check_hardware(pod)
             if shortage := self._shortage(pod):
                 self._reject(pod, *shortage)
                 return
         pod.admitted = True
-
-    async def _admit(self, pod: PodRecord) -> None:
-        for container in pod.containers:
-            container.allocations += await self._allocator.admit(
-                pod.spec,
-                pod.spec.container(container.name),
-                affinity=pod.affinity,
-                running=not self._life.pods_known and container.running,
-            )
-        self._check_hardware(pod)
 
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
         holds = any(each.pod == pod.spec.uid for each in self._table.holders.values())
@@ -153,27 +150,20 @@ class PodWorkers:
 
     async def _prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; returns False after a failure, with an event."""
-        if pod.spec.claims and not pod.claims:
-            text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
-            return self._claims_refused(pod, text)
-        if not (names := pod.claim_names):
+        if not pod.spec.claims and not pod.claim_names:
             return True
         try:
-            await self._dra.prepare(pod.spec, names)
+            await self._dra.prepare(pod.spec, pod.claim_names)
         except ClaimsError as error:
-            return self._claims_refused(pod, str(error))
+            text = f"Failed to prepare dynamic resources: {error}"
+            self._journal.events.append(Event(pod.spec.key, "FailedPrepareDynamicResources", text))
+            for container in pod.containers:
+                container.waiting, container.message = CLAIMS_REASON, str(error)
+            return False
         for container in pod.containers:
             if container.waiting == CLAIMS_REASON:
                 container.waiting = container.message = ""
         return True
-
-    def _claims_refused(self, pod: PodRecord, text: str) -> bool:
-        self._journal.events.append(
-            Event(pod.spec.key, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {text}")
-        )
-        for container in pod.containers:
-            container.waiting, container.message = CLAIMS_REASON, text
-        return False
 
     async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
         try:
