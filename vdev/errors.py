@@ -11,7 +11,7 @@
     ├── ActionFailed         an action before a container's start failed                     FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet refuses a resource permanently
     ├── SocketError          a socket cannot be bound or reached
-    ├── ApiServerError       the API server refuses a request or does not answer; see `vdev.kube.answers`
+    ├── ApiServerError       the API server refuses a request or does not answer; see `vdev.kube.errors`
     ├── HostError            a file, directory or device of the host cannot be used
     ├── InjectedError        a fault rule ends a call of the kubelet
     └── InvariantBroken      a state that must never exist; the only error that ends a running agent

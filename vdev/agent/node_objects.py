@@ -29,8 +29,6 @@ log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
-_LIMIT = 16 * 2**20  # bytes of an answer: all is about one node, and in memory it is several times as much
-
 
 class NodeObject:
     """The Node of this name. `trouble` is why it is unknown or may be old.
@@ -166,7 +164,7 @@ class NodeApi:
     ) -> None:
         node, timing, server = options.node, options.timing, options.api_server
         fault = functools.partial(injected, faults)
-        self.api = Api(server, timing=timing, fault=fault, limit=_LIMIT) if server else None
+        self.api = Api(server, timing=timing, fault=fault) if server else None
         self.object = NodeObject(node, self.api, timing=timing, on_heard=retry_now)
         self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)

@@ -21,7 +21,7 @@ from ..hostfs import remove_unfinished
 from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
-from ..kube.answers import Denied
+from ..kube.errors import Denied
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Checkpoint, ClaimFiles, Prepared
 from .claim import Claim, PreparedClaim, read_claim

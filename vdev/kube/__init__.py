@@ -7,7 +7,8 @@ An `Api` imports the client library and connects with its first request.
 """
 
 from ..api_server import NO_SERVER, ApiServerAddress, find_server
-from .answers import (
+from .api import MANAGER, Api, whole
+from .errors import (
     ApiCall,
     Conflict,
     Denied,
@@ -18,7 +19,6 @@ from .answers import (
     Unreachable,
     injected_error,
 )
-from .api import MANAGER, Api, whole
 from .informer import Informer
 from .objects import (
     DEVICE_CLASSES,

@@ -6,30 +6,40 @@ The field manager of a write says who writes. An apply without `force` takes no 
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from urllib.parse import urlencode
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
-from .answers import ApiCall, Denied, Throttled, Unreachable, error_of, json_object
-from .calls import JSON, LIMIT, Session
+from .errors import ApiCall, Denied, Throttled, Unconfigured, Unreachable, error_of
 from .objects import Object, ObjectKind
+
+if TYPE_CHECKING:
+    import httpx2 as httpx
 
 MANAGER = "vdev"
 
+_JSON = "application/json"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
+_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
-_OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
+_MOST_PAGES = 400  # of a list: a cluster has at most 150,000 pods
 _DEAD = 2.0  # times the length of a watch, after which its connection must be dead
 _AT_ONCE = 8  # requests in flight, beside watches
 _ATTEMPTS = 4  # if the server asks to wait
+_RENEWAL = 600.0  # seconds; a kubelet replaces a token of an hour after 48 minutes
+_SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
 
 T = TypeVar("T")
 
@@ -54,9 +64,8 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request. `limit` is the number of bytes that are read of an answer, of all pages of a
-    list, and of a line of a watch; a longer one is an error. All methods raise an ApiServerError (see `answers`), and
-    end at once when cancelled.
+    `fault` is asked before each request. All methods raise an ApiServerError (see `errors`), and end at once when
+    cancelled.
     """
 
     def __init__(
@@ -65,15 +74,16 @@ class Api:
         *,
         timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = lambda call: None,
-        limit: int = LIMIT,
     ) -> None:
         self.timing = timing
-        self._session = Session(server, timing, limit)
+        self._connection = _Connection(server, timing)
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._sent = Counter[str]()  # requests by verb
+        self._watches: list[Interruption] = []
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """Return a client that uses the same connection and asks this hook instead."""
+        """Return a client that shares everything with this one, but asks this hook instead."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
@@ -89,26 +99,27 @@ class Api:
     @property
     def writes(self) -> int:
         """How many requests were to change something."""
-        return self._session.writes
+        return sum(self._sent[verb] for verb in _METHODS)
 
     async def connect(self) -> None:
         """Read kubeconfig or service account. Raises Unconfigured. Nothing is sent yet."""
-        await self._session.connect()
+        await self._connection.open()
 
     async def aclose(self) -> None:
         """Close the connection; another request makes a new one."""
-        await self._session.aclose()
+        await self._connection.aclose()
 
     def break_watches(self) -> None:
         """End the open watches, so that they begin again and the fault hook is asked about them."""
-        self._session.break_watches()
+        for watch in tuple(self._watches):
+            watch.interrupt()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", cached: bool = False) -> dict[str, Any]:
         """Return one object. `cached` takes it from the server's watch cache: cheap, and perhaps a moment old."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return await self._ask_object(call, {"resourceVersion": "0"} if cached else {})
+        return _checked(call, await self._ask(call, {"resourceVersion": "0"} if cached else {}))
 
     async def list(
         self,
@@ -124,20 +135,19 @@ class Api:
         ones take much memory. Raises Expired if the server forgets the version between two pages.
         """
         call = ApiCall(verb="list", kind=kind)
-        start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
+        page = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
-        more = ""
-        while True:
-            page = {"continue": more} if more else start
+        for _ in range(_MOST_PAGES):
             found = await self._ask(call, _selector(fields) | {"limit": _PAGE} | page)
-            items, metadata = found.get("items") or [], found.get("metadata") or {}
-            if not isinstance(items, list) or not isinstance(metadata, dict):
-                raise Unreachable(call, "the answer is not a list")
+            try:
+                items, metadata = list(found.get("items") or ()), dict(found.get("metadata") or {})
+            except (TypeError, ValueError) as odd:
+                raise Unreachable(call, "the answer is not a list") from odd
             objects += [keep(_checked(call, each)) for each in items]
-            call.received += len(items) * _OBJECT
-            more = str(metadata.get("continue") or "")
-            if not more:
+            if not metadata.get("continue"):
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
+            page = {"continue": str(metadata["continue"])}
+        raise Unreachable(call, f"the list has more than {_MOST_PAGES} pages")
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -150,7 +160,8 @@ class Api:
     ) -> AsyncIterator[AsyncIterator[tuple[str, Object, str]]]:
         """Follow changes since a resource version, for so many seconds: the type of each event, object and version.
 
-        Raises Expired if the server has forgotten the version.
+        Raises Expired if the server has forgotten the version, and Unreachable if the watch does not end in time, or is
+        broken off.
         """
         call = ApiCall(verb="watch", kind=kind)
         params = _selector(fields) | {
@@ -160,8 +171,19 @@ class Api:
             "timeoutSeconds": str(max(1, round(seconds))),
         }
         self._raise_fault(call)
-        async with self._session.watch(call, params, seconds * _DEAD) as lines:
-            yield (_event(call, line) async for line in lines)
+        interruption = Interruption()
+        self._watches.append(interruption)
+        try:
+            async with (
+                interruption,
+                self._connection.answer(call, params, within=seconds * _DEAD) as response,
+                contextlib.aclosing(_events(call, response)) as events,
+            ):
+                yield events
+        except Interrupted:
+            raise Unreachable(call, "the watch was broken off") from None
+        finally:
+            self._watches.remove(interruption)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -170,14 +192,14 @@ class Api:
     ) -> dict[str, Any]:
         """Create an object and return it. Raises Conflict if there is one of this name."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
-        return await self._ask_object(call, {"fieldManager": manager}, _typed(kind, document))
+        return _checked(call, await self._ask(call, {"fieldManager": manager}, _typed(kind, document)))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object and return it. Raises Conflict if the server has another version than the document."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
         call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
-        return await self._ask_object(call, {"fieldManager": MANAGER}, _typed(kind, document))
+        return _checked(call, await self._ask(call, {"fieldManager": MANAGER}, _typed(kind, document)))
 
     async def patch(
         self,
@@ -193,7 +215,7 @@ class Api:
         """Merge a change into an object and return it; `strategic` merges lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         form = _STRATEGIC if strategic else _MERGE
-        return await self._ask_object(call, {"fieldManager": manager}, change, form)
+        return _checked(call, await self._ask(call, {"fieldManager": manager}, change, form))
 
     async def apply(
         self,
@@ -215,7 +237,7 @@ class Api:
         full = _typed(kind, document)
         full["metadata"] = {**full.get("metadata", {}), "name": name} | ({"namespace": namespace} if namespace else {})
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return await self._ask_object(call, params, full, _APPLY)
+        return _checked(call, await self._ask(call, params, full, _APPLY))
 
     async def delete(self, kind: ObjectKind, name: str, *, uid: str = "", version: str = "") -> None:
         """Delete an object; with a uid or version, only if it has that one.
@@ -228,13 +250,8 @@ class Api:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
         await self._ask(call, {}, body)
 
-    async def _ask_object(
-        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
-    ) -> dict[str, Any]:
-        return _checked(call, await self._ask(call, params, body, content_type))
-
     async def _ask(
-        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = _JSON
     ) -> dict[str, Any]:
         """Return the document that the server answers.
 
@@ -247,7 +264,12 @@ class Api:
             for attempt in range(_ATTEMPTS):
                 try:
                     self._raise_fault(call)
-                    return await self._session.ask(call, params, body, content_type)
+                    self._sent[call.verb] += 1
+                    async with self._connection.answer(
+                        call, params, body, content_type, within=intervals.api_answer
+                    ) as response:
+                        text = await response.aread()
+                    return _json_object(call, text)
                 except Throttled as busy:
                     if attempt == _ATTEMPTS - 1 or busy.after is None or busy.after > intervals.api_patience:
                         raise
@@ -278,16 +300,141 @@ def _selector(fields: str) -> dict[str, str]:
     return {"fieldSelector": fields} if fields else {}
 
 
+async def _events(call: ApiCall, response: "httpx.Response") -> AsyncGenerator[tuple[str, Object, str], None]:
+    """The type of each event, its object and the version."""
+    # Not `aiter_lines`: it also splits at U+2028 and others, which JSON allows within a string.
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield _event(call, line)
+    if rest:
+        raise Unreachable(call, "the answer ends in the middle of a line")
+
+
 def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:
-    """The type of an event, its object and the version."""
-    event = json_object(line) or {}
-    kind, found = event.get("type"), event.get("object")
-    if not isinstance(kind, str) or not isinstance(found, dict):
-        raise Unreachable(call, "a line of the watch is not an event")
-    if kind == "ERROR":
-        code = found.get("code")
-        raise error_of(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, found)
-    if kind in ("ADDED", "MODIFIED", "DELETED"):
-        _checked(call, found)
-    metadata = found.get("metadata")
-    return kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
+    try:
+        event = json.loads(line)
+        kind, found = str(event["type"]), dict(event["object"])
+        if kind == "ERROR":
+            raise error_of(call, int(found.get("code") or HTTPStatus.INTERNAL_SERVER_ERROR), found)
+        version = str(found["metadata"].get("resourceVersion") or "")
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as odd:
+        raise Unreachable(call, "a line of the watch is not an event") from odd
+    return kind, found if kind == "BOOKMARK" else _checked(call, found), version
+
+
+def _json_object(call: ApiCall, text: bytes) -> dict[str, Any]:
+    """The JSON object in an answer. Raises Unreachable if it is something else."""
+    found: object = None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+    if isinstance(found, dict):
+        return found
+    raise Unreachable(call, "the answer is not a JSON object")
+
+
+class _Connection:
+    """The HTTP client for one server, which is made again when credentials may have changed."""
+
+    def __init__(self, server: ApiServerAddress, timing: Timing) -> None:
+        self._server = server
+        self._intervals, self._clock = timing
+        self._connecting = asyncio.Lock()
+        self._http: httpx.AsyncClient | None = None
+        self._renew_at = 0.0  # when the next request reads the credentials again
+        self._users: Counter[httpx.AsyncClient] = Counter()  # the requests that use a client now
+
+    @contextlib.asynccontextmanager
+    async def answer(
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = _JSON, *, within: float
+    ) -> AsyncIterator["httpx.Response"]:
+        """Send the request, and yield the answer if it is a good one; both take at most so many seconds.
+
+        The answer begins within the time for one answer, also that of a watch.
+        """
+        http = await self.open()
+        from . import connection  # was imported in a thread by now: that takes a quarter of a second
+
+        call.who, call.where = self._server.who, str(http.base_url).rstrip("/")
+        path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
+        request = http.build_request(
+            _METHODS.get(call.verb, "GET"),
+            f"{call.where}{path}?{urlencode(params)}",  # whole: the library would parse a part of a URL twice
+            headers=None if body is None else {"Content-Type": content_type},
+            content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+        )
+        self._users[http] += 1
+        try:
+            async with self._clock.timeout(within):
+                try:
+                    async with self._clock.timeout(self._intervals.api_answer):
+                        response = await http.send(request, stream=True)
+                except connection.NO_ANSWER:
+                    raise
+                except TimeoutError as late:  # a watch may take much longer, but its answer begins at once
+                    raise Unreachable(call, f"no answer within {self._intervals.api_answer:g} s") from late
+                except Exception as failed:  # such as a program that prints credentials
+                    raise Unconfigured(f"{call.who} cannot be used: {connection.reason(failed)}") from failed
+                async with contextlib.aclosing(response):
+                    if not response.is_success:
+                        raise await _refusal(call, response)
+                    yield response
+        except TimeoutError as late:
+            raise Unreachable(call, f"no complete answer within {within:g} s") from late
+        except connection.NO_ANSWER as failed:
+            if isinstance(failed, connection.ConnectError):
+                self._forget(http)
+            raise Unreachable(call, connection.reason(failed)) from failed
+        except Denied as denied:
+            if not denied.known:
+                self._forget(http)
+            raise
+        finally:
+            self._users[http] -= 1
+            if self._http is not http:
+                await self._close_unused(http)
+
+    async def open(self) -> "httpx.AsyncClient":
+        """Return the client. Raises Unconfigured."""
+        if self._http is None or self._clock.now() >= self._renew_at:
+            async with self._connecting:
+                if self._http is None or self._clock.now() >= self._renew_at:
+                    before, self._http = self._http, await asyncio.to_thread(_connect, self._server)
+                    self._renew_at = self._clock.now() + _RENEWAL
+                    if before is not None:
+                        await self._close_unused(before)
+        return self._http
+
+    async def aclose(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    def _forget(self, http: "httpx.AsyncClient") -> None:
+        """Let the next request read the files again: credentials, address or authority may have changed."""
+        if self._http is http:
+            self._http = None
+
+    async def _close_unused(self, http: "httpx.AsyncClient") -> None:
+        """Close an old client after its last request: one that is closed earlier loses what is being connected."""
+        if not self._users[http]:
+            del self._users[http]
+            await http.aclose()
+
+
+async def _refusal(call: ApiCall, response: "httpx.Response") -> ApiServerError:
+    """The error in an answer. A proxy on the way may answer something else than a Status, which is only shown."""
+    after = response.headers.get("retry-after", "").strip()  # the API server sends no dates
+    body = await response.aread()
+    try:
+        status = _json_object(call, body)
+    except Unreachable:
+        status = {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
+    return error_of(call, response.status_code, status, float(after) if after.isdecimal() else None)
+
+
+def _connect(server: ApiServerAddress) -> "httpx.AsyncClient":
+    from .connection import connect  # imported late: it takes 9 MiB, and only requests need it
+
+    return connect(server)

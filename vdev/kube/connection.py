@@ -16,10 +16,10 @@ from lightkube.config.models import Cluster, User
 
 from ..api_server import ApiServerAddress
 from ..errors import reason_of
-from .answers import Unconfigured
+from .errors import Unconfigured
 
 _HEADERS = {"User-Agent": "vdev", "Accept": "application/json", "Accept-Encoding": "identity"}
-_FOREVER = httpx.Timeout(None)  # `calls` sets the deadlines, by its own clock
+_FOREVER = httpx.Timeout(None)  # `api` sets the deadlines, by its own clock
 
 ConnectError = httpx.ConnectError
 NO_ANSWER = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)

@@ -20,8 +20,8 @@ import structlog
 from ..aio.tasks import Backoff
 from ..api_server import NO_SERVER
 from ..errors import ApiServerError
-from .answers import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
 from .api import Api
+from .errors import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
 from .objects import Object, ObjectKind, key_of
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,6 @@ ApiServerError
 └── Invalid        anything else that is wrong with the request
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,7 +20,6 @@ from ..errors import ApiServerError
 from .objects import ObjectKind
 
 _LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
-_SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +33,6 @@ class ApiCall:
     subresource: str = ""
     who: str = "the service account"
     where: str = ""
-    received: int = 0
-    """The bytes of all answers so far: a list has several."""
 
     @property
     def resource(self) -> str:
@@ -146,20 +142,6 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
             return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
-
-
-def json_object(text: bytes) -> dict[str, Any] | None:
-    """The JSON object in an answer; None if it is something else."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def status_in(body: bytes) -> Mapping[str, Any]:
-    """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
-    return json_object(body) or {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
 
 
 def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:
