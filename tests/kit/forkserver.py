@@ -1,12 +1,13 @@
-"""Python processes that start with everything imported: one process imports it, and forks itself for each of them.
+"""Python processes that start quickly: a server imports all modules once, and forks for each new process.
 
-`python()` gives a program that stands for Python. `program -m MODULE …` and `program FILE.py …` run in a copy of that
-process: with their own arguments, environment, directory, files, limits and signals, which `forkserver_client` hands
-over, and in a tenth of the processor time. pytest-xdist's workers are such copies, too, so the tests are imported once.
+`python()` returns the path of a program that replaces Python. `program -m MODULE …` and `program FILE.py …` run in a
+fork of the server, which takes a tenth of the processor time of a new Python. `forkserver_client` passes on the
+arguments, environment, directory, files, limits and signals. The workers of pytest-xdist are such forks too, so the
+tests are imported once.
 
-A test that needs a process that begins with nothing uses `sys.executable`: tests of what is imported and when, of
-memory, of signals during the imports, of processes that are looked at by id. The id of a copy is not known: what the
-program's caller sees is its stand-in, which hands signals on and ends as the copy does.
+The caller of the program sees the process of `forkserver_client`, not the fork. It forwards signals and ends in the
+same way as the fork. Tests that need a new Python use `sys.executable`: those of imports, of memory, of signals during
+imports, and of processes that are looked up by id.
 """
 
 import atexit
@@ -37,16 +38,16 @@ _SHARED = "VDEV_TESTS_PYTHON"  # the variable that says where the program of thi
 
 
 def python() -> str:
-    """The program; that of the whole run if `share` made one."""
+    """The path of the program; `share` makes one for the whole run."""
     if _SHARED not in os.environ:
         share([])
     return os.environ[_SHARED]
 
 
 def share(tests: list[str]) -> None:
-    """Start the server for this process and all that it starts; it also imports the tests in these places.
+    """Start the server for this process and its children; it also imports the tests in these directories.
 
-    gRPC reads how much it logs when it is imported, and a copy could not change that, so it logs nothing.
+    gRPC reads its log level when it is imported, and a fork cannot change it, so it logs nothing.
     """
     if not hasattr(os, "pidfd_open"):
         os.environ[_SHARED] = sys.executable
@@ -89,18 +90,18 @@ def vdev_command(directory: Path) -> Path:
 
 
 class ForkServer:
-    """Makes the processes, and reports their ends to their stand-ins."""
+    """Forks for each client, and tells the client how its fork ended."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._poll = select.poll()
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(0, select.POLLIN)
-        self._children = {}  # by the descriptors of the process and of its stand-in's connection
+        self._children = {}  # by the descriptors of the fork and of its client's connection
 
     def serve(self):
-        """Make processes until the run is over. Returns only in these processes, with their arguments."""
-        assert len(os.listdir("/proc/self/task")) == 1, "a copy has no threads"
+        """Fork for each client until the test run ends. Returns only in the forks, with their arguments."""
+        assert len(os.listdir("/proc/self/task")) == 1, "a fork would not have the other threads"
         while True:
             (ready, _), *_ = self._poll.poll()
             if ready == 0:
@@ -111,7 +112,7 @@ class ForkServer:
                 return self.arguments
 
     def _order(self):
-        """The connection, files and environment of the next stand-in; None if it was killed in the meantime."""
+        """The connection, files and environment of the next client; None if the client was killed in the meantime."""
         connection, _ = self._listener.accept()
         head, files, *_ = socket.recv_fds(connection, 4, 4)
         with connection.makefile("rb") as reader:
@@ -124,7 +125,7 @@ class ForkServer:
         return None
 
     def _make(self, connection, files, order):
-        """Fork; returns whether this is the new process."""
+        """Fork; returns True in the new process."""
         if pid := os.fork():
             for each in files:
                 os.close(each)
@@ -144,17 +145,17 @@ class ForkServer:
         return True
 
     def _end(self):
-        """End the remaining processes at the end of the run."""
+        """End the remaining forks at the end of the test run."""
         for _, handle, _ in self._children.values():
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         os._exit(0)
 
     def _tell(self, pid, handle, connection):
-        """It ended, or its stand-in did, as only SIGKILL makes it: then so shall it."""
+        """Report the end of a fork to its client. If the client ended first (by SIGKILL), kill the fork."""
         for each in (handle, connection.fileno()):
             self._poll.unregister(each)
             del self._children[each]
-        signal.pidfd_send_signal(handle, signal.SIGKILL)  # no effect on one that ended
+        signal.pidfd_send_signal(handle, signal.SIGKILL)  # no effect if it has ended
         _, status = os.waitpid(pid, 0)
         os.close(handle)
         with contextlib.suppress(OSError):
@@ -162,7 +163,7 @@ class ForkServer:
         connection.close()
 
     def _become(self, files, arguments, environment, umask, limits, ignored):
-        """Give this process the files, directory, environment, limits and signals of its stand-in."""
+        """Give this fork the files, directory, environment, limits and signals of its client."""
         os.setpgid(0, 0)
         os.fchdir(files[3])
         for number, each in enumerate(files[:3]):
@@ -173,7 +174,7 @@ class ForkServer:
             signal.signal(number, signal.SIG_IGN)
         os.umask(umask)
         for number, limit in limits:
-            with contextlib.suppress(ValueError, OSError):  # some cannot be set to what they are
+            with contextlib.suppress(ValueError, OSError):  # some limits cannot be set, even to their own value
                 resource.setrlimit(number, limit)
         os.environb.clear()
         os.environb.update(environment)
@@ -183,14 +184,14 @@ class ForkServer:
             mine = getattr(sys, name)
             how = {"encoding": chosen or mine.encoding, "errors": errors if errors and number < 2 else mine.errors}
             buffering = 1 if number == 2 else -1
-            mine = open(number, mode, buffering=buffering, closefd=False, **how)  # noqa: SIM115 - to the end
+            mine = open(number, mode, buffering=buffering, closefd=False, **how)  # noqa: SIM115 - open until the end
             setattr(sys, name, mine)
             setattr(sys, f"__{name}__", mine)
         self.arguments = arguments
 
 
 def _import_all() -> None:
-    """Import every module of vdev that can be imported, except for those that run something."""
+    """Import every module of vdev except those that run something when they are imported."""
     import vdev
 
     for each in pkgutil.walk_packages(vdev.__path__, "vdev."):
@@ -201,7 +202,7 @@ def _import_all() -> None:
 
 @contextlib.contextmanager
 def _silence():
-    """Discard output. `sys.stdout` stays the same object, because it is a default argument of functions."""
+    """Discard output. `sys.stdout` stays the same object, because some functions have it as a default argument."""
     before = [os.dup(number) for number in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
@@ -232,8 +233,8 @@ def _import_tests(places: list[str]) -> bool:
 
 
 def _draw() -> None:
-    """Let Hypothesis compute what it does once in a process: tables of Unicode, the constants of all modules."""
-    from hypothesis import given, settings  # by now pytest has seen to how it is imported
+    """Let Hypothesis compute what it computes once per process: tables of Unicode, the constants of all modules."""
+    from hypothesis import given, settings  # imported here, because pytest must import it first
     from hypothesis.strategies import floats, integers, text
 
     settings(max_examples=50, database=None)(given(text() | integers() | floats())(lambda _: None))()
@@ -241,7 +242,7 @@ def _draw() -> None:
 
 def _main(descriptor: str, program: str, *tests: str) -> None:
     if not _import_tests(list(tests)) and tests:
-        # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
+        # A failed import leaves a broken module, so the workers would not report the error. Start again without tests.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.forkserver", descriptor, program])
     _import_all()
     if tests:
@@ -250,9 +251,9 @@ def _main(descriptor: str, program: str, *tests: str) -> None:
     arguments = ForkServer(socket.socket(fileno=int(descriptor))).serve()
     sys.path[:] = [str(Path.cwd()), *_python_path(), *system]
     if arguments[0] != "-u":
-        sys.executable = program  # what it starts itself is one of these again
+        sys.executable = program  # its own children use the fork server too
     if arguments[:2] == ["-m", "pytest"]:
-        # At its end pytest removes what earlier runs left; that of others may be large, and one of them may be at it.
+        # pytest removes the temporary directories of earlier runs at its end. Other runs may still use theirs.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(Path(program).parent))
     _end_with(lambda: _run(*arguments))
 
@@ -262,7 +263,7 @@ def _python_path():
 
 
 def _run(first, *arguments):
-    """Run the program of these arguments, as Python does."""
+    """Run a program with these arguments, as Python does."""
     if first == "-u":  # as execnet starts a worker: `-u -c CODE`
         _, code, *rest = arguments
         sys.argv = ["-c", *rest]
@@ -277,9 +278,9 @@ def _run(first, *arguments):
 
 
 def _end_with(main: Callable[[], object]) -> None:
-    """Call this and end as Python does, also if it raises an exception.
+    """Call `main` and end as Python does, also if it raises an exception.
 
-    All but to take the modules apart: that costs more than most commands.
+    Only the modules are not cleaned up, because that takes longer than most commands.
     """
     code = _code(main)
     threading._shutdown()

@@ -1,10 +1,10 @@
-"""What stands for a process that the fork server made: it hands over its own files and surroundings, and ends as that.
+"""The client of the fork server: passes on its own files and environment, and ends in the same way as its fork.
 
     python -I -S forkserver_client.py SOCKET -m vdev …
 
-What begins neither with a module nor with a file is left to Python itself, but for the way in which execnet starts a
-worker of pytest-xdist. Only modules that Python has at hand anyway, whose names have an underscore for that reason:
-with `socket`, `signal` and `json` it would take three times as long.
+Arguments that start neither with `-m` nor with a file go to Python itself, except for the way in which execnet starts a
+worker of pytest-xdist. It imports only modules that are built into Python, hence the underscores in their names: with
+`socket`, `signal` and `json` it would take three times as long.
 """
 
 import _signal
@@ -19,15 +19,15 @@ LIMITS = [value for name, value in vars(resource).items() if name.startswith("RL
 
 
 def _main(address, arguments):
-    """The wait status of the process."""
+    """Return the wait status of the fork."""
     early, target = [], []
 
     def forward(number, _):
         early.append(number)
         if target:
-            hand_on()
+            forward_early()
 
-    def hand_on():
+    def forward_early():
         while early:
             try:
                 os.kill(target[0], early.pop(0))
@@ -35,7 +35,7 @@ def _main(address, arguments):
                 return
 
     ignored = [number for number in FORWARDED if _signal.getsignal(number) == _signal.SIG_IGN]
-    for number in FORWARDED:  # also the ignored: the program may take them nevertheless
+    for number in FORWARDED:  # also ignored ones, because the program may handle them
         _signal.signal(number, forward)
     umask = os.umask(0)
     os.umask(umask)
@@ -46,21 +46,21 @@ def _main(address, arguments):
     server.connect(address)
     server.sendmsg([len(order).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, with_it)])
     server.sendall(order)
-    os.closerange(0, 3)  # the reader of what the process writes waits for the end of that alone
+    os.closerange(0, 3)  # a reader of the fork's output must see its end as soon as the fork ends
     target.append(_number(server))
-    hand_on()
+    forward_early()
     return _number(server)
 
 
 def _number(server):
     """Read eight bytes."""
-    said = b""
-    while len(said) < 8:
-        more = server.recv(8 - len(said))
+    got = b""
+    while len(got) < 8:
+        more = server.recv(8 - len(got))
         if not more:
-            os._exit(70)  # the one that makes processes is gone
-        said += more
-    return int.from_bytes(said, "big")
+            os._exit(70)  # the server has ended
+        got += more
+    return int.from_bytes(got, "big")
 
 
 def _end(status):
