@@ -1,5 +1,6 @@
 """Claims and devices for tests of the DRA driver, and the kubelet's side of its sockets."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -95,10 +96,20 @@ class Kubelet:
         return self._channels[-1]
 
     async def register(self, socket=None, *, error=""):
-        """Ask the driver at this socket, or at the only one, for its information, and confirm its registration."""
-        (found,) = [socket] if socket else self.sockets
-        stub = pluginregistration_v1_pb2_grpc.RegistrationStub(self.channel(found))
-        info = await stub.GetInfo(pluginregistration_v1_pb2.InfoRequest(), timeout=10)
+        """Ask the driver at this socket, or at the only one, for its information, and confirm its registration.
+
+        Like the kubelet, it asks again if the socket was replaced in the meantime.
+        """
+        for attempts_left in reversed(range(5)):
+            (found,) = [socket] if socket else self.sockets
+            stub = pluginregistration_v1_pb2_grpc.RegistrationStub(self.channel(found))
+            try:
+                info = await stub.GetInfo(pluginregistration_v1_pb2.InfoRequest(), timeout=10)
+                break
+            except grpc.aio.AioRpcError as failed:
+                if failed.code() is not grpc.StatusCode.UNAVAILABLE or not attempts_left:
+                    raise
+                await asyncio.sleep(0.2)
         status = pluginregistration_v1_pb2.RegistrationStatus(plugin_registered=not error, error=error)
         await stub.NotifyRegistrationStatus(status, timeout=10)
         return Driver(info, self.channel(info.endpoint))
