@@ -5,7 +5,7 @@
     messages                   what is wrong with the values, in words, and the report of all problems
     entry_checks               keys of one entry that must fit together
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`partitions`)
-    file_checks                entries and sections that must fit together, with `sharing_checks` and `fault_checks`
+    file_checks                entries and sections that must fit together, with `fault_checks`
     origins                    where each value came from
 
 Every problem goes to a `ProblemReport`, so that all are shown at once.

@@ -17,9 +17,8 @@ from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import index_range
 from ..model.spec import Spec
-from .file_checks import check_names
+from .file_checks import check_names, partition_names
 from .messages import Below, ProblemReport
-from .sharing_checks import partition_names
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)

@@ -316,11 +316,6 @@ AMD = Protocol(f"{AMD_LABEL}-state", pending="", failed="failure")
 """The protocol of AMD's device-config-manager. The default is that of NVIDIA's mig-manager."""
 
 
-def protocol_of(label: str) -> Protocol:
-    """Return how vdev reports the state of a layout that this label selects."""
-    return AMD if label == AMD_LABEL else Protocol(f"{label}.state")
-
-
 @dataclass(frozen=True, slots=True)
 class NamedLayout:
     """The partitions that a layout gives an entry's devices."""
@@ -354,12 +349,7 @@ class PartitionChoice(Section):
     @property
     def protocol(self) -> Protocol:
         """How vdev reports whether the chosen layout is in force."""
-        return protocol_of(self.label)
-
-    @property
-    def state_label(self) -> str:
-        """The label that reports whether the chosen layout is in force."""
-        return self.protocol.label
+        return AMD if self.label == AMD_LABEL else Protocol(f"{self.label}.state")
 
     @property
     def initial(self) -> dict[int, tuple[str, ...]]:

@@ -56,7 +56,7 @@ class Node:
     def told(self):
         """The label with the state, as the plan has it."""
         return repartition.state_labels(self.progresses, self.spec.entries).get(
-            self.spec.entries[0].choice.state_label, ""
+            self.spec.entries[0].choice.protocol.label, ""
         )
 
     @property
@@ -95,7 +95,7 @@ class Node:
     def write(self):
         """The state's label is written, and seen."""
         if self.told:
-            self.labels[self.spec.entries[0].choice.state_label] = self.told
+            self.labels[self.spec.entries[0].choice.protocol.label] = self.told
         self.look()
 
     def restart(self, *, known=True):
