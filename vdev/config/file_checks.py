@@ -1,17 +1,15 @@
 """Checks of the file as a whole: entries against each other, flags, labels and conditions, sharing, sizes, `fleet`."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..faults.rules import FaultRule
 from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
 from ..model.entry import CDI_STRATEGIES, Entry, MigStrategy, TrueWhen
-from ..model.fleet import Fleet, FleetNodes
+from ..model.fleet import MAX_NODES, PLACEHOLDER, Fleet, FleetNodes, filled
 from ..model.geometry import resource_suffix
 from ..model.names import (
-    NameRangeError,
     domain_and_name,
-    filled,
     node_name_problem,
     resource_name_problem,
     value_problem,
@@ -343,16 +341,13 @@ def _sizes(spec: Spec, report: ProblemReport) -> None:
 
 # --- fleet ------------------------------------------------------------------------------------------------------------
 
-MAX_NODES = 20_000
-"""Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
-
 _OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # in which a fleet records its own changes
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
 def _fleet(fleet: Fleet, report: ProblemReport) -> None:
     """Check that Kubernetes accepts the nodes, that each is made once, and that there are not too many."""
-    total, owners = 0, dict[str, Place]()
+    made: dict[str, Place] = {}  # the names with their places
     for place, nodes in enumerate(fleet.nodes):
         here = report.at("fleet", "nodes", place)
         given = here.exactly_one({"name": nodes.name, "selector": nodes.selector}, "no nodes are given")
@@ -362,52 +357,46 @@ def _fleet(fleet: Fleet, report: ProblemReport) -> None:
                     here.key_error(key, f"{key} is for nodes that vdev makes", "give name instead of selector")
         if given != "name":
             continue
-        before, total = total, total + len(nodes.names)
-        if total <= MAX_NODES:
-            _node_names(nodes, owners, here.at("name"))
-        elif before <= MAX_NODES:
-            message = f"{nodes.names.source} makes {len(nodes.names)} nodes; a file makes {MAX_NODES} at most"
-            here.error("name", message, "is the range mistyped?")
+        _node_names(nodes, made, here.at("name"))
+        if len(made) > MAX_NODES:
+            message = f"{nodes.name} makes {len(nodes.names)} nodes, which is {len(made)} with those before it"
+            here.error("name", message, f"a file makes {MAX_NODES} at most; is the range mistyped?")
+            return
         _values_of_nodes(nodes, here)
         _taints_and_capacity(nodes, here)
 
 
-def _node_names(nodes: FleetNodes, owners: dict[str, Place], report: ProblemReport) -> None:
-    """Check the names; `owners` are the places of nodes that are made already."""
+def _node_names(nodes: FleetNodes, made: dict[str, Place], report: ProblemReport) -> None:
     for name, _ in nodes.names:
         if wrong := node_name_problem(name):
             report.error((), wrong)
             break
-        if name in owners:
-            report.error((), f"the node {name} is made twice", f"it is among those at {owners[name]} too")
+        if name in made:
+            report.error((), f"the node {name} is made twice", f"it is among those at {made[name]} too")
             break
-        owners[name] = report.place(())
+        made[name] = report.place(())
 
 
 def _values_of_nodes(nodes: FleetNodes, report: ProblemReport) -> None:
     """Check that placeholders in values exist, and that Kubernetes accepts the labels of every node."""
-    names = list(nodes.names) if len(nodes.names) <= MAX_NODES else []
+    known = list(nodes.names[0].values)
     for kind, values in (("labels", nodes.labels), ("annotations", nodes.noted)):
         for key, text in values.items():
             at = (kind, key)
+            unknown = next((each for each in PLACEHOLDER.findall(text) if each not in known), None)
             if key in _OWN[kind]:
                 report.key_error(at, f"{key} is reserved: vdev marks its nodes with it")
-                continue
-            try:
-                found = {filled(text, *each) for each in names}
-            except NameRangeError as wrong:
-                report.error(at, str(wrong))
-                continue
-            if kind == "labels" and (problem := _first(value_problem, sorted(found, key=len, reverse=True))):
-                report.error(at, problem)
-    if HOSTNAME not in nodes.labels and (problem := _first(value_problem, [name for name, _ in names])):
-        name = next(name for name, _ in names if value_problem(name))
+            elif unknown is not None:
+                words = ", ".join(f"{{{each}}}" for each in known)
+                report.error(at, f"{text!r} has the unknown placeholder {{{unknown}}}; known: {words}")
+            elif kind == "labels":
+                found = sorted({filled(text, each.values) for each in nodes.names}, key=len, reverse=True)
+                if problem := next(filter(None, map(value_problem, found)), ""):
+                    report.error(at, problem)
+    long = next((name for name, _ in nodes.names if value_problem(name)), "")
+    if HOSTNAME not in nodes.labels and long:
         hint = f"give these nodes another {HOSTNAME} under labels, or shorter names"
-        report.error("name", f"the label {HOSTNAME} of {name} would be its name: {problem}", hint)
-
-
-def _first(problem_of: Callable[[str], str], texts: Iterable[str]) -> str:
-    return next(filter(None, map(problem_of, texts)), "")
+        report.error("name", f"the label {HOSTNAME} of {long} would be its name: {value_problem(long)}", hint)
 
 
 def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
@@ -428,10 +417,9 @@ def _taints_and_capacity(nodes: FleetNodes, report: ProblemReport) -> None:
 def _capacity(spec: Spec, fleet: Fleet, report: ProblemReport) -> None:
     """Check that no resource is both the nodes' own capacity and counted by devices: one would overwrite the other."""
     for place, each in enumerate(fleet.nodes):
-        names = each.names if each.name and each.capacity else ()
-        for resource in each.capacity if len(names) <= MAX_NODES else ():
+        for resource in each.capacity:
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
-            owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in names)), None)
+            owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in each.names)), None)
             if owner is not None:
                 message = f"{resource} is counted by the devices of {owner}; capacity is for what no device is"
                 report.error(("fleet", "nodes", place, "capacity", resource), message, "leave it out here")

@@ -9,8 +9,7 @@ from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
 from ..model.entry import Entry
-from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
-from ..model.names import filled
+from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes, NodeName, filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
@@ -55,7 +54,8 @@ class MadeNode:
         return {"capacity": dict(self.of.capacity), "allocatable": dict(self.of.capacity)} if self.of.capacity else {}
 
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:
-        return {key: filled(text, self.name, self.numbers) for key, text in values.items()}
+        known = NodeName(self.name, self.numbers).values
+        return {key: filled(text, known) for key, text in values.items()}
 
 
 def made_nodes(spec: Fleet, fleet: str = MAKER) -> Iterator[MadeNode]:

@@ -1,13 +1,15 @@
 """The section `fleet`: nodes without a kubelet, whose devices a controller writes to the API server."""
 
+import functools
+import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
 from . import names
-from .names import NameRange, NameRangeError, parse_names
 from .scalars import AsWritten, Duration, Flag, Word, matching, not_empty, without_problem
 from .section import Section, refuse
 
@@ -26,11 +28,57 @@ class Delays:
 AT_ONCE = Delays()
 
 
+MAX_NODES = 20_000
+"""Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
+
+_RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class NodeName(NamedTuple):
+    """A name, and the number of each range in it."""
+
+    name: str
+    numbers: tuple[str, ...]
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of placeholders: {name}, and {1} for the number of the first range."""
+        return {"name": self.name} | {str(place): number for place, number in enumerate(self.numbers, 1)}
+
+
+@functools.lru_cache(maxsize=64)
+def node_names(source: str) -> tuple[NodeName, ...]:
+    """Return all names that a name with ranges stands for, such as gpu-{0..99}. Refuses other forms."""
+    hint = "such as gpu-{0..99}, or rack{01..20}-gpu{0..7}"
+    pieces = _RANGE.split(source)
+    literals = pieces[::3]
+    if any("{" in each or "}" in each for each in literals):
+        refuse(f"{source!r} has braces without a range; write a range as in gpu-{{0..99}}", hint)
+    written = []
+    total = 1
+    for first, last in zip(pieces[1::3], pieces[2::3], strict=True):
+        numbers = range(int(first), int(last) + 1)
+        if not numbers:
+            refuse(f"the range {{{first}..{last}}} ends before it begins", hint)
+        total *= len(numbers)
+        if total > MAX_NODES:
+            refuse(f"{source} makes {total} nodes; a file makes {MAX_NODES} at most", "is the range mistyped?")
+        written.append([str(each).zfill(len(first) if first.startswith("0") else 1) for each in numbers])
+    names = []
+    for numbers_of_one in itertools.product(*written):
+        pairs = zip(literals, (*numbers_of_one, ""), strict=True)
+        names.append(NodeName("".join(itertools.chain.from_iterable(pairs)), numbers_of_one))
+    return tuple(names)
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders in the value of a label or an annotation."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+
+
 def _names(value: str) -> str:
-    try:
-        parse_names(value)
-    except NameRangeError as wrong:
-        refuse(str(wrong), "such as gpu-{0..99}, or rack{01..20}-gpu{0..7}")
+    node_names(value)
     return value
 
 
@@ -84,9 +132,9 @@ class FleetNodes(Section):
     """Time after a node is Ready until its ResourceSlices appear. Default: devicesAfter."""
 
     @property
-    def names(self) -> NameRange:
+    def names(self) -> tuple[NodeName, ...]:
         """The names of the nodes to make."""
-        return parse_names(self.name or "")
+        return node_names(self.name) if self.name else ()
 
     @property
     def noted(self) -> Mapping[str, str]:

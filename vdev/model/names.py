@@ -7,11 +7,7 @@ containerd, which panics for names of one letter.
 
 import functools
 import hashlib
-import itertools
-import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 MAX_ID = 63  # characters of a device id for the kubelet, with the replica's suffix
@@ -276,59 +272,3 @@ def identifier(text: str) -> str:
 def dns_label(text: str) -> str:
     """Turn any text into a DNS label; empty if no character is left. Different texts may have the same one."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_DEVICE].strip("-")
-
-
-_RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_BRACES = re.compile(r"[{}]")
-
-
-class NameRangeError(ValueError):
-    """A text that is not a range of names."""
-
-
-@dataclass(frozen=True, slots=True)
-class NameRange:
-    """Names that consist of literals with numbers between them."""
-
-    source: str
-    literals: tuple[str, ...]
-    ranges: tuple[tuple[range, int], ...]  # the numbers, and the least digits of each
-
-    def __len__(self) -> int:
-        return math.prod(len(numbers) for numbers, _ in self.ranges)
-
-    def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Every name, with the number of each range in it."""
-        written = ([str(each).zfill(digits) for each in numbers] for numbers, digits in self.ranges)
-        for numbers in itertools.product(*written):
-            pairs = zip(self.literals, (*numbers, ""), strict=True)
-            yield "".join(itertools.chain.from_iterable(pairs)), numbers
-
-
-def filled(text: str, name: str, numbers: Sequence[str]) -> str:
-    """Replace `{name}`, and `{1}` by the first range's number. Raises NameRangeError for an unknown placeholder."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] == "name":
-            return name
-        if not found[1].isdecimal() or not 0 < int(found[1]) <= len(numbers):
-            known = ", ".join(["{name}", *(f"{{{place}}}" for place in range(1, len(numbers) + 1))])
-            raise NameRangeError(f"{text!r} has the unknown placeholder {found[0]}; known: {known}")
-        return numbers[int(found[1]) - 1]
-
-    return _PLACEHOLDER.sub(value, text)
-
-
-def parse_names(source: str) -> NameRange:
-    """Parse names with ranges, such as gpu-{0..99}. Raises NameRangeError."""
-    pieces = _RANGE.split(source)
-    literals, ends = tuple(pieces[::3]), list(zip(pieces[1::3], pieces[2::3], strict=True))
-    if any(_BRACES.search(each) for each in literals):
-        raise NameRangeError(f"{source!r} has braces without a range; write a range as in gpu-{{0..99}}")
-    ranges = []
-    for first, last in ends:
-        if int(first) > int(last):
-            raise NameRangeError(f"the range {{{first}..{last}}} ends before it begins")
-        ranges.append((range(int(first), int(last) + 1), len(first) if first.startswith("0") else 1))
-    return NameRange(source, literals, tuple(ranges))
