@@ -1,5 +1,7 @@
 """A device that a pod may hold stays listed; what nobody holds goes; what overlaps waits."""
 
+import asyncio
+
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -68,3 +70,12 @@ async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, sh
     agent.clock.advance(60)
     await shows(NPU, 1, 1)
     assert [] == kubelet.errors
+
+
+async def test_the_end_does_not_wait_for_a_removed_resource(kubelet, start_agent, shows):
+    """A stop does not wait until the kubelet has read the empty list of a resource."""
+    agent = await start_agent(config(1), empty_list=600.0)
+    agent.edit(config(1, resource="acme.dev/other"))
+    await shows(NPU, 0, 0)
+    async with asyncio.timeout(30):
+        assert 0 == await agent.stop()

@@ -43,6 +43,7 @@ class DeviceLists:
         self._intervals, self._clock = agent.options.timing
         self._retrier = agent.retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
         self._sent: dict[str, Resource] = {}  # what each service lists
         self._encoded: tuple[DesiredState | None, Sequence[_Update]] = (None, ())  # the updates for a plan
         self._sent_again_at: dict[str, float] = {}
@@ -85,7 +86,9 @@ class DeviceLists:
         if resource is None:
             log.info("resource removed", resource=name)
             service = self.services.pop(name)
-            self._group.create_task(self._retire(service), name=f"retire {name}")
+            task = self._group.create_task(self._retire(service), name=f"retire {name}")
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
             del self._sent[name]
             return
         if change.old is not None:
@@ -142,7 +145,7 @@ class DeviceLists:
                 raise ValueError(f"the rule {rule.name!r} does nothing to streams and sockets")
 
     async def stop(self) -> None:
-        running = [task for task in self._tasks.values() if not task.done()]
+        running = [task for task in (*self._retiring, *self._tasks.values()) if not task.done()]
         for task in running:
             if not task.cancelling():  # a second cancellation would break off the end of its server
                 task.cancel()
