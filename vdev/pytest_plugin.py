@@ -65,7 +65,9 @@ def kubelet(request: pytest.FixtureRequest, vdev_loop: "LoopThread") -> "Iterato
     """
     from .testing import BlockingKubelet
 
-    options = _options(request, "kubelet")
+    options: dict[str, Any] = {}
+    for marker in request.node.iter_markers("kubelet"):  # the closest one comes first
+        options = {**marker.kwargs, **options}
     allowed = options.pop("allow", ())
     with BlockingKubelet.running(vdev_loop, **options) as running:
         yield running
@@ -100,11 +102,3 @@ def vdev_agent(
         problem = str(error)
     if problem:  # outside of the handler, so that pytest does not show both exceptions
         pytest.fail(problem, pytrace=False)
-
-
-def _options(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
-    """The keywords of the markers of a name. The closest marker counts."""
-    options: dict[str, Any] = {}
-    for marker in request.node.iter_markers(name):
-        options = {**marker.kwargs, **options}
-    return options

@@ -6,8 +6,8 @@ its extended resources. All of this is undone when the pod has ended.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from ..api.api_objects import ApiObjectError, ApiObjects
 from ..api.kinds import Document
@@ -23,17 +23,8 @@ from .pod_records import PodRecord, PodStore
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """A container's limit of an extended resource that a DeviceClass serves."""
-
-    container: str
-    resource: str
-    request: str  # in the claim for extended resources
-    device_class: str
-    count: int
+# By container and resource, the requests for extended resources that a DeviceClass serves.
+_Limits: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 
 
 class PodScheduler:
@@ -128,7 +119,7 @@ class PodScheduler:
         if record.waits_for_devices:
             records = self._store.records.values()
             others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
-            served = {limit.resource for limit in limits}
+            served = {resource for _, resource in limits}
             if short := self._status.lacking(pod.requested(), others, served=served):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         names = await self._claims(pod)
@@ -147,9 +138,12 @@ class PodScheduler:
             raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
         return claim
 
-    async def _allocate(self, claims: list[Document], pod: PodSpec, limits: list[_Limit]) -> ExtendedClaim | None:
+    async def _allocate(self, claims: list[Document], pod: PodSpec, limits: _Limits) -> ExtendedClaim | None:
         """Allocate claims, and create and allocate the claim for extended resources; all or none."""
-        wanted = [*claims, *([_extended_claim(pod, limits)] if limits else [])]
+        wanted = list(claims)
+        if limits:
+            meta: Document = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
+            wanted.append({"metadata": meta, "spec": {"devices": {"requests": [*limits.values()]}}})
         if not wanted:
             return None
         pools = gather(await self._objects.list("ResourceSlice"), self._node, {"kubernetes.io/hostname": self._node})
@@ -164,7 +158,7 @@ class PodScheduler:
         meta = {"annotations": {_EXTENDED: "true"}}
         name = await self._create(pod, f"{pod.name}-extended-resources-", meta, wanted[-1]["spec"])
         await self._write(name, pod.namespace, allocations[-1])
-        return ExtendedClaim(name, tuple((each.container, each.resource, each.request) for each in limits))
+        return ExtendedClaim(name, tuple((*key, request["name"]) for key, request in limits.items()))
 
     async def _write(self, name: str, namespace: str, allocation: Document) -> None:
         def change(claim: dict[str, Any]) -> None:
@@ -175,7 +169,7 @@ class PodScheduler:
         devices = [f"{each['driver']}/{each['pool']}/{each['device']}" for each in results]
         self._journal.note_claim(f"{namespace}/{name}", "allocated", devices)
 
-    async def _limits(self, pod: PodSpec) -> list[_Limit]:
+    async def _limits(self, pod: PodSpec) -> _Limits:
         """The limits of a pod that DRA serves. Requests are named as in Kubernetes, init containers first."""
         classes = await self._objects.list("DeviceClass")
         by_resource: dict[str, str] = {}
@@ -185,13 +179,14 @@ class PodScheduler:
             if resource := (each.get("spec") or {}).get("extendedResourceName"):
                 by_resource[resource] = name  # of two classes the newer one wins
         allocatable = self._status.allocatable()
-        found = []
+        found: _Limits = {}
         for number, container in enumerate(sorted(pod.containers, key=lambda each: each.kind is Kind.APP)):
             for index, resource in enumerate(sorted(name for name in container.limits if "/" in name)):
                 count = container.limits[resource]
                 if count and resource in by_resource and not allocatable.get(resource):
-                    request = f"container-{number}-request-{index}"
-                    found.append(_Limit(container.name, resource, request, by_resource[resource], count))
+                    exactly = {"allocationMode": "ExactCount", "count": count, "deviceClassName": by_resource[resource]}
+                    request = {"name": f"container-{number}-request-{index}", "exactly": exactly}
+                    found[container.name, resource] = request
         return found
 
     async def release(self, pod: PodSpec) -> None:
@@ -230,19 +225,6 @@ def _name_in_pod(claim: Document, pod: PodSpec) -> str:
     """The name in the pod of a claim that was created for it, empty for other claims."""
     annotations = claim["metadata"].get("annotations") or {}
     return str(annotations.get(_CLAIM_NAME, "")) if _is_owned(claim, pod) else ""
-
-
-def _extended_claim(pod: PodSpec, limits: list[_Limit]) -> dict[str, Any]:
-    """A claim for the extended resources of a pod."""
-    requests = [
-        {
-            "name": each.request,
-            "exactly": {"deviceClassName": each.device_class, "allocationMode": "ExactCount", "count": each.count},
-        }
-        for each in limits
-    ]
-    meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
-    return {"metadata": meta, "spec": {"devices": {"requests": requests}}}
 
 
 def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:
