@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.kit.dra_driver import DraDriver, RefusalError, answered, slice_of
+from tests.kit.dra_driver import DraDriver, slice_of
 from tests.kit.dra_driver import device as dra_device
 from tests.kit.rest import Caller
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
@@ -35,7 +35,10 @@ def device(id_, health="Healthy", numa=()):
 
 
 class StubPlugin(api_grpc.DevicePluginServicer):
-    """Serves one resource. `calls` are the names and requests of all RPCs, in order."""
+    """Serves one resource. `calls` are the names and requests of all RPCs, in order.
+
+    A test may let an RPC fail (`failures`), wait (`hold`), or have another answer (`answer_…`).
+    """
 
     def __init__(self, kubelet, resource, devices, *, pre_start=False, preferred=False, socket=None):
         self.kubelet = kubelet
@@ -49,11 +52,10 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         self.calls = []
         self.streams = []
         self.server = None
-        self.answer_options: Callable[[], Awaitable] = self._options
+        self.failures = {}  # by RPC, the code and the text with which it fails
+        self.held = {}  # by RPC, the event for which it waits
         self.answer_allocate: Callable[[api.AllocateRequest], Awaitable] = self._allocate
         self.answer_preferred: Callable[[api.PreferredAllocationRequest], Awaitable] = self._preferred
-        self.answer_pre_start: Callable[[api.PreStartContainerRequest], Awaitable] = self._pre_start
-        self.fail_streams = None
 
     async def serve(self):
         """Listen on a socket in the kubelet's directory."""
@@ -94,6 +96,11 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             await self.server.stop(None)
             self.server = None
 
+    def hold(self, name):
+        """Let all calls of an RPC wait until the event is set."""
+        self.held[name] = asyncio.Event()
+        return self.held[name]
+
     def names(self):
         """The names of the RPCs so far."""
         return [name for name, _ in self.calls]
@@ -102,15 +109,20 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         """The requests of one RPC."""
         return [request for called, request in self.calls if called == name]
 
+    async def _called(self, name, request, context):
+        self.calls.append((name, request))
+        if name in self.failures:
+            await context.abort(*self.failures[name])
+        if name in self.held:
+            await self.held[name].wait()
+
     async def GetDevicePluginOptions(self, request, context):
-        self.calls.append(("GetDevicePluginOptions", request))
-        return await answered(self.answer_options(), context)
+        await self._called("GetDevicePluginOptions", request, context)
+        return self.options
 
     async def ListAndWatch(self, request, context):
         """Send the list, and each new one, until the test ends the stream."""
-        self.calls.append(("ListAndWatch", request))
-        if self.fail_streams is not None:
-            await context.abort(*self.fail_streams)
+        await self._called("ListAndWatch", request, context)
         queue = asyncio.Queue()
         self.streams.append(queue)
         try:
@@ -123,19 +135,16 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             self.kubelet.journal.changed()
 
     async def GetPreferredAllocation(self, request, context):
-        self.calls.append(("GetPreferredAllocation", request))
-        return await answered(self.answer_preferred(request), context)
+        await self._called("GetPreferredAllocation", request, context)
+        return await self.answer_preferred(request)
 
     async def Allocate(self, request, context):
-        self.calls.append(("Allocate", request))
-        return await answered(self.answer_allocate(request), context)
+        await self._called("Allocate", request, context)
+        return await self.answer_allocate(request)
 
     async def PreStartContainer(self, request, context):
-        self.calls.append(("PreStartContainer", request))
-        return await answered(self.answer_pre_start(request), context)
-
-    async def _options(self):
-        return self.options
+        await self._called("PreStartContainer", request, context)
+        return api.PreStartContainerResponse()
 
     async def _allocate(self, request):
         return api.AllocateResponse(
@@ -156,9 +165,6 @@ class StubPlugin(api_grpc.DevicePluginServicer):
                 for r in request.container_requests
             ]
         )
-
-    async def _pre_start(self, _request):
-        return api.PreStartContainerResponse()
 
 
 @pytest.fixture
@@ -246,12 +252,6 @@ def shows_fixture():
 def device_fixture():
     """Make an entry of a device list: `device(id, health, numa)`."""
     return device
-
-
-@pytest.fixture
-def refusal():
-    """Make the exception with which an answer fails its RPC: `refusal(code, text)`."""
-    return RefusalError
 
 
 @pytest.fixture

@@ -134,20 +134,13 @@ async def test_a_pod_that_is_created_runs(node, plugins):
 async def test_what_is_seen_of_containers(node, plugins):
     """A pod has container statuses only after it is admitted; a finished init container is terminated."""
     plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
-    answer, asked, go = plugin.answer_allocate, asyncio.Event(), asyncio.Event()
-
-    async def allocate(request):
-        asked.set()
-        await go.wait()
-        return await answer(request)
-
-    plugin.answer_allocate = allocate
+    go = plugin.hold("Allocate")
     one = manifest("one", {NPU: 1})
     one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
     one["spec"]["nodeName"] = "sim-node"
     await node.create(one)
     assert {"phase": "Pending"} == node.status("one")
-    await asked.wait()
+    await node.until(lambda: plugin.requests("Allocate"), "the call")
     assert "containerStatuses" not in node.status("one")
     go.set()
     await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")

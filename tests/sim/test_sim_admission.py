@@ -178,18 +178,14 @@ async def test_zero_devices(kubelet, plugins):
         (grpc.StatusCode.CANCELLED, "Canceled"),
     ],
 )
-async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal, code, name):
+async def test_allocate_error_reaches_the_pod(kubelet, plugins, code, name):
     """An Allocate error fails the pod with the plugin's message; its devices are free again."""
     plugin = await plugins(NPU, ["d1"])
-
-    async def fail(_request):
-        raise refusal(code, "device d1 is broken: see its manual")
-
-    plugin.answer_allocate, answer = fail, plugin.answer_allocate
+    plugin.failures["Allocate"] = (code, "device d1 is broken: see its manual")
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
     text = f"rpc error: code = {name} desc = device d1 is broken: see its manual"
     assert rejected(text) == pod.message
-    plugin.answer_allocate = answer
+    plugin.failures.clear()
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("q", {NPU: 1}))).phase
 
 
@@ -244,17 +240,12 @@ async def test_preferred_is_intersected(kubelet, plugins):
     assert {"preferred-bogus-id", "preferred-size"} == {finding.code for finding in kubelet.errors}
 
 
-async def test_slow_and_hung_allocate(short_dir, plugin_class):
+async def test_slow_and_hung_allocate(short_dir, plugins):
     """A slow Allocate is a finding; one that exceeds the bound is cancelled and is another."""
     timings = Timings(slow=0.1, bound=1.5)  # that every other call has as well, on any machine
     async with Kubelet(short_dir, clock=ManualClock(), timings=timings) as kubelet:
-        plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
-        await kubelet.wait_until(lambda: kubelet.devices().capacity)
-
-        async def hang(_request):
-            await kubelet.wait_until(lambda: False)
-
-        plugin.answer_allocate = hang
+        plugin = await plugins(NPU, ["d1"], on=kubelet)
+        plugin.hold("Allocate")
         pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
         assert Phase.FAILED is pod.phase
         assert ["slow-rpc", "hung-rpc"] == [each.code for each in kubelet.findings if "Allocate" in each.message]
@@ -306,16 +297,13 @@ async def test_bad_manifest(kubelet, change, text):
         await kubelet.run_pod({**manifest("p"), **change})
 
 
-async def test_choice_is_repeatable(short_dir, plugin_class):
+async def test_choice_is_repeatable(short_dir, plugins):
     """The same seed chooses the same devices."""
 
     async def choose(name, seed):
         async with Kubelet(short_dir / name, seed=seed, clock=ManualClock()) as kubelet:
-            plugin = await (await plugin_class(kubelet, NPU, [f"d{i}" for i in range(32)]).serve()).register()
-            await kubelet.wait_until(lambda: kubelet.devices().capacity)
-            chosen = (await kubelet.run_pod(manifest("p", {NPU: 8}))).container().devices[NPU]
-            await plugin.stop()
-        return chosen
+            await plugins(NPU, [f"d{i}" for i in range(32)], on=kubelet)
+            return (await kubelet.run_pod(manifest("p", {NPU: 8}))).container().devices[NPU]
 
     assert await choose("a", 1) == await choose("b", 1)
     assert await choose("c", 1) != await choose("d", 2)

@@ -142,14 +142,10 @@ async def test_pre_start_at_each_start(kubelet, plugins):
     assert 1 == len(plugin.requests("Allocate"))
 
 
-async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refusal):
+async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock):
     """The container waits with the plugin's message, and later containers wait for an init container."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
-
-    async def fail(_request):
-        raise refusal(grpc.StatusCode.INTERNAL, "reset failed")
-
-    answer, plugin.answer_pre_start = plugin.answer_pre_start, fail
+    plugin.failures["PreStartContainer"] = (grpc.StatusCode.INTERNAL, "reset failed")
     document = manifest("p", {NPU: 1})
     document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {NPU: 1}}}]
     first = (await kubelet.run_pod(document)).container("first")
@@ -157,7 +153,7 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refu
     assert ("CreateContainerConfigError", said) == (first.waiting, first.message)
     clock.advance(10)
     await kubelet.wait_until(lambda: 2 == len(plugin.requests("PreStartContainer")))
-    plugin.answer_pre_start = answer
+    plugin.failures.clear()
     async with asyncio.timeout(30):
         while Phase.RUNNING is not kubelet.pod("p").phase:
             clock.advance(1)  # the next attempt may not be waiting for its time yet
@@ -271,13 +267,7 @@ async def test_dropped_during_allocate_panics(kubelet, plugins):
 async def test_deleted_during_the_admission_of_another_pod(kubelet, plugins):
     """A pod that waits for its admission and is deleted is not admitted."""
     plugin = await plugins(NPU, ["d1", "d2"])
-    answer, go = plugin.answer_allocate, asyncio.Event()
-
-    async def wait(request):
-        await go.wait()
-        return await answer(request)
-
-    plugin.answer_allocate = wait
+    go = plugin.hold("Allocate")
     async with asyncio.TaskGroup() as group:
         group.create_task(kubelet.run_pod(manifest("first", {NPU: 1})), name="first pod")
         await kubelet.wait_until(lambda: plugin.requests("Allocate"))
@@ -292,11 +282,7 @@ async def test_deleted_during_the_admission_of_another_pod(kubelet, plugins):
 async def test_crash_during_allocate(kubelet, plugins):
     """If the kubelet crashes during an Allocate, the pod stays Pending and is admitted after the next start."""
     plugin = await plugins(NPU, ["d1"])
-
-    async def hang(_request):
-        await asyncio.Event().wait()
-
-    plugin.answer_allocate = hang
+    plugin.hold("Allocate")
     async with asyncio.TaskGroup() as group:
         run = group.create_task(kubelet.run_pod(manifest("p", {NPU: 1})), name="run pod")
         await kubelet.wait_until(lambda: plugin.requests("Allocate"))

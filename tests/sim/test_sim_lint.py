@@ -183,13 +183,12 @@ async def test_conflict_in_a_pod(kubelet, plugins):
     assert ["conflict"] == codes(kubelet.errors)
 
 
-async def test_missing_device_node(short_dir, plugin_class):
+async def test_missing_device_node(short_dir, plugins):
     """With a host root, a missing device node is a warning."""
     (short_dir / "dev").mkdir()
     (short_dir / "dev" / "there").touch()
     async with Kubelet(short_dir / "k", clock=ManualClock(), host_root=short_dir) as kubelet:
-        plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
-        await kubelet.wait_until(lambda: kubelet.devices().capacity)
+        plugin = await plugins(NPU, ["d1"], on=kubelet)
 
         async def answer(_request):
             nodes = [spec(host=f"/dev/{name}", container=f"/dev/{name}") for name in ("there", "gone")]
@@ -198,7 +197,6 @@ async def test_missing_device_node(short_dir, plugin_class):
         plugin.answer_allocate = answer
         await kubelet.run_pod(manifest("p", {NPU: 1}))
         assert ["device /dev/gone does not exist on the host"] == [finding.message for finding in kubelet.findings]
-        await plugin.stop()
 
 
 async def test_the_list_of_an_earlier_instance_is_no_list(kubelet, plugins):

@@ -23,7 +23,7 @@ async def test_unhealthy_while_used(kubelet, plugins, shows, device):
 async def test_stream_fails_at_once(kubelet, plugins, shows):
     """Conformance 16: a ListAndWatch that fails at once leaves 0/0 on the node, without a retry."""
     plugin = await plugins(NPU, ["d1"], register=False)
-    plugin.fail_streams = (grpc.StatusCode.INTERNAL, "no stream")
+    plugin.failures["ListAndWatch"] = (grpc.StatusCode.INTERNAL, "no stream")
     await plugin.register()
     await shows(kubelet, NPU, 0, 0)
     assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()

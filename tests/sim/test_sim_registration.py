@@ -85,14 +85,10 @@ async def test_options_of_the_request_are_ignored(kubelet, plugins):
     assert ["options-differ"] == [finding.code for finding in kubelet.findings]
 
 
-async def test_options_fail(kubelet, plugins, refusal):
+async def test_options_fail(kubelet, plugins):
     """Conformance 12: a failing GetDevicePluginOptions fails the registration, and nothing else is called."""
     plugin = await plugins(register=False)
-
-    async def fail():
-        raise refusal(grpc.StatusCode.INTERNAL, "no options today")
-
-    plugin.answer_options = fail
+    plugin.failures["GetDevicePluginOptions"] = (grpc.StatusCode.INTERNAL, "no options today")
     expected = "failed to get device plugin options: rpc error: code = Internal desc = no options today"
     assert expected == await refused(plugin)
     assert ["GetDevicePluginOptions"] == plugin.names()
@@ -144,15 +140,11 @@ async def test_old_stream_leaves_the_new_connection_alone(newer, plugins, shows)
     assert 1 == len(new.streams)
 
 
-async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, shows, refusal):
+async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, shows):
     """1.36: after a failed second registration, the kubelet does not notice the end of the first plugin."""
     old = await plugins(NPU, ["d1"])
     new = await plugins(NPU, ["d1"], register=False)
-
-    async def fail():
-        raise refusal(grpc.StatusCode.UNAVAILABLE, "not yet")
-
-    new.answer_options = fail
+    new.failures["GetDevicePluginOptions"] = (grpc.StatusCode.UNAVAILABLE, "not yet")
     with pytest.raises(grpc.aio.AioRpcError, match="failed to get device plugin options"):
         await new.register()
     await old.stop()
@@ -178,18 +170,11 @@ async def test_late_listener(short_dir, plugin_class, shows):
 async def test_impatient_plugin(kubelet, plugins, shows):
     """A plugin whose own deadline ends its registration is not registered, and can register again."""
     plugin = await plugins(NPU, ["d1"], register=False)
-    release = asyncio.Event()
-
-    async def hang():
-        await release.wait()
-        return plugin.options
-
-    plugin.answer_options, answer = hang, plugin.answer_options
+    release = plugin.hold("GetDevicePluginOptions")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await plugin.register(deadline=0.2)
     assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
     assert {} == kubelet.node().capacity
-    plugin.answer_options = answer
     release.set()
     await plugin.register()
     await shows(kubelet, NPU, 1, 1)

@@ -130,14 +130,12 @@ async def test_checkpoint_is_an_upper_bound(kubelet, plugins, clock):
     assert list(pod.container().devices[NPU]) == remembered(kubelet)
 
 
-async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
+async def test_two_pods_on_one_piece_of_hardware(short_dir, plugins):
     """It is a finding if two pods hold ids of the same hardware, even of different resources."""
     same = {frozenset({"whole", "half"})}
     async with Kubelet(short_dir, clock=LeapClock(), overlaps=lambda *ids: frozenset(ids) in same) as kubelet:
-        made = [await plugin_class(kubelet, f"acme.dev/{id_}", [id_]).serve() for id_ in ("whole", "half", "other")]
-        for plugin in made:
-            await plugin.register()
-        await kubelet.wait_until(lambda: len(kubelet.node().allocatable) == 3)
+        for id_ in ("whole", "half", "other"):
+            await plugins(f"acme.dev/{id_}", [id_], on=kubelet)
         for name in ("whole", "other"):
             await kubelet.run_pod(manifest(name, {f"acme.dev/{name}": 1}))
         assert [] == kubelet.findings
@@ -145,8 +143,6 @@ async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
         (found,) = kubelet.errors
         assert ("device-on-two-pods", "acme.dev/half") == (found.code, found.resource)
         assert "pod default/half got 'half', and pod default/whole holds 'whole'" in found.message
-        for plugin in made:
-            await plugin.stop()
 
 
 async def test_a_device_is_given_twice(kubelet, plugins, clock):
@@ -154,21 +150,13 @@ async def test_a_device_is_given_twice(kubelet, plugins, clock):
     plugin = await plugins(NPU, ["d1", "d2", "d3"], preferred=True)
     clock.advance(SOURCES)
     await kubelet.run_pod(manifest("old", {NPU: 1}))
-    answer, asked, go = plugin.answer_allocate, asyncio.Event(), asyncio.Event()
-
-    async def wait(request):
-        asked.set()
-        await go.wait()
-        return await answer(request)
-
-    plugin.answer_allocate = wait
+    go = plugin.hold("Allocate")
     running = asyncio.create_task(kubelet.run_pod(manifest("slow", {NPU: 1})))
-    await asked.wait()
+    await kubelet.wait_until(lambda: 2 == len(plugin.requests("Allocate")))
     await kubelet.finish_pod("old")
     await listed(kubelet)
     go.set()
     await running
-    plugin.answer_allocate = answer
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("next", {NPU: 2}))).phase
     (found,) = kubelet.findings
     assert ("device-given-twice", NPU, "warning") == (found.code, found.resource, found.severity.value)

@@ -16,13 +16,13 @@ QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
 class Asked(registration_grpc.RegistrationServicer):
     """The registration socket of a plugin. Its service is on another socket, or on the same one without `endpoint`."""
 
-    def __init__(self, kubelet, plugin, file, **info):
-        self.socket = kubelet.root / "plugins_registry" / f"{file}-reg.sock"
+    def __init__(self, kubelet, plugin, *, fails=False, **info):
+        self.socket = kubelet.root / "plugins_registry" / "npu-reg.sock"
         self.plugin, self.statuses, self.server = plugin, [], None
         self.info = registration.PluginInfo(
             **{"type": "DevicePlugin", "name": plugin.resource, "supported_versions": ["v1beta1"]} | info
         )
-        self.fails = False
+        self.fails = fails
 
     async def start(self):
         """Create the socket."""
@@ -56,12 +56,14 @@ async def watched(kubelet, clock, plugin_class):
     """Makes plugins, and waits until the kubelet has notified them. `endpoint` may be a function of the kubelet."""
     made = []
 
-    async def make(resource=NPU, devices=("d1", "d2"), *, file="npu", on=None, serve=True, **info):
+    async def make(
+        resource=NPU, devices=("d1", "d2"), *, file="npu", socket="../npu.sock", on=None, serve=True, **info
+    ):
         home = on or kubelet
-        plugin = plugin_class(home, resource, devices, socket=f"../{file}.sock")
+        plugin = plugin_class(home, NPU, devices, socket=socket)
         if serve:
             await plugin.serve()
-        asked = Asked(home, plugin, file, **{"endpoint": str(home.root / f"{file}.sock")} | info)
+        asked = Asked(home, plugin, **{"endpoint": str(home.root / "npu.sock")} | info)
         made.append(asked)
         await asked.start()
         clock.advance(1)
@@ -122,18 +124,14 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
     await kubelet.wait_until(lambda: (True, "") in asked.statuses)
 
 
-async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows, refusal):
+async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows):
     """A failed registration is tried again with growing pauses."""
-
-    async def fail():
-        raise refusal(grpc.StatusCode.INTERNAL, "no options today")
-
     asked = await watched(serve=False, endpoint="")
     await shows(kubelet, NPU, 2, 2)
     await asked.stop()
     clock.advance(1)
     await shows(kubelet, NPU, 2, 0)
-    asked.plugin.answer_options = fail
+    asked.plugin.failures["GetDevicePluginOptions"] = (grpc.StatusCode.INTERNAL, "no options today")
     await asked.start()
     said = "failed to get device plugin options: rpc error: code = Internal desc = no options today"
     for count, pause in enumerate([1, 0.5, 1], start=1):
@@ -141,7 +139,7 @@ async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watc
         await kubelet.wait_until(lambda count=count: count == len(refusals(kubelet)))
     text = f"RegisterPlugin error -- plugin registration failed with err: {said}"
     assert ([(False, text)] * 3, [text] * 3) == (asked.statuses[1:], refusals(kubelet))
-    asked.plugin.answer_options = asked.plugin._options
+    asked.plugin.failures.clear()
     clock.advance(2)
     await shows(kubelet, NPU, 2, 2)
 
@@ -182,15 +180,11 @@ async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched
     assert [] == kubelet.findings
 
 
-async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, clock, watched, plugin_class):
+async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, watched):
     """The kubelet removes such an endpoint at its start."""
-    plugin = await plugin_class(kubelet, NPU, ["d1"], socket="npu.sock").serve()
-    asked = await Asked(kubelet, plugin, "npu", endpoint=str(kubelet.device_plugin_dir / "npu.sock")).start()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: asked.statuses)
+    asked = await watched(endpoint=str(kubelet.device_plugin_dir / "npu.sock"), socket="npu.sock")
     assert [(True, "")] == asked.statuses
     assert ["endpoint-removed"] == codes(kubelet)
-    await asked.stop()
 
 
 async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, clock, watched, shows):
@@ -210,15 +204,10 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await shows(kubelet, NPU, 2, 2)
 
 
-async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, plugin_class, shows):
+async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, watched, shows):
     """After a failed NotifyRegistrationStatus, it is unregistered and tried again."""
-    plugin = await plugin_class(kubelet, NPU, ["d1"], socket="../npu.sock").serve()
-    asked = Asked(kubelet, plugin, "npu", endpoint=str(kubelet.root / "npu.sock"))
-    asked.fails = True
-    await asked.start()
-    clock.advance(1)
+    asked = await watched(devices=["d1"], fails=True)
     await kubelet.wait_until(lambda: lost(kubelet))
     asked.fails = False
     clock.advance(1)
     await shows(kubelet, NPU, 1, 1)
-    await asked.stop()
