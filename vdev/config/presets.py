@@ -1,7 +1,6 @@
 """Preset files by name: those of the user's directories first, then those that come with vdev."""
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -45,63 +44,47 @@ def _files(directory: Path) -> dict[str, Path]:
     return {entry.stem: entry for entry in entries if entry.suffix in _SUFFIXES}
 
 
+_NOWHERE = Place("")
 _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
-
-
-class UnknownPresetError(ConfigError):
-    """No preset has that name. `message` and `hint` have no place, which only the caller knows."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.message = f"unknown preset {name!r}"
-        near = did_you_mean(_MAKER.sub("", name, count=1), known)
-        self.hint = listed(known, near, lead="known:", command="vdev presets")
-        super().__init__(refusal(Place(""), self.message, self.hint).problems)
 
 
 @cache
 def _packaged(name: str) -> Preset:
-    return _load(name, UserFiles())
+    return _load(name, UserFiles(), _NOWHERE)
 
 
 def load_preset(name: str, files: UserFiles | None = None) -> Preset:
     """Return the preset of that name, from the user's files or from vdev. Packaged presets are cached.
 
-    Raises ConfigError with every problem of the files that it takes, and UnknownPresetError.
+    Raises ConfigError with every problem of its files. If no preset has the name, the problem has no place.
     """
-    return _load(name, files) if files and (files.preset_dirs or files.presets) else _packaged(name)
+    return _load(name, files, _NOWHERE) if files and (files.preset_dirs or files.presets) else _packaged(name)
 
 
-def _load(name: str, files: UserFiles) -> Preset:
-    report, model = _read(name, files)
-    seen, of_base = [name], report
-    while model.base is not None:
-        place = of_base.document.value_place(("base",))
-        if model.base in seen:
-            chain = " -> ".join((*seen, model.base))
-            raise refusal(place, f"a preset cannot be based on itself: {chain}", path=("base",))
-        seen.append(model.base)
-        try:
-            of_base, base = _read(model.base, files)
-        except UnknownPresetError as unknown:
-            raise refusal(place, unknown.message, unknown.hint, path=("base",)) from None
-        model = _over(base, model)
-    if model.numa:
-        check_numa(model.numa, model.count, report.at("numa"))
-    if model.links:
-        check_links(model.links, model.count, report.at("links"))
-    _refuse(report)
-    return model.named(name)
-
-
-def _read(name: str, files: UserFiles) -> tuple[ProblemReport, Preset]:
-    found = _found(name, files)
-    if found is None:
-        raise UnknownPresetError(name, preset_names(files))
-    report, model = checked(read_text(found.text, found.file), Preset)
+def _load(name: str, files: UserFiles, at: Place, derived: tuple[str, ...] = ()) -> Preset:
+    """Load a preset and its bases. `derived` are the presets that it is a base of; the last one names it at `at`."""
+    path = ("base",) if derived else ()
+    if name in derived:
+        chain = " -> ".join((*derived, name))
+        raise refusal(at, f"a preset cannot be based on itself: {chain}", path=path)
+    text = _found(name, files)
+    if text is None:
+        known = preset_names(files)
+        near = did_you_mean(_MAKER.sub("", name, count=1), known)
+        hint = listed(known, near, lead="known:", command="vdev presets")
+        raise refusal(at, f"unknown preset {name!r}", hint, path=path)
+    report, model = checked(read_text(text.text, text.file), Preset)
     if model.partitioning:
         check_partitioning(model.partitioning, report.at("partitioning"))
     _refuse(report)
-    return report, model
+    if model.base is not None:
+        model = _over(_load(model.base, files, report.place("base"), (*derived, name)), model)
+    if model.numa and not derived:
+        check_numa(model.numa, model.count, report.at("numa"))
+    if model.links and not derived:
+        check_links(model.links, model.count, report.at("links"))
+    _refuse(report)
+    return model if derived else model.named(name)
 
 
 @cache

@@ -23,7 +23,7 @@ from .entry_checks import check_links, check_numa
 from .loader import UserFiles
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
-from .presets import UnknownPresetError, load_preset
+from .presets import load_preset
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
 _MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
@@ -100,11 +100,12 @@ def _virtual(given: VirtualDevices, files: UserFiles, report: ProblemReport) -> 
 def _preset(name: str, files: UserFiles, report: ProblemReport) -> Preset | None:
     try:
         return load_preset(name, files)
-    except UnknownPresetError as unknown:
-        report.error((), unknown.message, unknown.hint)
     except ConfigError as bad:
         for problem in bad.problems:
-            report.error((), f"the preset {name!r} is wrong: {problem}")
+            if problem.where:
+                report.error((), f"the preset {name!r} is wrong: {problem}")
+            else:  # there is none
+                report.error((), problem.message, problem.hint)
     return None
 
 
