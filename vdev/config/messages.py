@@ -164,11 +164,9 @@ class ProblemReport:
         return replace(self, path=item.where.path)
 
     def has(self, below: Below) -> bool:
-        """Whether the file has a value."""
         return self._full(below) in self.document.values
 
     def place(self, below: Below) -> Place:
-        """The place of a value."""
         return self.document.value_place(self._full(below))
 
     def is_for_nvidia(self, below: Below) -> bool:

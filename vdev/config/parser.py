@@ -244,7 +244,6 @@ class TreeReader:
                 yield from self._merged(source, (*path, _MERGE))
 
     def _report_twice(self, place: Place, path: KeyPath, *, is_last: bool) -> None:
-        """Report a key that is given twice."""
         message = f"key {path[-1]!r} is given twice; the first is at {self.keys[path]}"
         if not self._for_nvidia:
             self.problems.append(problem_at(place, path, message, hint="remove one of them"))

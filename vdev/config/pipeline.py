@@ -45,7 +45,6 @@ class Loaded:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that are not errors."""
         return tuple(problem for problem in self.problems if not problem.is_error)
 
     @property

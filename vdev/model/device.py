@@ -134,7 +134,6 @@ class Device:
 
     @property
     def is_partition(self) -> bool:
-        """Whether it is a part of a raw device."""
         return bool(self.profile)
 
     @property

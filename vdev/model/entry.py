@@ -209,7 +209,6 @@ class Action(Section):
 
     @property
     def seconds(self) -> float:
-        """The timeout."""
         return self.timeout or 10.0
 
     @model_validator(mode="after")
@@ -380,7 +379,6 @@ class Entry(Placed):
 
     @property
     def geometry(self) -> Geometry | None:
-        """How the devices can be partitioned."""
         return self.virtual.partitioning if self.virtual else None
 
     @property

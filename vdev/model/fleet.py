@@ -133,7 +133,6 @@ class FleetNodes(Section):
 
     @property
     def names(self) -> tuple[NodeName, ...]:
-        """The names of the nodes to make."""
         return node_names(self.name) if self.name else ()
 
     @property
@@ -161,7 +160,6 @@ class Fleet(Section):
 
     @property
     def made(self) -> tuple[FleetNodes, ...]:
-        """The nodes that vdev makes."""
         return tuple(each for each in self.nodes if each.name)
 
 

@@ -343,7 +343,6 @@ class PartitionChoice(Section):
 
     @property
     def layouts(self) -> Mapping[str, NamedLayout]:
-        """The layouts by name."""
         return self._layouts
 
     @property

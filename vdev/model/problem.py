@@ -91,7 +91,6 @@ class Problem:
 
     @property
     def is_error(self) -> bool:
-        """Whether it makes its part of the configuration unusable."""
         return self.severity is Severity.ERROR
 
     def __str__(self) -> str:

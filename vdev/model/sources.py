@@ -308,7 +308,6 @@ class Sysfs(Section):
 
     @property
     def subsystem(self) -> str:
-        """The class or bus."""
         return self.class_ or self.bus or ""
 
     @property

@@ -92,7 +92,6 @@ class Flags(Section):
     """NVIDIA's; accepted and not used."""
 
     def with_plugin(self, **changes: object) -> Self:
-        """Return the flags with these changes in the section `plugin`."""
         return self.model_copy(update={"plugin": self.plugin.model_copy(update=changes)})
 
     @property
@@ -296,7 +295,6 @@ class Spec(Section):
         return self.fleet_nodes or NO_FLEET
 
     def on_node(self, node: str) -> tuple[Entry, ...]:
-        """Return the entries that are for the node of that name."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
 
     def sharing_only(self, items: Iterable[SharedItem]) -> Self:

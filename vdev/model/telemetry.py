@@ -119,17 +119,14 @@ class EntryTelemetry(Section):
 
     @property
     def seconds(self) -> float:
-        """The period."""
         return self.period or (_BUSY_PERIOD if self.pattern is LoadPattern.BUSY else _PERIOD)
 
     @property
     def gpu_load(self) -> Range:
-        """The range of the load of the compute units."""
         return self.gpu or _GPU[self.pattern]
 
     @property
     def memory_load(self) -> Range:
-        """The range of used memory."""
         return self.memory or _MEMORY[self.pattern]
 
 
