@@ -9,243 +9,225 @@ from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
 
-HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
+HEAD = "devices:\n  - name: a\n    resource: example.com/a\n    "  # line 4 follows
 
 
 def test_an_error_in_an_entry_is_said_at_its_place(subtests):
     """The message holds the place or path, what is wrong, and what is allowed."""
     cases = [
-        ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
-        ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
-        ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
-        ("    virtual: {count: 3, links: [[1, 1]]}", "links[0][1]: device 1 is in this group twice"),
-        ("    virtual: {count: 3, links: [[1]]}", "links[0]: a group of linked devices needs at least two indices"),
-        ("    virtual: {count: 2, links: [[0, 1], [2, 0]]}", "links[1][0]: the score of 1 with 0 is 2"),
-        ("    virtual: {count: 2, links: [[5, 1], [1, 0]]}", "links[0][0]: device 0 is linked to itself"),
-        ("    virtual: {count: 300, links: [[0, 1]]}", "links: there are 300 devices; links are for at most 256"),
-        ("    virtual: {preset: a100-sxm4-40g}", "unknown preset 'a100-sxm4-40g'; did you mean 'a100-sxm4-40gb'?"),
-        ("    virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has only 8 devices, not 9"),
-        ("    virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
-        ("    virtual: {}\n    glob: /dev/x", "devices[0]: virtual and glob exclude each other; give exactly one of"),
-        ("    exclude: [/dev/x]", "devices[0]: no device source"),
-        ("    virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy is for glob and usb only"),
-        ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
+        ("virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
+        ("virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
+        ("virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
+        ("virtual: {count: 3, links: [[1, 1]]}", "links[0][1]: device 1 is in this group twice"),
+        ("virtual: {count: 3, links: [[1]]}", "links[0]: a group of linked devices needs at least two indices"),
+        ("virtual: {count: 2, links: [[0, 1], [2, 0]]}", "links[1][0]: the score of 1 with 0 is 2"),
+        ("virtual: {count: 2, links: [[5, 1], [1, 0]]}", "links[0][0]: device 0 is linked to itself"),
+        ("virtual: {count: 300, links: [[0, 1]]}", "links: there are 300 devices; links are for at most 256"),
+        ("virtual: {preset: a100-sxm4-40g}", "unknown preset 'a100-sxm4-40g'; did you mean 'a100-sxm4-40gb'?"),
+        ("virtual: {preset: dgx-a100, count: 9}", "count: the preset 'dgx-a100' has only 8 devices, not 9"),
+        ("virtual: {memory: 16Q}", "virtual.memory: '16Q' has the unknown suffix 'Q'"),
+        ("virtual: {}\n    glob: /dev/x", "devices[0]: virtual and glob exclude each other; give exactly one of"),
+        ("exclude: [/dev/x]", "devices[0]: no device source"),
+        ("virtual: {}\n    groupBy: name", "f:5:5: devices[0].groupBy: groupBy is for glob and usb only"),
+        ("virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
-            '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
+            'glob: [{path: /dev/a*, containerPath: "/c/*"}]',
             "containerPath: '/c/*' has a '*', which is no wildcard here but part of the name",
         ),
-        ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
+        ('usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
         (
-            '    glob: [{path: /dev/a?, containerPath: "/c/a?"}]',
+            'glob: [{path: /dev/a?, containerPath: "/c/a?"}]',
             "containerPath: '/c/a?' has a '?', which is no wildcard here but",
         ),
         (
-            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",
+            "virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/tty*}]}",
             "deviceNodes[0].hostPath: '/dev/tty*' has a '*'",
         ),
-        ("    glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
-        ("    glob: /dev/../etc/*", "contains '..'"),
-        ('    usb: {vendor: "1050", containerPath: "/c\\n"}', "'/c\\n' has a line break or another control character"),
-        ("    glob: []", "devices[0].glob: the list is empty"),
-        ("    glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' is not a set of permissions"),
-        ("    glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' is not a set of permissions"),
-        ('    glob: [{path: /dev/a, permissions: ""}]', "permissions: '' is not a set of permissions"),
-        ("    glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions are for type device only"),
-        ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
+        ("glob: ttyUSB*", "f:4:11: devices[0].glob: 'ttyUSB*' is not an absolute path"),
+        ("glob: /dev/../etc/*", "contains '..'"),
+        ('usb: {vendor: "1050", containerPath: "/c\\n"}', "'/c\\n' has a line break or another control character"),
+        ("glob: []", "devices[0].glob: the list is empty"),
+        ("glob: [{path: /dev/a, permissions: rwx}]", "permissions: 'rwx' is not a set of permissions"),
+        ("glob: [{path: /dev/a, permissions: rr}]", "permissions: 'rr' is not a set of permissions"),
+        ('glob: [{path: /dev/a, permissions: ""}]', "permissions: '' is not a set of permissions"),
+        ("glob: [{path: /d, type: mount, permissions: r}]", "permissions: permissions are for type device only"),
+        ("glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
-            "    glob: [{path: /d, type: Device}]",
+            "glob: [{path: /d, type: Device}]",
             "type: the string 'Device' is not allowed here; did you mean 'device'? expected device or mount",
         ),
-        ('    usb: [{vendor: "1050"}, {optional: true}]', "devices[0].usb[1]: every USB device would match"),
-        ('    usb: [{vendor: "1050"}, {vendor: 1050}]', "devices[0].usb[1].vendor: expected a string"),
-        ("    usb: []", "devices[0].usb: the list is empty"),
+        ('usb: [{vendor: "1050"}, {optional: true}]', "devices[0].usb[1]: every USB device would match"),
+        ('usb: [{vendor: "1050"}, {vendor: 1050}]', "devices[0].usb[1].vendor: expected a string"),
+        ("usb: []", "devices[0].usb: the list is empty"),
+        ('usb: {vendor: "1050"}\n    groupBy: name', "groupBy name is for glob only; expected position"),
+        ("virtual: {}\n    groupBy: all", "groupBy is for glob and usb only"),
         (
-            '    usb: {vendor: "1050"}\n    groupBy: name',
-            "groupBy name is for glob only; expected position",
-        ),
-        ("    virtual: {}\n    groupBy: all", "groupBy is for glob and usb only"),
-        (
-            '    usb: [{vendor: "1050", containerPath: /k}, {vendor: "1051", containerPath: /k}]',
+            'usb: [{vendor: "1050", containerPath: /k}, {vendor: "1051", containerPath: /k}]',
             "usb[1].containerPath: /k is already taken in the container, at f:4:43",
         ),
         (
-            "    glob: [{path: /dev/a, container_path: /x}]",
+            "glob: [{path: /dev/a, container_path: /x}]",
             "unknown key 'container_path'; did you mean 'containerPath'? allowed: path, containerPath",
         ),
-        ("    glob: /dev/mem", "glob: /dev/mem gives a container power over the whole host; set allowDangerous: true"),
-        ("    glob: //dev/./kmem", "/dev/kmem gives a container power"),
-        ("    glob: [{path: /dev, type: mount}]", "/dev gives a container power"),
-        ("    virtual: {}\n    container: {mounts: [{hostPath: /dev/port}]}", "mounts[0].hostPath: /dev/port gives"),
+        ("glob: /dev/mem", "glob: /dev/mem gives a container power over the whole host; set allowDangerous: true"),
+        ("glob: //dev/./kmem", "/dev/kmem gives a container power"),
+        ("glob: [{path: /dev, type: mount}]", "/dev gives a container power"),
+        ("virtual: {}\n    container: {mounts: [{hostPath: /dev/port}]}", "mounts[0].hostPath: /dev/port gives"),
         (
-            "    virtual: {}\n    container: {env: {A-B: x}}",
+            "virtual: {}\n    container: {env: {A-B: x}}",
             "f:5:23: devices[0].container.env.A-B: 'A-B' is not a valid environment",
         ),
-        ('    virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
-        ('    virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
-        ('    virtual: {attributes: {m: x}}\n    container: {env: {A: "{attributes.n}"}}', "unknown attribute 'n'"),
+        ('virtual: {}\n    container: {env: {A: "{x}"}}', "env.A: unknown placeholder {x}; allowed: {id}"),
+        ('virtual: {}\n    container: {env: {A: "{id"}}', "env.A: stray '{'"),
+        ('virtual: {attributes: {m: x}}\n    container: {env: {A: "{attributes.n}"}}', "unknown attribute 'n'"),
         (
-            '    glob: /dev/a*\n    container: {env: {A: "{attributes.serial}"}}',
+            'glob: /dev/a*\n    container: {env: {A: "{attributes.serial}"}}',
             "env.A: unknown attribute 'serial'; the device's attributes: base, below, match, target",
         ),
         (
-            '    usb: {vendor: "1050", children: [tty]}\n    container: {env: {A: "{attributes.seriel}"}}',
+            'usb: {vendor: "1050", children: [tty]}\n    container: {env: {A: "{attributes.seriel}"}}',
             "env.A: unknown attribute 'seriel'; did you mean 'serial'? the device's attributes: manufacturerName, "
             "port, product, productName, serial, tty, vendor",
         ),
         (
-            '    sysfs: {class: net, match: {mtu: "*"}}\n    labels: {x.dev/a: "{attributes.address}"}',
+            'sysfs: {class: net, match: {mtu: "*"}}\n    labels: {x.dev/a: "{attributes.address}"}',
             "labels[\"x.dev/a\"]: unknown attribute 'address'; the device's attributes: driver, mtu, name",
         ),
         (
-            '    glob: [{path: /dev/a*, containerPath: "/dev/{attributes.nr}"}]',
+            'glob: [{path: /dev/a*, containerPath: "/dev/{attributes.nr}"}]',
             "f:4:43: devices[0].glob[0].containerPath: unknown attribute 'nr'",
         ),
         (
-            '    usb: {vendor: "1050", containerPath: "/dev/{attributes.nr}"}',
+            'usb: {vendor: "1050", containerPath: "/dev/{attributes.nr}"}',
             "f:4:42: devices[0].usb.containerPath: unknown attribute 'nr'",
         ),
         (
-            '    usb: [{vendor: "1"}, {vendor: "2", containerPath: "/{attributes.nr}"}]',
+            'usb: [{vendor: "1"}, {vendor: "2", containerPath: "/{attributes.nr}"}]',
             "devices[0].usb[1].containerPath: unknown attribute 'nr'",
         ),
         (
-            '    sysfs: {bus: pci, containerPath: "/dev/{attributes.nr}"}',
+            'sysfs: {bus: pci, containerPath: "/dev/{attributes.nr}"}',
             "devices[0].sysfs.containerPath: unknown attribute 'nr'",
         ),
-        ('    sysfs: {class: net, match: {m: {">": nan}}}', "match.m: expected a number, got the string 'nan'"),
-        ('    sysfs: {class: net, match: {m: {">": 1_0}}}', "match.m: expected a number, got the string '1_0'"),
-        ('    sysfs: {class: net, match: {m: {exists: "true"}}}', "got the string 'true'; remove the quotes"),
-        ('    sysfs: {class: net, match: {"": x}}', 'match[""]: must not be empty'),
-        ("    sysfs: {class: net, match: {/etc/x: x}}", "match[\"/etc/x\"]: '/etc/x' is an absolute path; write it"),
-        ("    sysfs: {class: ../net}", "class: '../net' is not allowed; expected the name of a class, a bus or"),
-        ("    sysfs: {bus: ..}", "bus: '..' is not allowed"),
-        ("    sysfs: {bus: usb, children: [a/b]}", "children[0]: 'a/b' is not allowed"),
-        ('    sysfs: {class: net, match: {m: "[b-a]"}}', "match.m: [b-a] matches nothing: its range is backwards"),
-        ('    sysfs: {class: net, match: {m: {in: [x, "[^a]"]}}}', "match.m: [^a] matches what [a] matches, and '^'"),
-        ('    usb: {serial: "[a"}', "usb.serial: the '[' in '[a' is never closed"),
-        ('    usb: {port: "1-{1,2}"}', "usb.port: braces are not wildcards, so '1-{1,2}' matches only text"),
+        ('sysfs: {class: net, match: {m: {">": nan}}}', "match.m: expected a number, got the string 'nan'"),
+        ('sysfs: {class: net, match: {m: {">": 1_0}}}', "match.m: expected a number, got the string '1_0'"),
+        ('sysfs: {class: net, match: {m: {exists: "true"}}}', "got the string 'true'; remove the quotes"),
+        ('sysfs: {class: net, match: {"": x}}', 'match[""]: must not be empty'),
+        ("sysfs: {class: net, match: {/etc/x: x}}", "match[\"/etc/x\"]: '/etc/x' is an absolute path; write it"),
+        ("sysfs: {class: ../net}", "class: '../net' is not allowed; expected the name of a class, a bus or"),
+        ("sysfs: {bus: ..}", "bus: '..' is not allowed"),
+        ("sysfs: {bus: usb, children: [a/b]}", "children[0]: 'a/b' is not allowed"),
+        ('sysfs: {class: net, match: {m: "[b-a]"}}', "match.m: [b-a] matches nothing: its range is backwards"),
+        ('sysfs: {class: net, match: {m: {in: [x, "[^a]"]}}}', "match.m: [^a] matches what [a] matches, and '^'"),
+        ('usb: {serial: "[a"}', "usb.serial: the '[' in '[a' is never closed"),
+        ('usb: {port: "1-{1,2}"}', "usb.port: braces are not wildcards, so '1-{1,2}' matches only text"),
         (
-            '    glob: "/dev/ttyUSB[^0-9]"',
+            'glob: "/dev/ttyUSB[^0-9]"',
             "devices[0].glob: [^0-9] matches what [0-9] matches, and '^'; write [!0-9] for every other character, or "
             "[0-9^] if '^' is meant",
         ),
         (
-            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null, containerPath: /dev/x/}]}",
+            "virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null, containerPath: /dev/x/}]}",
             "containerPath: '/dev/x/' ends in '/', and this is the path of one node; write the node's name after it",
         ),
+        ("virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null/}]}", "hostPath: '/dev/null/' ends in '/'"),
+        ('virtual: {node: {like: "null", containerPath: /dev/x/}}', "node.containerPath: '/dev/x/' ends in '/'"),
         (
-            "    virtual: {}\n    container: {deviceNodes: [{hostPath: /dev/null/}]}",
-            "hostPath: '/dev/null/' ends in '/'",
-        ),
-        ('    virtual: {node: {like: "null", containerPath: /dev/x/}}', "node.containerPath: '/dev/x/' ends in '/'"),
-        (
-            "    glob: [{path: /dev/a}, {path: /dev/./a}]",
+            "glob: [{path: /dev/a}, {path: /dev/./a}]",
             "devices[0].glob[1].path: /dev/./a is already taken in the container, at f:4:19; give each a path of its",
         ),
         (
-            "    virtual: {}\n    container: {mounts: [{hostPath: /b}, {hostPath: /c, containerPath: /b/}]}",
+            "virtual: {}\n    container: {mounts: [{hostPath: /b}, {hostPath: /c, containerPath: /b/}]}",
             "mounts[1].containerPath: /b/ is already taken in the container",
         ),
         (
-            '    virtual: {preset: a30}\n    partitions: {"all": [], "*": all-1g.6gb}',
+            'virtual: {preset: a30}\n    partitions: {"all": [], "*": all-1g.6gb}',
             "devices[0].partitions[\"*\"]: 'all' and '*' are the same: the devices that no other key names",
         ),
-        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: 'A' has no value"),
-        ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
+        ("virtual: {}\n    container: {env: {A: null}}", "env.A: 'A' has no value"),
+        ("virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
-            "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
+            "glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",
             "mounts[0].hostPath: /x is already taken in the container, at f:4:43",
         ),
+        ("virtual: {count: }", "f:4:22: devices[0].virtual.count: 'count' has no value; remove the key or give it one"),
+        ("virtual: {memory: ~, count: 0}", "memory: 'memory' has no value"),
+        ("virtual: {memory: ~, count: 0}", "count: 0 is out of range"),
+        ("virtual:", "devices[0].virtual: 'virtual' has no value"),
+        ("virtual: {}\n    onNodes:", "devices[0].onNodes: 'onNodes' has no value"),
+        ("virtual: {}\n    container:", "devices[0].container: 'container' has no value"),
+        ("virtual: {}\n    container: {env: }", "devices[0].container.env: 'env' has no value"),
+        ("glob: [{path: }]", "devices[0].glob[0].path: 'path' has no value"),
         (
-            "    virtual: {count: }",
-            "f:4:22: devices[0].virtual.count: 'count' has no value; remove the key or give it one",
-        ),
-        ("    virtual: {memory: ~, count: 0}", "memory: 'memory' has no value"),
-        ("    virtual: {memory: ~, count: 0}", "count: 0 is out of range"),
-        ("    virtual:", "devices[0].virtual: 'virtual' has no value"),
-        ("    virtual: {}\n    onNodes:", "devices[0].onNodes: 'onNodes' has no value"),
-        ("    virtual: {}\n    container:", "devices[0].container: 'container' has no value"),
-        ("    virtual: {}\n    container: {env: }", "devices[0].container.env: 'env' has no value"),
-        ("    glob: [{path: }]", "devices[0].glob[0].path: 'path' has no value"),
-        (
-            "    glob: [/dev/null, /dev/zero]",
+            "glob: [/dev/null, /dev/zero]",
             "glob[0]: expected a mapping, got the string '/dev/null'; in a list, write {path: ",
         ),
+        ('virtual: {}\n    container: {env: {A: "x\\0y"}}', "f:5:26: devices[0].container.env.A: the text has a NUL"),
+        ('virtual: {attributes: {a: "\\0"}}', "virtual.attributes.a: the text has a NUL"),
         (
-            '    virtual: {}\n    container: {env: {A: "x\\0y"}}',
-            "f:5:26: devices[0].container.env.A: the text has a NUL",
-        ),
-        ('    virtual: {attributes: {a: "\\0"}}', "virtual.attributes.a: the text has a NUL"),
-        (
-            "    virtual: {}\n    container: {mounts: [{hostPath: /a, containerPath: /}]}",
+            "virtual: {}\n    container: {mounts: [{hostPath: /a, containerPath: /}]}",
             "f:5:56: devices[0].container.mounts[0].containerPath: / is the root of the container",
         ),
-        ('    virtual: {}\n    container: {annotations: {"bad key": x}}', "f:5:31: devices[0].container.annotations"),
-        ('    virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is not a DNS name"),
+        ('virtual: {}\n    container: {annotations: {"bad key": x}}', "f:5:31: devices[0].container.annotations"),
+        ('virtual: {}\n    container: {annotations: {"a_b/c": x}}', "'a_b' before '/' is not a DNS name"),
         (
-            "    glob: /dev/{null,zero}",
+            "glob: /dev/{null,zero}",
             "braces are not wildcards, so '/dev/{null,zero}' matches only a path with braces in",
         ),
-        ("    glob: '/dev/['", "f:4:11: devices[0].glob: the '[' in '[' is never closed; write [[] for the character"),
-        ("    glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range is"),
-        ("    virtual: {}\n    onNodes: ['[']", "onNodes[0]: the '[' in '[' is never closed"),
-        ("    virtual: {}\n    onNodes: 'n-[z-a]'", "onNodes: [z-a] matches nothing"),
+        ("glob: '/dev/['", "f:4:11: devices[0].glob: the '[' in '[' is never closed; write [[] for the character"),
+        ("glob: /dev/a*\n    exclude: ['/dev/[b-a]']", "exclude[0]: [b-a] matches nothing: its range is"),
+        ("virtual: {}\n    onNodes: ['[']", "onNodes[0]: the '[' in '[' is never closed"),
+        ("virtual: {}\n    onNodes: 'n-[z-a]'", "onNodes: [z-a] matches nothing"),
+        ("sysfs: {}", "devices[0].sysfs: nothing says where in sysfs the devices are; give exactly one of class, bus"),
         (
-            "    sysfs: {}",
-            "devices[0].sysfs: nothing says where in sysfs the devices are; give exactly one of class, bus",
-        ),
-        (
-            "    sysfs: {class: drm, match: {a: 1}}",
+            "sysfs: {class: drm, match: {a: 1}}",
             'match.a: expected a pattern, got the number 1; write it in quotes: "1"',
         ),
         (
-            "    sysfs: {class: drm, match: {a: {like: x}}}",
+            "sysfs: {class: drm, match: {a: {like: x}}}",
             "match.a: the string 'like' is not allowed here; did you mean 'le'? expected one of in, notIn",
         ),
-        ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
-        ("    sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
-        ("    sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
-        ("    usb: {}", "devices[0].usb: every USB device would match"),
-        ("    usb: {vendor: xyz}", "usb.vendor: 'xyz' is not allowed; expected up to four hexadecimal digits"),
-        ("    glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs the key path"),
-        ("    glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs the key command"),
-        ("    glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path is for probe file only"),
-        ("    glob: /dev/a\n    health: {}", "devices[0].health: 'probe' is missing"),
+        ("sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
+        ("sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
+        ("sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
+        ("usb: {}", "devices[0].usb: every USB device would match"),
+        ("usb: {vendor: xyz}", "usb.vendor: 'xyz' is not allowed; expected up to four hexadecimal digits"),
+        ("glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs the key path"),
+        ("glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs the key command"),
+        ("glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path is for probe file only"),
+        ("glob: /dev/a\n    health: {}", "devices[0].health: 'probe' is missing"),
         (
-            "    glob: /dev/a\n    partitions: {all: [x]}",
+            "glob: /dev/a\n    partitions: {all: [x]}",
             "f:5:5: devices[0].partitions: these devices cannot be partitioned",
         ),
-        ("    virtual: {preset: a30}\n    partitions: {1: [1g.6gb]}", "there is no device 1; the entry has 1"),
-        ("    virtual: {preset: a30}\n    partitions: {x: [1g.6gb]}", "partitions.x: 'x' is not allowed"),
-        ("    virtual: {preset: a30, count: 3}\n    partitions: {2-1: [1g.6gb]}", "the range 2-1 is empty"),
+        ("virtual: {preset: a30}\n    partitions: {1: [1g.6gb]}", "there is no device 1; the entry has 1"),
+        ("virtual: {preset: a30}\n    partitions: {x: [1g.6gb]}", "partitions.x: 'x' is not allowed"),
+        ("virtual: {preset: a30, count: 3}\n    partitions: {2-1: [1g.6gb]}", "the range 2-1 is empty"),
         (
-            "    virtual: {preset: a30, count: 3}\n    partitions: {0-1: [1g.6gb], 1: [1g.6gb]}",
+            "virtual: {preset: a30, count: 3}\n    partitions: {0-1: [1g.6gb], 1: [1g.6gb]}",
             "device 1 already gets its partitions from '0-1'",
         ),
         (
-            "    virtual: {preset: a30}\n    partitions: {0: [1g.6gb, 9g.6gb]}",
+            "virtual: {preset: a30}\n    partitions: {0: [1g.6gb, 9g.6gb]}",
             'f:5:30: devices[0].partitions["0"][1]: unknown',
         ),
         (
-            "    virtual: {preset: a30}\n    partitions: {0: [4g.24gb, 1g.6gb]}",
+            "virtual: {preset: a30}\n    partitions: {0: [4g.24gb, 1g.6gb]}",
             'f:5:31: devices[0].partitions["0"][1]: 1g.6gb',
         ),
         (
-            "    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 1, 9g.6gb: 1}}",
+            "virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 1, 9g.6gb: 1}}",
             'f:5:33: devices[0].partitions["0"]["9g.6gb"]: unknown',
         ),
         (
-            "    virtual: {preset: a30}\n    partitions: {0: {4g.24gb: 1, 1g.6gb: 1}}",
+            "virtual: {preset: a30}\n    partitions: {0: {4g.24gb: 1, 1g.6gb: 1}}",
             'f:5:34: devices[0].partitions["0"]["1g.6gb"]: 1g.6gb',
         ),
-        (
-            "    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: -1}}",
-            'partitions["0"]["1g.6gb"]: -1 is out of range',
-        ),
-        ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: many}}", "expected a whole number, got the string"),
-        ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
-        ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
-        ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
+        ("virtual: {preset: a30}\n    partitions: {0: {1g.6gb: -1}}", 'partitions["0"]["1g.6gb"]: -1 is out of range'),
+        ("virtual: {preset: a30}\n    partitions: {0: {1g.6gb: many}}", "expected a whole number, got the string"),
+        ("virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
+        ("virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
+        ("virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
     ]
     for line, expected in cases:
         with subtests.test(line=line):
@@ -281,7 +263,7 @@ def test_entry_names_are_lower_case_words(name: str) -> None:
 def test_resources_with_one_variable_are_warned_of() -> None:
     """What tells a container of its devices is made from the resource's name, in which `-`, `.` and case are lost."""
     entry = "  - {name: b, resource: %s, virtual: {}%s}\n"
-    own = HEAD + "    virtual: {}\n"
+    own = HEAD + "virtual: {}\n"
 
     def warnings(text: str) -> list[str]:
         return [str(problem) for problem in config.load_text(text, "f").problems]
@@ -303,10 +285,7 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "flgs: {}",
-            "flgs: unknown key 'flgs'; did you mean 'flags'? allowed: version, flags, devices, sharing, ",
-        ),
+        ("flgs: {}", "flgs: unknown key 'flgs'; did you mean 'flags'? allowed: version, flags, devices, sharing, "),
         ("flgs: {}", "did you mean 'flags'?"),
         ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),
         ("flags: {deviceListStrategy: envvar}", "it belongs under flags.plugin"),
@@ -323,10 +302,7 @@ def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> No
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "devices: {name: a, virtual: {}}",
-            "devices: expected a list, got a mapping; write '- ' before each item",
-        ),
+        ("devices: {name: a, virtual: {}}", "devices: expected a list, got a mapping; write '- ' before each item"),
         (
             "devices: [{container: {env: [A=b]}}]",
             "expected a mapping, got a list; write 'name: value' pairs, without '- '",
@@ -341,7 +317,7 @@ def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(text:
     assert expected in "\n".join(refusals(text))
 
 
-@pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])
+@pytest.mark.parametrize("line", ["virtual:", "virtual: {}\n    health: {probe: }"])
 def test_an_empty_value_is_said_once(line: str) -> None:
     """Neither as missing, nor by what is missing because of it."""
     (message,) = refusals(HEAD + line)
@@ -367,7 +343,7 @@ def test_sections_may_be_empty(text: str) -> None:
 
 def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     """Kubernetes takes names of nodes in lower case only, but a person may plan for anything."""
-    (warning,) = config.load_text(HEAD + "    virtual: {}\n    onNodes: [Node-1]", "f").warnings
+    (warning,) = config.load_text(HEAD + "virtual: {}\n    onNodes: [Node-1]", "f").warnings
     assert "onNodes[0]" in str(warning)
     assert "write 'node-1'" in warning.hint
 
@@ -375,7 +351,7 @@ def test_a_node_pattern_in_capitals_is_a_warning() -> None:
 @pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
 def test_patterns_that_can_match_are_taken(path: str) -> None:
     """Sets, and braces that are meant."""
-    config.load_text(HEAD + f"    glob: '{path}'")
+    config.load_text(HEAD + f"glob: '{path}'")
 
 
 def test_all_errors_come_at_once_sorted_by_place() -> None:
@@ -432,7 +408,7 @@ def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, exp
 
 def test_dangerous_paths_can_be_allowed() -> None:
     """A user who means it says so."""
-    assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
+    assert config.load_text(HEAD + "glob: /dev/mem\n    allowDangerous: true").spec.entries
 
 
 def test_a_file_without_devices_is_a_warning() -> None:
@@ -456,7 +432,7 @@ def test_links_are_groups_unless_they_are_a_square_of_scores(
     links: str, count: int, expected: dict[tuple[int, int], int]
 ) -> None:
     """`count` lists of `count` numbers are scores."""
-    text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
+    text = HEAD + f"virtual: {{count: {count}, links: {links}}}"
     source = config.load_text(text).spec.entries[0].virtual
     assert source is not None
     assert expected == source.links
@@ -464,7 +440,7 @@ def test_links_are_groups_unless_they_are_a_square_of_scores(
 
 def test_an_entry_wins_over_its_preset() -> None:
     """What the entry says itself stands over the node preset's count, numa, links and attributes."""
-    text = HEAD + "    virtual: {preset: dgx-a100, count: 2, numa: 4, links: [], attributes: {model: mine}}"
+    text = HEAD + "virtual: {preset: dgx-a100, count: 2, numa: 4, links: [], attributes: {model: mine}}"
     source = config.load_text(text).spec.entries[0].virtual
     assert source is not None
     assert (2, (4,), {}, "mine") == (source.count, source.numa, source.links, source.attributes["model"])
@@ -473,7 +449,7 @@ def test_an_entry_wins_over_its_preset() -> None:
 
 def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
     """Numa and links of the first ones stay."""
-    source = config.load_text(HEAD + "    virtual: {preset: dgx-a100, count: 3}").spec.entries[0].virtual
+    source = config.load_text(HEAD + "virtual: {preset: dgx-a100, count: 3}").spec.entries[0].virtual
     assert source is not None
     assert (3, (3, 3, 1)) == (source.count, source.numa)
     assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
@@ -484,11 +460,11 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
     file = tmp_path / "vdev.yaml"
-    file.write_text("presetsDir: mine\n" + HEAD + "    virtual: {preset: x1}\n")
+    file.write_text("presetsDir: mine\n" + HEAD + "virtual: {preset: x1}\n")
     source = config.load([file]).spec.entries[0].virtual
     assert source is not None
     assert 2**30 == source.memory
-    file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
+    file.write_text("presetsDir: nowhere\n" + HEAD + "virtual: {preset: a30}\n")
     with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):
         config.load([file])
 
@@ -496,12 +472,12 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
 def test_profiles_may_be_counted() -> None:
     """The form of mig-parted's `mig-devices`, in `partitions` and in the layouts of a device of one's own."""
     block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
-    text = HEAD + f"    virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
+    text = HEAD + f"virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
     assert {0: ("x",) * 2, 1: ("x",) * 3, 2: ()} == config.load_text(text).spec.entries[0].partitions
 
 
 def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
     """`all` is for the rest; layouts are resolved to profiles."""
-    text = HEAD + "    virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
+    text = HEAD + "virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
     partitions = config.load_text(text).spec.entries[0].partitions
     assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions

@@ -58,9 +58,7 @@ NUMBERS = [0, 1, -1, 2, 49, 2**31, 2**63, 2**64, 10**30, -(10**30), 0.5, -0.0, 1
 SCALARS = st.sampled_from([*TEXTS, *NUMBERS])
 NAMES = st.sampled_from([*KEYS, *TEXTS])
 VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
-    max_leaves=4,
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2), max_leaves=4
 )
 HARD = settings(max_examples=settings().max_examples * 3 // 5)  # each is read four times
 

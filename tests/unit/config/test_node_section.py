@@ -15,10 +15,7 @@ def test_everything_is_off_unless_asked_for():
     assert Node() == config.load_text("devices: []\nnode: {}").spec.node
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("false", False), ("true", True), ("nfd", "nfd"), ('"nfd"', "nfd")],
-)
+@pytest.mark.parametrize(("written", "meant"), [("false", False), ("true", True), ("nfd", "nfd"), ('"nfd"', "nfd")])
 def test_where_labels_go(written, meant):
     loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
     assert Node(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node

@@ -72,12 +72,7 @@ def test_a_full_block():
         exclusive="m",
     )
     assert made_geometry(
-        slices=8,
-        compute=7,
-        profiles=(profile,),
-        layouts={"one": ("a+m",)},
-        resource_prefix="part-",
-        whole_device=True,
+        slices=8, compute=7, profiles=(profile,), layouts={"one": ("a+m",)}, resource_prefix="part-", whole_device=True
     ) == loaded(block)
 
 

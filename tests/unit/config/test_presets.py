@@ -175,12 +175,7 @@ def test_a_node_is_made_of_its_model():
         model.partitioning,
         {**model.attributes, "machine": node.attributes["machine"]},
         IdStyle.NVIDIA,
-    ) == (
-        node.memory,
-        node.partitioning,
-        node.attributes,
-        node.id_style,
-    )
+    ) == (node.memory, node.partitioning, node.attributes, node.id_style)
 
 
 @pytest.mark.parametrize(
