@@ -73,30 +73,6 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
     assert warning.where.endswith(f"1.yaml:1:18: flags.plugin.{key}")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("version: v2", "unknown version: v2"),
-        ("sharing: {timeSlicing: null}", "'resources' is missing"),
-        ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 1}]}}", "1 is out of range"),
-        (shared("some"), "the only word allowed is 'all'"),
-        ("resources: {gpus: [{pattern: x, name: a/b/c}]}", "'a/b/c' has more than one '/'"),
-        ("flags: {plugin: {deviceListStrategy: envvars}}", "the string 'envvars' is not allowed here"),
-        (
-            "flags: {migStrategy: mixed, mpsRoot: /x}\n" + shared("all", "mps"),
-            "MPS does not work with migStrategy mixed",
-        ),
-    ],
-)
-def test_each_mistake_has_its_own_sentence(load, text, message):
-    """One error with its place, for what NVIDIA's plugin refuses, too; `test_nvidia_sections` has all of that."""
-    with pytest.raises(ConfigError) as refused:
-        load(DEVICES, text)
-    (problem,) = [each for each in refused.value.problems if each.is_error]
-    assert message in problem.message
-    assert "1.yaml:" in problem.where
-
-
 def test_nanoseconds_are_an_interval():
     """NVIDIA's `sleepInterval` may be a whole number of nanoseconds; the file loads, with the key's warning."""
     loaded = config.load_text("version: v1\nflags: {gfd: {sleepInterval: 60000000000}}\n")

@@ -1,86 +1,63 @@
 """What Kubernetes takes as label, and which labels and conditions belong to others."""
 
-from vdev.model import names
+from vdev.model.names import condition_type_problem, key_problem, value_problem
 
 
-def test_keys_that_are_taken(subtests):
-    """With a DNS name before the slash or without, 253 and 63 characters; what other projects own is theirs to give."""
-    cases = [
-        "plain",
-        "acme.dev/cooling",
-        "acme.dev/A_b.c-9",
-        "nvidia.com/gpu.product",
-        "feature.node.kubernetes.io/pci-10de.present",
-        "intel.feature.node.kubernetes.io/gpu",
-        "kueue.x-k8s.io/flavor",
-        "resource.kubernetes.io/x",
-        "a" * 63,
-        "a." * 126 + "a/" + "b" * 63,
-    ]
-    for key in cases:
-        with subtests.test(key=key):
-            assert "" == names.key_problem(key)
+def test_names_that_are_taken(subtests):
+    """Keys have a DNS name before the slash or none, with 253 and 63 characters; other projects' keys are allowed."""
+    cases = {
+        key_problem: [
+            "plain",
+            "acme.dev/cooling",
+            "acme.dev/A_b.c-9",
+            "nvidia.com/gpu.product",
+            "feature.node.kubernetes.io/pci-10de.present",
+            "intel.feature.node.kubernetes.io/gpu",
+            "kueue.x-k8s.io/flavor",
+            "resource.kubernetes.io/x",
+            "a" * 63,
+            "a." * 126 + "a/" + "b" * 63,
+        ],
+        value_problem: ["", "a", "A.b_c-9", "x" * 63],
+        condition_type_problem: ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"],
+    }
+    for problem_of, texts in cases.items():
+        for text in texts:
+            with subtests.test(text=text):
+                assert "" == problem_of(text)
 
 
-def test_keys_that_are_refused(subtests):
+def test_names_that_are_refused(subtests):
     """By the API server, or because the kubelet, its admission or an administrator owns them."""
     cases = [
-        ("", "must be 1 to 63"),
-        ("acme.dev/", "must be 1 to 63"),
-        ("/x", "is not a DNS name"),
-        ("Acme.dev/x", "is not a DNS name in lower case"),
-        ("a/b/c", "is not a DNS name"),
-        ("a..b/c", "is not a DNS name"),
-        ("-a/c", "is not a DNS name"),
-        ("acme.dev/-x", "must be 1 to 63"),
-        ("acme.dev/x y", "must be 1 to 63"),
-        ("a" * 64, "must be 1 to 63"),
-        ("a." * 126 + "aa/b", "of at most 253 characters"),
-        ("kubernetes.io/hostname", "belongs to Kubernetes"),
-        ("topology.kubernetes.io/zone", "belongs to Kubernetes"),
-        ("node.kubernetes.io/instance-type", "belongs to Kubernetes"),
-        ("x.node.kubernetes.io/y", "belongs to Kubernetes"),
-        ("node-role.kubernetes.io/worker", "belongs to Kubernetes"),
-        ("node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
-        ("a.node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
-        ("kubelet.kubernetes.io/x", "belongs to Kubernetes"),
+        (key_problem, "", "must be 1 to 63"),
+        (key_problem, "acme.dev/", "must be 1 to 63"),
+        (key_problem, "/x", "is not a DNS name"),
+        (key_problem, "Acme.dev/x", "is not a DNS name in lower case"),
+        (key_problem, "a/b/c", "is not a DNS name"),
+        (key_problem, "a..b/c", "is not a DNS name"),
+        (key_problem, "-a/c", "is not a DNS name"),
+        (key_problem, "acme.dev/-x", "must be 1 to 63"),
+        (key_problem, "acme.dev/x y", "must be 1 to 63"),
+        (key_problem, "a" * 64, "must be 1 to 63"),
+        (key_problem, "a." * 126 + "aa/b", "of at most 253 characters"),
+        (key_problem, "kubernetes.io/hostname", "belongs to Kubernetes"),
+        (key_problem, "topology.kubernetes.io/zone", "belongs to Kubernetes"),
+        (key_problem, "node.kubernetes.io/instance-type", "belongs to Kubernetes"),
+        (key_problem, "x.node.kubernetes.io/y", "belongs to Kubernetes"),
+        (key_problem, "node-role.kubernetes.io/worker", "belongs to Kubernetes"),
+        (key_problem, "node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
+        (key_problem, "a.node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
+        (key_problem, "kubelet.kubernetes.io/x", "belongs to Kubernetes"),
+        *((value_problem, text, "label value") for text in ["a b", "-a", "a-", "a/b", "ä", "a\n", "{x}"]),
+        (value_problem, "x" * 64, "at most 63"),
+        (condition_type_problem, "Ready", "belongs to the kubelet"),
+        (condition_type_problem, "NetworkUnavailable", "belongs to the kubelet"),
+        (condition_type_problem, "Gpu Healthy", "is not a valid type"),
+        (condition_type_problem, "", "is not a valid type"),
+        (condition_type_problem, "a/b/C", "is not a valid type"),
+        (condition_type_problem, "x" * 317, "at most 316"),
     ]
-    for key, said in cases:
-        with subtests.test(key=key):
-            assert said in names.key_problem(key)
-
-
-def test_values_that_are_taken(subtests):
-    """An empty one too."""
-    for value in ["", "a", "A.b_c-9", "x" * 63]:
-        with subtests.test(value=value):
-            assert "" == names.value_problem(value)
-
-
-def test_values_that_are_refused(subtests):
-    """A wrong character, a wrong end, or too many."""
-    for value in ["a b", "-a", "a-", "a/b", "x" * 64, "ä", "a\n", "{x}"]:
-        with subtests.test(value=value):
-            assert names.value_problem(value)
-
-
-def test_types_of_conditions_that_are_taken(subtests):
-    """A qualified name."""
-    for name in ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"]:
-        with subtests.test(name=name):
-            assert "" == names.condition_type_problem(name)
-
-
-def test_types_of_conditions_that_are_refused(subtests):
-    """The kubelet's own, and what is no qualified name."""
-    cases = [
-        ("Ready", "belongs to the kubelet"),
-        ("NetworkUnavailable", "belongs to the kubelet"),
-        ("Gpu Healthy", "is not a valid type"),
-        ("", "is not a valid type"),
-        ("a/b/C", "is not a valid type"),
-        ("x" * 317, "at most 316"),
-    ]
-    for name, said in cases:
-        with subtests.test(name=name):
-            assert said in names.condition_type_problem(name)
+    for problem_of, text, said in cases:
+        with subtests.test(text=text):
+            assert said in problem_of(text)
