@@ -56,9 +56,7 @@ async def watched(kubelet, clock, plugin_class):
     """Makes plugins, and waits until the kubelet has notified them. `endpoint` may be a function of the kubelet."""
     made = []
 
-    async def make(
-        resource=NPU, devices=("d1", "d2"), *, file="npu", socket="../npu.sock", on=None, serve=True, **info
-    ):
+    async def make(devices=("d1", "d2"), *, socket="../npu.sock", on=None, serve=True, **info):
         home = on or kubelet
         plugin = plugin_class(home, NPU, devices, socket=socket)
         if serve:
