@@ -6,6 +6,9 @@ random, because it depends on the order of a Go map in the real kubelet.
 """
 
 from collections.abc import Collection
+from typing import Any
+
+from google.protobuf.message import Message
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -153,20 +156,15 @@ class Allocator:
     async def _preferred(self, resource: str, count: int, available: set[str], taken: set[str]) -> set[str]:
         """The ids that the plugin prefers, of available ones, among which are those that are taken."""
         endpoint = self._table.endpoints.get(resource)
-        if endpoint is None or endpoint.options is None or not endpoint.options.get_preferred_allocation_available:
+        if endpoint is None or not endpoint.options.get_preferred_allocation_available:
             return set()
         wanted = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=self._shuffled(available),
             must_include_deviceIDs=self._shuffled(taken),
             allocation_size=count,
         )
-        try:
-            request = api.PreferredAllocationRequest(container_requests=[wanted])
-            response: api.PreferredAllocationResponse = await self._endpoint(resource).call(
-                "GetPreferredAllocation", request
-            )
-        except (CallError, AdmissionError) as error:
-            raise AdmissionError(f"device plugin GetPreferredAllocation rpc failed with err: {error}") from error
+        request = api.PreferredAllocationRequest(container_requests=[wanted])
+        response: api.PreferredAllocationResponse = await self._call(resource, "GetPreferredAllocation", request)
         self._journal.find(lint.preferred(resource, wanted, response))
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
 
@@ -176,7 +174,7 @@ class Allocator:
         As in the kubelet, it is not called between a kubelet restart and the plugin's registration.
         """
         endpoint = self._table.endpoints.get(resource)
-        if endpoint is None or endpoint.options is None or not endpoint.options.pre_start_required:
+        if endpoint is None or not endpoint.options.pre_start_required:
             return
         ids = self._table.held(pod.uid, container.name, resource)
         if ids is None:
@@ -184,12 +182,16 @@ class Allocator:
                 f"no devices found allocated in local cache for pod {pod.uid}, "
                 f"container {container.name}, resource {resource}"
             )
+        request = api.PreStartContainerRequest(devices_ids=self._shuffled(ids))
+        # It is the only call with a deadline in the real kubelet.
+        await self._call(resource, "PreStartContainer", request, timeout=self._life.timings.pre_start)
+
+    async def _call(self, resource: str, method: str, request: Message, *, timeout: float | None = None) -> Any:
+        """The answer of a plugin. Raises AdmissionError."""
         try:
-            request = api.PreStartContainerRequest(devices_ids=self._shuffled(ids))
-            # It is the only call with a deadline in the real kubelet.
-            await self._endpoint(resource).call("PreStartContainer", request, timeout=self._life.timings.pre_start)
+            return await self._endpoint(resource).call(method, request, timeout=timeout)
         except (CallError, AdmissionError) as error:
-            raise AdmissionError(f"device plugin PreStartContainer rpc failed with err: {error}") from error
+            raise AdmissionError(f"device plugin {method} rpc failed with err: {error}") from error
 
     def _endpoint(self, resource: str) -> PluginClient:
         endpoint = self._table.endpoints[resource]

@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import SocketError
 from ...hostfs import write_atomic
 from ...json_text import parse_json
+from ...pb import deviceplugin_v1beta1_pb2 as api
 from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
@@ -43,7 +44,7 @@ def write(directory: Path, table: DeviceTable) -> None:
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     """Fill the table of a kubelet that starts. Resources are known, but have no plugin and no healthy device."""
     for resource in data["RegisteredDevices"]:
-        table.endpoints[resource] = Endpoint(None, None, now)
+        table.endpoints[resource] = Endpoint(None, api.DevicePluginOptions(), now)
         table.healthy[resource] = set()
         table.unhealthy[resource] = set()
     for entry in data["PodDeviceEntries"] or []:

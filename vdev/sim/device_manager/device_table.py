@@ -47,9 +47,8 @@ class Capacity:
 class Endpoint:
     """The plugin instance that serves a resource."""
 
-    # None after a kubelet restart, until the plugin registers.
-    client: "PluginClient | None"
-    options: api.DevicePluginOptions | None
+    client: "PluginClient | None"  # None after a kubelet restart, until the plugin registers
+    options: api.DevicePluginOptions
     stopped: float | None = None  # since when it is disconnected
     lists: bool = False  # it has sent a list; until then, the table has that of the previous instance
 

@@ -176,9 +176,13 @@ class EmbeddedNode:
     async def reboot_plugin_first(self) -> None:
         await self._power_off()
         await self._plugin.start()
-        await self._plugin_serves()
+        if not await self._comes_true(lambda: kubelet_directory.sockets(self.kubelet.device_plugin_dir)):
+            raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start")
         await self.kubelet.start(readmit=False)
-        await self._plugin_is_listed()
+        # On a real node, a running plugin has sent its lists long before the kubelet learns of its pods. A busy machine
+        # must not change that order.
+        had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
+        await self._comes_true(lambda: had <= self.kubelet.listed().keys())
         await self.kubelet.readmit()
 
     async def reboot_kubelet_first(self) -> None:
@@ -193,29 +197,15 @@ class EmbeddedNode:
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
         await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
 
-    async def _plugin_serves(self) -> None:
-        """Wait until the plugin has a socket. Raises ScenarioError."""
-        directory = self.kubelet.device_plugin_dir
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                while not await asyncio.to_thread(kubelet_directory.sockets, directory):
-                    await self.change()
-                    await self.check()
-        except TimeoutError:
-            raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
-
-    async def _plugin_is_listed(self) -> None:
-        """Wait, with a limit, until the kubelet has lists of all resources that its pods had.
-
-        On a real node, a running plugin has sent its lists long before the kubelet learns of its pods. A busy machine
-        must not change that order.
-        """
-        had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
+    async def _comes_true(self, condition: Callable[[], object]) -> bool:
+        """Wait for a condition while a plugin starts; returns False if it does not come true in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
-                while not had <= self.kubelet.listed().keys():
+                while not condition():
                     await self.change()
                     await self.check()
+                return True
+        return False
 
     async def advance_clock(self, seconds: float) -> None:
         """Let time pass for the kubelet, and let everything that is due run."""

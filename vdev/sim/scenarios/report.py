@@ -116,15 +116,10 @@ _LARGEST_OUTPUT = 100_000  # characters of a plugin's output
 
 
 def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
-    """Write the results in JUnit's format, which CI systems show. Blocks. Raises HostError."""
-    try:
-        path.write_bytes(document(results))
-    except OSError as error:
-        raise HostError(f"{path}: cannot write the results: {reason_of(error)}") from error
+    """Write the results in JUnit's format, which CI systems show, with a test case for each scenario.
 
-
-def document(results: Sequence[ScenarioResult]) -> bytes:
-    """The JUnit document, with a test case for each scenario. Blocks."""
+    Blocks. Raises HostError.
+    """
     totals = {
         "tests": str(len(results)),
         "failures": str(sum(bool(each.failure) for each in results)),
@@ -147,7 +142,10 @@ def document(results: Sequence[ScenarioResult]) -> bytes:
         output = each.log.read_text(errors="replace")[-_LARGEST_OUTPUT:] if each.log.exists() else ""
         ET.SubElement(case, "system-out").text = _clean("\n".join([*each.remarks, output]))
     ET.indent(root)
-    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+    try:
+        ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise HostError(f"{path}: cannot write the results: {reason_of(error)}") from error
 
 
 def _clean(text: str) -> str:
