@@ -1,4 +1,4 @@
-"""How gRPC in Go dials and words its errors, which plugins see."""
+"""Dialing and error messages as in Go's gRPC, which plugins see."""
 
 import asyncio
 import contextlib

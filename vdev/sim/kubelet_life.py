@@ -52,7 +52,7 @@ class Compat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSettings:
-    """What is the same for all processes of a kubelet; `Kubelet` explains each."""
+    """The settings that all processes of a kubelet share; `Kubelet` explains each."""
 
     node: str
     clock: Clock
@@ -71,7 +71,7 @@ class Life(ABC):
     """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it.
 
     Args:
-        settings: what is the same for all processes of the kubelet
+        settings: those that all processes of the kubelet share
         pods: the pods of the node
         rng: for the choices that are random in the real kubelet
     """

@@ -46,7 +46,7 @@ _QUOTED = 3  # names that a message quotes; of the others it says the number
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"

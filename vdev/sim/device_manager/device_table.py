@@ -179,7 +179,7 @@ class DeviceTable:
         return None if held is None else held.ids
 
     def held_by(self, pod: str, container: str) -> list[Held]:
-        """What a container holds, by resource."""
+        """The devices that a container holds, with one entry per resource."""
         return [each for each in self.holders.values() if (each.pod, each.container) == (pod, container)]
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:

@@ -185,7 +185,7 @@ class Registry(api_grpc.RegistrationServicer):
         return options
 
     async def _run(self, client: PluginClient) -> None:
-        """Follow ListAndWatch, without retries. Its end closes the connection of the same key, whose ever it is."""
+        """Follow ListAndWatch, without retries. Its end closes the connection of the same key."""
         resource, socket = client.resource, client.socket
         why = await client.watch(lambda response: self._received(resource, response))
         if (resource, socket) in self._watched:
@@ -196,7 +196,7 @@ class Registry(api_grpc.RegistrationServicer):
             await self._close(victim, why)
 
     def _key(self, resource: str, socket: str) -> tuple[str, str]:
-        """What identifies a connection: in 1.36 the resource alone, so it can be that of another instance."""
+        """The key of a connection. In 1.36 it is the resource alone, so instances of a plugin share it."""
         return resource, socket if self._is_1_37 else ""
 
     async def _close(self, victim: PluginClient, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The pods of the node: what the API server and the container runtime know about them.
+"""The pods of the node, with their state in the API server and in the container runtime.
 
 Records outlive the kubelet process. Only `known` is reset when a process starts.
 """
@@ -14,7 +14,7 @@ from ..render import pod_json, render_pod
 
 @dataclass(slots=True, eq=False)
 class PodRecord(PodStatus):
-    """A pod's status, which changes, and what else is known about it."""
+    """A pod's status, which changes, with more of its state."""
 
     affinity: frozenset[int] | None = None  # the NUMA nodes to align with
     waits_for_devices: bool = False  # it is not bound until the node has enough devices

@@ -1,4 +1,4 @@
-"""The scheduler, and the controller that creates claims from templates: what a cluster does for the pods of one node.
+"""The scheduler, and the controller that creates claims from templates, for the pods of one node.
 
 A pod is bound when the node has enough devices and its claims are allocated and reserved, including a special claim for
 its extended resources. All of this is undone when the pod has ended.

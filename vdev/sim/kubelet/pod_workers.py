@@ -56,7 +56,7 @@ class PodWorkers:
         self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
 
     async def sync(self, pod: PodRecord) -> None:
-        """Do what there is to do for a pod now: admit it, start its containers, or end it. Raises KubeletPanic."""
+        """Do the pending work for a pod: admit it, start its containers, or end it. Raises KubeletPanic."""
         async with pod.work:
             if not pod.known:
                 await self._admit_or_reject(pod)

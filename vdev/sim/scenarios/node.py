@@ -36,7 +36,7 @@ from .scenario import RESOURCE, Capability, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES}
-"""What a node with any command as its plugin can do."""
+"""The capabilities of a node with any command as its plugin."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
@@ -254,7 +254,7 @@ class EmbeddedNode:
             output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
             raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
 
-    # --- what is seen -------------------------------------------------------------------------------------------------
+    # --- the state of the node ----------------------------------------------------------------------------------------
 
     async def names(self, placeholder: str) -> Sequence[str]:
         """The names for `{resource}` or `{driver}`: those of --resource, or all that have registered so far."""
@@ -297,7 +297,7 @@ class EmbeddedNode:
         return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
 
     async def drivers(self, driver: str) -> int | None:
-        """How many instances of a driver the kubelet is connected to; None if that cannot be seen."""
+        """The number of instances of a driver to which the kubelet is connected; None if it is not known."""
         return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
 
     async def registrations(self, resource: str) -> int | None:
@@ -305,7 +305,7 @@ class EmbeddedNode:
         return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
     async def reasons(self) -> Mapping[tuple[str, str], str] | None:
-        """Why the plugin reports devices as Unhealthy, by resource and device id; None if that cannot be seen."""
+        """Why the plugin reports devices as Unhealthy, by resource and device id; None if it is not known."""
         return None
 
     async def causes(self) -> list[str]:

@@ -17,7 +17,7 @@ from .node import EmbeddedNode
 from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step, StepFailed
 
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
-_Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, what is expected there, what is seen
+_Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, the expected and the seen value
 
 
 async def play(
@@ -60,7 +60,7 @@ class _Player:
         self._scenario = scenario
         self._node = node
         self._patience = patience
-        self._remembered: dict[str, Any] = {}  # what the last `remember` saw, by the place in an expectation
+        self._remembered: dict[str, Any] = {}  # the values that the last `remember` saw, by the place in an expectation
 
     async def do(self, step: Step) -> None:
         match step.name:
@@ -145,7 +145,7 @@ class _Player:
     # --- comparing ----------------------------------------------------------------------------------------------------
 
     async def _differences(self, expect: Expect) -> list[str]:
-        """What is not as expected. Raises ScenarioError if no time can change that.
+        """The differences from an expectation. Raises ScenarioError if it cannot become true any more.
 
         A finding stays, and a pod that has ended does not run again.
         """
@@ -163,7 +163,7 @@ class _Player:
         return found + self._compared([row async for row in self._rows(_spread(expect.document, names))])
 
     async def _rows(self, expect: Mapping[str, Any]) -> AsyncIterator[_Row]:
-        """What is expected and what is seen. What this node cannot see is left out."""
+        """The expected and the seen values, without those that this node cannot see."""
         node = self._node
         numbers = await node.node()
         for resource, wanted in expect.get("node", {}).items():
@@ -248,7 +248,7 @@ def _counted(manifest: Mapping[str, Any], node: Capacity) -> Mapping[str, Any]:
     return filled
 
 
-# --- what is compared -------------------------------------------------------------------------------------------------
+# --- compared values --------------------------------------------------------------------------------------------------
 
 
 def _comparison(wanted: Any) -> tuple[str, Any]:

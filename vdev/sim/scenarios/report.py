@@ -20,19 +20,19 @@ _WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """How a scenario ended."""
+    """The result of a scenario."""
 
     name: str
     file: str
     seconds: float
     failure: str  # empty if it passed
-    history: Sequence[str]  # what happened before the failure
+    history: Sequence[str]  # the last entries of the journal before the failure
     remarks: Sequence[str]  # findings that do not count, and checks that were not possible
     log: Path  # the plugin's output
 
 
 class ScenarioReport:
-    """Prints what happens at once: text for people, or a JSON object per line. It measures how long steps take."""
+    """Prints the events of a run at once, as text or as a JSON object per line, and measures the time of steps."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out

@@ -30,7 +30,7 @@ class ScenarioFormatError(UsageError):
 
 
 class ScenarioError(VdevError):
-    """A scenario failed; the text says what was seen instead."""
+    """A scenario failed; the text has the difference from the expectation."""
 
 
 class StepFailed(ScenarioError):
@@ -42,7 +42,7 @@ class StepFailed(ScenarioError):
 
 
 class Capability(Enum):
-    """What only some nodes can do. A step that needs a missing capability is skipped, with a reason."""
+    """An ability that only some nodes have. A step that needs a missing capability is skipped, with a reason."""
 
     CLOCK = "clock"  # move the kubelet's time
     KUBELET = "kubelet"  # stop and start the kubelet
@@ -121,7 +121,7 @@ class NodeNumbers(_Form):
 
 
 class ContainerExpectation(_Form):
-    """What can be expected of a container."""
+    """An expectation of a container."""
 
     devices: Any = None
     device_counts: Any = None
@@ -136,7 +136,7 @@ class ContainerExpectation(_Form):
 
 
 class PodExpectation(_Form):
-    """What can be expected of a pod."""
+    """An expectation of a pod."""
 
     phase: Any = None
     reason: Any = None
@@ -225,7 +225,7 @@ class Step(_Form):
 
     @property
     def needs(self) -> Capability | None:
-        """What a node must be able to do for the step; None if every node can do it."""
+        """The capability that the step needs; None if every node can do it."""
         metadata = type(self).model_fields[self.name].metadata
         return next((each for each in metadata if isinstance(each, Capability)), None)
 
