@@ -79,6 +79,12 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             await api_grpc.RegistrationStub(channel).Register(request, timeout=deadline)
         return self
 
+    async def again(self):
+        """Start a new server and register, as a good plugin does after a kubelet restart."""
+        await self.stop()
+        await self.serve()
+        await self.register()
+
     def list(self, *devices):
         """Send a new list on every open stream."""
         self.devices = [d if isinstance(d, api.Device) else device(d) for d in devices]

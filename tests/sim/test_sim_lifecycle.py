@@ -14,13 +14,9 @@ from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
 NPU = "acme.dev/npu"
 
 
-async def again(plugin, *, devices=None):
-    """Start a new server on a new socket and register, as a good plugin does after a kubelet restart."""
-    await plugin.stop()
-    if devices is not None:
-        plugin.devices = devices
-    await plugin.serve()
-    await plugin.register()
+async def again(plugin):
+    """Start it again, and wait until the node shows its devices."""
+    await plugin.again()
     healthy = sum(device.health == "Healthy" for device in plugin.devices)
     await plugin.kubelet.wait_until(lambda: plugin.kubelet.node().allocatable.get(plugin.resource) == healthy)
 
@@ -220,29 +216,20 @@ async def test_a_socket_never_changes(kubelet, monkeypatch):
     assert 1 == len({(each.st_ino, each.st_nlink, each.st_ctime_ns) for each in seen.values()}), seen
 
 
-async def test_two_kubelets_in_one_directory(kubelet):
-    """A second kubelet in a directory is refused, and the first one goes on."""
-    with pytest.raises(SocketError, match="another kubelet is running here"):
-        async with Kubelet(kubelet.root):
-            pass
+async def test_directories_that_are_refused(kubelet, short_dir):
+    """Another kubelet runs there, the paths of sockets are too long, or a real kubelet has its checkpoint there."""
+    real = short_dir / "device-plugins"
+    real.mkdir()
+    (real / "kubelet_internal_checkpoint").write_text('{"Data": {}, "Checksum": 1}')
+    for root, text in (
+        (kubelet.root, "another kubelet is running here"),
+        (short_dir / ("x" * 100), "at most 107 are allowed"),
+        (short_dir, "belongs to a real kubelet"),
+    ):
+        with pytest.raises(SocketError, match=text):
+            async with Kubelet(root):
+                pass
     assert ["kubelet.sock"] == sockets(kubelet)
-
-
-async def test_too_long_a_directory(short_dir):
-    """A directory is refused if the paths of its sockets would be too long."""
-    with pytest.raises(SocketError, match="at most 107 are allowed"):
-        async with Kubelet(short_dir / ("x" * 100)):
-            pass
-
-
-async def test_real_kubelets_directory(short_dir):
-    """The directory of a real kubelet is refused; it is recognized by its checkpoint."""
-    directory = short_dir / "device-plugins"
-    directory.mkdir()
-    (directory / "kubelet_internal_checkpoint").write_text('{"Data": {}, "Checksum": 1}')
-    with pytest.raises(SocketError, match="belongs to a real kubelet"):
-        async with Kubelet(short_dir):
-            pass
 
 
 async def test_dropped_during_allocate_panics(kubelet, plugins):

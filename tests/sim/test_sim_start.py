@@ -38,9 +38,7 @@ async def restart(kubelet, *plugins):
     """Restart the kubelet; plugins register as soon as they can."""
     await kubelet.restart(wait=False)
     for plugin in plugins:
-        await plugin.stop()
-        await plugin.serve()
-        await plugin.register()
+        await plugin.again()
     await kubelet.wait_until(lambda: all(kubelet.node().allocatable.get(each.resource) for each in plugins))
 
 
@@ -55,9 +53,7 @@ async def test_pods_are_not_known_at_once(kubelet, plugins, clock):
     assert grpc.StatusCode.UNAVAILABLE is caught.value.code()
     await kubelet.start(wait=False)
     assert {} == await listed(kubelet)
-    await plugin.stop()
-    await plugin.serve()
-    await plugin.register()
+    await plugin.again()
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == 2)
     assert {} == await listed(kubelet)
     assert len(before["a"]) == len(remembered(kubelet)) == 1
