@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.read(args)
     files = loading.files_of_node(args.files, chosen.node_name)
     loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-    values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
+    values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins()]
     document = {"fingerprint": loaded.fingerprint, "values": values}
-    common.show(args, document, config.render(loaded.origins).splitlines())
+    common.show(args, document, config.render(loaded.origins()).splitlines())
     problems = (*loaded.problems, *prove(loaded.spec, chosen.named_node))
     common.complain(problems)
     return common.exit_code(problems)

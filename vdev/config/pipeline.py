@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,8 @@ class Loaded:
     problems: tuple[Problem, ...] = ()  # warnings and, when loaded in part, the errors of the parts that were left out
     fingerprint: str = ""  # equal for files of equal content with equal overrides
     texts: FileTexts = field(default_factory=FileTexts)  # the files that it was read from
-    find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
+    origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)  # of every value
     notices: tuple[Problem, ...] = ()  # facts that are worth knowing about the file, although nothing is wrong
-
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """Every value with its source; computed on demand, because the running plugin never needs it."""
-        return self.find_origins()
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -90,7 +85,7 @@ def built(
         problems,
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         FileTexts(document.texts, files.presets, files.layouts),
-        find_origins=functools.partial(origins, written, document, over),
+        origins=functools.partial(origins, written, document, over),
         notices=notices(spec, document),
     )
 
@@ -137,48 +132,34 @@ _STRICT = frozenset({"devices", "faults", "node"})
 def _validated(document: Document, report: ProblemReport) -> Spec:
     """The configuration of a document. What is invalid is reported and left out, and the rest is checked too."""
     report.problems += document.problems
-    root = {key: _copied(value, strict=key in _STRICT and bool(value)) for key, value in document.root.items()}
-    shortened: set[KeyPath] = set()
+    gone: set[KeyPath] = set()
     while True:
         try:
-            return Spec.model_validate(root)
+            return Spec.model_validate(_without(document.root, gone, ()))
         except ValidationError as invalid:
             found = list(explained(invalid, document, Spec))
+        # If nothing is left of a list, that is no error.
+        shortened = {path[:-1] for path in gone} & {*ITEM_LISTS}
         # In a file for NVIDIA's plugin, unknown keys are ignored, and what else is wrong is found without them.
-        gone = {each.path for each in found if not each.is_error}
-        if gone:
-            found = [each for each in found if not each.is_error]
-        else:
-            gone = {scope_of(each.path) for each in found}
-        report.problems += (each for each in found if each.path not in shortened)
-        shortened |= {path[:-1] for path in gone} & {*ITEM_LISTS}  # if nothing is left of a list, that is no error
-        for path in sorted(gone, key=_last_index, reverse=True):
-            _remove(root, path)
+        ignored = [each for each in found if not each.is_error]
+        report.problems += (each for each in ignored or found if each.path not in shortened)
+        wrong = {each.path for each in ignored} or {scope_of(each.path) for each in found}
+        assert not wrong <= gone, "each turn leaves something out"
+        gone |= wrong
 
 
-def _copied(tree: Any, *, strict: bool) -> Any:
-    """A copy of mappings and lists; if `strict`, with NO_VALUE for each key of a mapping without a value."""
+def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
+    """A copy of mappings and lists without the values at these paths; with NO_VALUE for keys that need a value."""
     match tree:
         case dict():
-            values = {key: _copied(value, strict=strict) for key, value in tree.items()}
-            if isinstance(tree, FileMapping):
-                return FileMapping(values, tree.where)
-            return values  # of an override
+            values = {
+                key: _without(value, gone, (*path, key)) for key, value in tree.items() if (*path, key) not in gone
+            }
+            return FileMapping(values, tree.where) if isinstance(tree, FileMapping) else values  # of an override
         case list():
-            return [None if item is None else _copied(item, strict=strict) for item in tree]
-        case None if strict:
+            items = (((*path, number), item) for number, item in enumerate(tree))
+            return [_without(item, gone, at) for at, item in items if at not in gone]
+        case None if len(path) > 1 and path[0] in _STRICT and isinstance(path[-1], str):
             return NO_VALUE
         case _:
             return tree
-
-
-def _last_index(path: KeyPath) -> int:
-    """Sorts items of a list by their place."""
-    return path[-1] if isinstance(path[-1], int) else -1
-
-
-def _remove(tree: Any, path: KeyPath) -> None:
-    *way, last = path
-    for step in way:
-        tree = tree[step]
-    del tree[last]

@@ -58,7 +58,7 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
     assert {key: (value, f"env {variable}")} == given(**{variable: text})
     assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
     loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
-    assert f"flag {flag}" in {origin.source for origin in loaded.origins}
+    assert f"flag {flag}" in {origin.source for origin in loaded.origins()}
 
 
 def test_aliases_and_forms_of_flags(subtests):

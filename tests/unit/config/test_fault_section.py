@@ -333,7 +333,7 @@ def test_rules_are_never_half_applied():
 
 def test_a_shorthand_has_its_place():
     """A plain delay stands for both of its bounds."""
-    origins = load_text(HEAD + "faults: {rules: [{name: x, rpc: Allocate, delay: 2s}]}", "f.yaml").origins
+    origins = load_text(HEAD + "faults: {rules: [{name: x, rpc: Allocate, delay: 2s}]}", "f.yaml").origins()
     places = {each.path: each.source for each in origins if ".delay." in each.path}
     assert {"faults.rules[0].delay.p50", "faults.rules[0].delay.max"} == set(places)
     assert {True} == {source.startswith("f.yaml:") for source in places.values()}

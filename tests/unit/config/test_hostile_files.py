@@ -119,7 +119,7 @@ def survives(text: str, file: Path) -> None:
 
     def shown() -> None:
         loaded = config.load([file])
-        config.render(loaded.origins).encode()
+        config.render(loaded.origins()).encode()
         for problem in prove(loaded.spec):
             str(problem).encode()
 

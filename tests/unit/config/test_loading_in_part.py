@@ -38,7 +38,7 @@ def test_places_stay_right_when_items_before_are_left_out() -> None:
     """What is said of a later item points at it."""
     loaded = config.load_text(MIXED, "f", partial=True)
     assert ["f:2:3: devices[0]", "f:6:3: devices[4]"] == [entry.where for entry in loaded.spec.entries]
-    count = next(origin for origin in loaded.origins if origin.path.endswith("count") and origin.value == 3)
+    count = next(origin for origin in loaded.origins() if origin.path.endswith("count") and origin.value == 3)
     assert "f:6:53" == count.source
 
 
@@ -76,7 +76,7 @@ def test_each_value_tells_where_it_came_from() -> None:
     }
     text = "flags:\n  migStrategy: mixed\n  failOnInitError: false\n" + MIXED.partition("- {name: broken")[0]
     loaded = config.load_text(text, "f", overrides=overrides)
-    sources = {origin.path: (origin.value, origin.source) for origin in loaded.origins}
+    sources = {origin.path: (origin.value, origin.source) for origin in loaded.origins()}
     assert ("single", "flag --mig-strategy") == sources["flags.migStrategy"]
     assert (False, "f:3:20") == sources["flags.failOnInitError"]
     assert ("cdi-cri", "env DEVICE_LIST_STRATEGY") == sources["flags.plugin.deviceListStrategy[1]"]
@@ -89,5 +89,5 @@ def test_everything_is_rendered_and_loads_to_the_same() -> None:
     """Each key of the schema, and each default of a key that is not given."""
     path = Path(__file__).parent / "everything.yaml"
     once = config.load([path])
-    again = config.load_text(config.render(once.origins), str(path))
+    again = config.load_text(config.render(once.origins()), str(path))
     assert once.spec == again.spec

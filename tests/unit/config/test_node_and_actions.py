@@ -52,7 +52,7 @@ def test_what_stands_in_is_taken(subtests):
             assert getattr(node(text), kind) is not None
             SCHEMA.validate(yaml.safe_load(NODE % text))
             loaded = config.load_text(NODE % text)
-            assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
+            assert loaded.spec == config.load_text(config.render(loaded.origins())).spec
 
 
 def test_a_wrong_stand_in_is_refused(subtests):
