@@ -1,16 +1,21 @@
-"""Loads configurations for commands: chooses the files of a node, and recognizes files of other plugins."""
+"""Loads configurations: chooses the files of a node, and recognizes files of other plugins.
+
+Of a directory, the label `vdev.dev/config: X` of the node selects X.yaml; without that label, NVIDIA's label does. An
+unknown X is an error. Without a label, the file is `<node name>.yaml`, then `default.yaml`, then the only file, then it
+is an error. NVIDIA's config-manager does the same with the fallbacks that its Helm chart sets (named, single).
+"""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import config
-from .config.file_choice import LABEL, LABELS, SUFFIXES, choose
 from .errors import ConfigError, UsageError
 from .hostfs.files import is_directory
 from .model.device import EMPTY as NOTHING
-from .model.problem import Place, Problem, Where, error
+from .model.problem import Place, Problem, Where, did_you_mean, error
 
 
 def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
@@ -47,6 +52,53 @@ def _other_plugin(path: Path) -> Problem | None:
 
 
 # --- which files ------------------------------------------------------------------------------------------------------
+
+LABEL = "vdev.dev/config"
+LABELS = (LABEL, "nvidia.com/device-plugin.config")
+"""The labels that name a file: vdev's own, which takes precedence, and that of NVIDIA's config-manager."""
+
+DEFAULT = "default"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The name of the chosen file and the reason; or no name, and why there is none."""
+
+    name: str
+    why: str
+
+
+def choose(names: Collection[str], *, node: str, label: str, key: str = LABEL) -> Choice:
+    """Choose one of the names of a directory's files. `label` is the value of the node's label `key`, or empty."""
+    files = sorted(name for name in names if not name.startswith("."))  # a ConfigMap's own entries begin with a dot
+    if label:
+        found = _of(files, label)
+        if found:
+            return Choice(found, f"the node's label {key}={label}")
+        near = did_you_mean(label, [_stem(name) for name in files])
+        return Choice("", f"the node's label {key}={label} names no file; {near or _listed(files)}")
+    for stem, why in ((node, f"the node's name, {node}"), (DEFAULT, f"no label {key} and no file {node}.yaml")):
+        found = _of(files, stem)
+        if found:
+            return Choice(found, why)
+    if len(files) == 1:
+        return Choice(files[0], "it is the only file")
+    return Choice("", f"no file for node {node}: no label {key}, no {node}.yaml, no {DEFAULT}.yaml; {_listed(files)}")
+
+
+def _of(files: Collection[str], stem: str) -> str:
+    """Return the file of that name, or of that name with a suffix."""
+    return next((name for name in (stem, *(stem + suffix for suffix in SUFFIXES)) if name in files), "")
+
+
+def _stem(name: str) -> str:
+    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+
+
+def _listed(files: Collection[str]) -> str:
+    return f"there are {', '.join(files)}" if files else "the directory is empty"
+
 
 _STDIN = Path("/dev/stdin")
 

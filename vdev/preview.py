@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from . import discovery
-from .config.file_choice import LABELS
 from .dra.claim import read_claim
 from .dra.device_classes import DeviceClass, device_classes
 from .dra.preparation import prepare
@@ -14,7 +13,7 @@ from .dra.published_devices import NO_POOLS, DraDevice, Pools, PublishedPool
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.root import machine_type
-from .loading import load
+from .loading import LABELS, load
 from .model import telemetry
 from .model.device import EMPTY as NOTHING
 from .model.entry import DeviceListStrategy

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import structlog
 
-from ..config import FileTexts, Loaded, file_choice
+from ..config import FileTexts, Loaded
 from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory
+from ..loading import LABEL, LABELS, choose
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
 from .node_objects import NodeObject
@@ -50,7 +51,7 @@ class Chosen:
 class _Label:
     """The label of the Node that names a file."""
 
-    key: str = file_choice.LABEL
+    key: str = LABEL
     value: str = ""  # empty if the Node has none of the labels
     is_known: bool = False  # whether the API server told the value, or will certainly not answer
     trouble: str = field(default="", compare=False)  # why the Node cannot be read
@@ -110,7 +111,7 @@ class FileChooser:
     def _look(self) -> None:
         """Take the label from the Node."""
         before, labels, trouble = self._label or _Label(), self._object.labels, str(self._object.trouble or "")
-        key = next((each for each in file_choice.LABELS if labels.get(each)), file_choice.LABEL)
+        key = next((each for each in LABELS if labels.get(each)), LABEL)
         is_known = before.is_known or not self._object.unanswered
         self._label = _Label(key, labels.get(key) or "", is_known, trouble)
         if trouble and trouble != before.trouble:
@@ -133,7 +134,7 @@ class FileChooser:
                 files.append(path / before[0])
                 reasons.append(Why(before[0], _BEFORE))
                 continue
-            found = file_choice.choose(names, node=self._node, label=label.value, key=label.key)
+            found = choose(names, node=self._node, label=label.value, key=label.key)
             doubt = f" ({label.trouble})" if label.trouble else ""
             if found.name:
                 files.append(path / found.name)

@@ -1,4 +1,4 @@
-from vdev.config.file_choice import Choice, choose
+from vdev.loading import Choice, choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 
