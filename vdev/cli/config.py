@@ -3,7 +3,7 @@
 import argparse
 
 from .. import config, loading
-from ..planning.proof import prove
+from ..planning.plan import prove
 from . import common, options
 
 DESCRIPTION = (

@@ -8,7 +8,7 @@ from .. import loading
 from ..errors import ConfigError
 from ..model.device import problem_document
 from ..model.problem import Problem, counted
-from ..planning.proof import prove
+from ..planning.plan import prove
 from ..settings import Settings
 from . import common, options
 

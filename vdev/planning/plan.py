@@ -4,11 +4,14 @@
     desired_state          inventory + health + faults + devices in use -> lists, CDI documents, labels, pools
 
 `desired_state` reads no clock (the time is part of the observed state), does no I/O, and keeps nothing between calls.
-The appliers (`agent/applier.py`) and the fleet work from its result alone.
+The appliers (`agent/applier.py`) and the fleet work from its result alone. `prove` finds problems of a configuration
+by planning for nodes that could exist.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 from ..dra.pools import NOTHING_CLAIMED, Held, claimed_devices, published_pools
@@ -19,12 +22,13 @@ from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, DeviceKey, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
-from ..model.problem import Problem
+from ..model.names import is_nvidia_id
+from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
 from ..node.label_values import NO_LABELS, Labels, Machine
 from ..node.losses import NONE, Losses, losses
-from . import resources
+from . import inventory, resources
 from .allocation import cdi_documents
 from .cdi import Document
 from .hardware import blocked, without_overlaps
@@ -289,3 +293,53 @@ def _labels(observed: ObservedState) -> Labels:
     gone = observed.inventory.raws - present.raws
     found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
     return node_labels(observed.spec, observed.node, found if gone else observed.found, present, observed.machine)
+
+
+def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
+    """The problems on the node of that name. Without a name, the errors of any node, and the warnings of every node.
+
+    Resources with real devices are left out, because their number is not known. Without a name, ids that depend on it
+    are left out too.
+    """
+    real = {entry.resource for entry in spec.entries if entry.virtual is None}
+    entries = tuple(entry for entry in spec.entries if entry.resource not in real)
+    rules = [rule for rule in spec.sharing.resources if rule.name not in real] if spec.sharing else []
+    known = spec.sharing_only(rules).model_copy(update={"entries": entries})
+    if node:
+        return _problems_on(known, node)
+
+    known, unknown = _without_named_ids(known)
+    patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
+    examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
+    # No pattern matches the empty name, except "*".
+    trials = [_problems_on(known, each) for each in dict.fromkeys(("", *examples))]
+    everywhere = set.intersection(*map(set, trials))
+    proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
+    return tuple(dict.fromkeys((*unknown, *proven)))
+
+
+def _problems_on(spec: Spec, node: str) -> tuple[Problem, ...]:
+    """The problems of the devices, and of their labels and ResourceSlices."""
+    base = inventory.inventory(spec, node)
+    if not spec.node.labels and not base.claimable:
+        return base.problems
+    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, inventory=base)).problems)
+
+
+def _without_named_ids(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
+    """The configuration without the ids that depend on the node's name, and a warning for each rule that has some."""
+    if spec.sharing is None or not any(entry.is_nvidia for entry in spec.entries):
+        return spec, ()
+    rules, problems = [], []
+    for rule in spec.sharing.resources:
+        listed = rule.devices if isinstance(rule.devices, tuple) else ()
+        ids = [reference for reference in listed if is_nvidia_id(reference)]
+        if ids:
+            more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+            message = f"whether {rule.name} has the device {ids[0]}{more} cannot be known here: such an id depends on"
+            hint = "give the name with --node-name or NODE_NAME, or list devices by index"
+            problems.append(warning(rule.where, f"{message} the node's name", hint))
+        rest = tuple(reference for reference in listed if reference not in ids)
+        if rest or not ids:
+            rules.append(rule.model_copy(update={"devices": rest}) if ids else rule)
+    return spec.sharing_only(rules), tuple(problems)

@@ -19,7 +19,7 @@ from vdev.config.loader import UserFiles
 from vdev.config.presets import load_preset
 from vdev.errors import ConfigError
 from vdev.model.spec import Spec
-from vdev.planning.proof import prove
+from vdev.planning.plan import prove
 from vdev.preview import preview
 
 EVERYTHING = yaml.safe_load((Path(__file__).parent / "everything.yaml").read_text())
