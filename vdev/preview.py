@@ -20,7 +20,7 @@ from .model.entry import DeviceListStrategy
 from .model.problem import Override, Problem, did_you_mean, errors, notice, warning
 from .model.spec import Spec
 from .node.conditions import NodeCondition, SlotCounts
-from .node.label_values import Machine
+from .node.maker_labels import Machine
 from .planning import allocation, cdi, repartition
 from .planning.allocation import ContainerEdits, cdi_documents, container_edits
 from .planning.inventory import arrange

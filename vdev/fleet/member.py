@@ -15,7 +15,7 @@ from ..model.spec import Spec
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
 from ..node.label_applier import NodeLabels
-from ..node.label_values import Machine
+from ..node.maker_labels import Machine
 from ..node.status_applier import NodeStatus
 from ..planning import repartition
 from ..planning.in_use import Holder, InUse, Use

@@ -1,42 +1,63 @@
 """The labels of a Node: those of each maker, and those of entries. `node_labels` puts them together."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..model import names
-from ..model.device import Device, RawDevice
+from ..model.device import EMPTY, Device, RawDevice, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.allocation import placeholders
 from ..planning.resources import Inventory
-from . import amd_labels, gke_labels, intel_labels, nvidia_labels
 from .events import named
-from .label_values import NVIDIA, Hardware, Labels, Machine, hardware, maker
-from .nvidia_labels import sanitised
+from .maker_labels import (
+    GKE,
+    INTEL,
+    NVIDIA,
+    Machine,
+    amd_labels,
+    gke_gpu_labels,
+    gke_tpu_labels,
+    hardware,
+    intel_labels,
+    maker,
+)
+from .nvidia_labels import nvidia_labels, sanitised
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels by key, sorted, and problems with them."""
+
+    values: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    problems: tuple[Problem, ...] = ()
+
+
+NO_LABELS = Labels()
 
 
 def node_labels(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory, machine: Machine
 ) -> Labels:
     """The labels of the node. `found` are the raw devices by entry, `inventory` the resources made of them."""
-    devices = hardware(spec, node, found, inventory)
     entries = spec.on_node(node)
+    devices = grouped((each.maker, each) for each in hardware(spec, node, found, inventory))
     problems: list[Problem] = []
     values: dict[str, str] = {}
     if any(maker(entry) == NVIDIA for entry in entries):
-        gpus = _made_by(devices, NVIDIA)
-        made, doubts = nvidia_labels.nvidia_labels(spec, gpus, machine)
+        gpus = devices.get(NVIDIA, [])
+        made, doubts = nvidia_labels(spec, gpus, machine)
         problems += doubts
-        values |= made | gke_labels.gke_gpu_labels(spec, gpus)
-    values |= amd_labels.amd_labels(_made_by(devices, "amd.com"))
-    values |= intel_labels.intel_labels(_made_by(devices, *intel_labels.DOMAINS))
-    values |= gke_labels.gke_tpu_labels(_made_by(devices, gke_labels.DOMAIN))
-    own, doubts = entry_labels(entries, inventory)
-    problems += doubts
+        values |= made | gke_gpu_labels(spec, gpus)
+    values |= amd_labels(devices.get("amd.com", []))
+    values |= intel_labels([each for domain in INTEL for each in devices.get(domain, [])])
+    values |= gke_tpu_labels(devices.get(GKE, []))
+    values |= _entry_labels(entries, inventory, problems)
     places = {key: entry.where for entry in reversed(entries) for key in entry.labels}
     valid = {}
-    for key, value in sorted({**values, **own}.items()):
+    for key, value in sorted(values.items()):
         if wrong := names.key_problem(key) or names.value_problem(value):
             hint = "give the node this label under the entry's labels, or change the attribute that it is made of"
             problems.append(warning(places.get(key, ""), f"the label {key} is left out: {wrong}", hint))
@@ -45,18 +66,13 @@ def node_labels(
     return Labels(MappingProxyType(valid), tuple(dict.fromkeys(problems)))
 
 
-def _made_by(devices: Sequence[Hardware], *domains: str) -> list[Hardware]:
-    return [each for each in devices if each.maker in domains]
-
-
-def entry_labels(entries: Iterable[Entry], inventory: Inventory) -> tuple[dict[str, str], list[Problem]]:
-    """The labels of the entries that have devices, and warnings if labels contradict each other."""
+def _entry_labels(entries: Sequence[Entry], inventory: Inventory, problems: list[Problem]) -> dict[str, str]:
+    """The labels of the entries that have devices; problems are warnings if labels contradict each other."""
     wanted = [entry for entry in entries if entry.labels]
     if not wanted:
-        return {}, []
+        return {}
     devices = _devices(wanted, inventory)
     given: dict[str, tuple[Entry, str]] = {}
-    problems: list[Problem] = []
     for entry in wanted:
         for key, value in _of_entry(entry, devices[entry.name], problems).items():
             first, used = given.setdefault(key, (entry, value))
@@ -66,7 +82,7 @@ def entry_labels(entries: Iterable[Entry], inventory: Inventory) -> tuple[dict[s
                     f"{used!r}, which is used, and {value!r}"
                 )
                 problems.append(warning(_where(entry, key), message, "let them agree, or give one another label"))
-    return {key: value for key, (_, value) in given.items()}, problems
+    return {key: value for key, (_, value) in given.items()}
 
 
 def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:

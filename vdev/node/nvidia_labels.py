@@ -12,8 +12,7 @@ from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
 from ..model.spec import SharedItem, SharingKind, Spec
-from ..planning.naming import name_of
-from .label_values import Hardware, Machine
+from .maker_labels import Hardware, Machine, rule_for
 
 _GPU = "nvidia.com/gpu"
 _MIB = 2**20
@@ -80,14 +79,6 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
 def sanitised(text: str) -> str:
     """The text without characters that labels cannot have, its words joined by dashes."""
     return "-".join(_NOT_ALLOWED.sub("", text).split())
-
-
-def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
-    """The first item of `sharing` for whole devices like this one, or for its partitions of a profile."""
-    named = name_of(spec, gpu.entry, profile.name if profile else "")
-    if spec.sharing is None or isinstance(named, Problem):
-        return None
-    return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)
 
 
 def _boolean(value: bool) -> str:

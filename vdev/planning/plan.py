@@ -26,8 +26,9 @@ from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
-from ..node.label_values import NO_LABELS, Labels, Machine
+from ..node.labels import NO_LABELS, Labels, node_labels
 from ..node.losses import NONE, Losses, losses
+from ..node.maker_labels import Machine
 from . import inventory, resources
 from .allocation import cdi_documents
 from .cdi import Document
@@ -286,8 +287,6 @@ def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) ->
 
 
 def _labels(observed: ObservedState) -> Labels:
-    from ..node.labels import node_labels  # most nodes want no labels
-
     unplugged = {**observed.faults.removed, **observed.faults.dropped}
     present = targets.drop(observed.inventory, unplugged)
     gone = observed.inventory.raws - present.raws

@@ -3,8 +3,8 @@
 import pytest
 
 from vdev import config
-from vdev.node.label_values import Machine
 from vdev.node.labels import node_labels
+from vdev.node.maker_labels import Machine
 from vdev.planning.inventory import arrange
 from vdev.planning.inventory import virtual_devices as devices
 
