@@ -17,10 +17,9 @@ from ..aio.tasks import TokenBucket
 from ..faults.effects import EventFault
 from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
-from . import events
 from .api_applier import ApiApplier, NodeAccess
-from .events import NOTHING, EventText, Situation, shortened
-from .losses import NONE
+from .conditions import shortened
+from .events import NOTHING, EventText, Situation, of_plans, of_situation
 
 log = structlog.get_logger(__name__)
 
@@ -70,11 +69,7 @@ class NodeEvents(ApiApplier):
             self._seen, self._unregistered, self.retry_at, self._wants = NOTHING, {}, None, False
             return
         now = self._lasting(self._situation())
-        recut = events.of_partitions(before.observed.inventory, plan.observed.inventory) if before else ()
-        refused = events.of_layouts(before.observed.layouts if before else {}, plan.observed.layouts)
-        xids = events.of_xids(before.xids if before else {}, plan.xids)
-        losses = events.of_losses(before.lost if before else NONE, plan.lost, plan.devices)
-        self._add((*events.of_situation(self._seen, now), *recut, *refused, *xids, *losses))
+        self._add((*of_situation(self._seen, now), *of_plans(before, plan)))
         # When a resource will have been unregistered for too long.
         soon = [at for name, at in self._unregistered.items() if name not in now.unregistered]
         self.retry_at = min(soon) + self._intervals.unregistered if soon else None

@@ -11,7 +11,7 @@ from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.allocation import placeholders
 from ..planning.resources import Inventory
-from .events import named
+from .conditions import named
 from .maker_labels import (
     GKE,
     INTEL,

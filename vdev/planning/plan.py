@@ -25,9 +25,8 @@ from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
-from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
+from ..node.conditions import NONE, Losses, NodeCondition, SlotCounts, capacity, conditions, losses
 from ..node.labels import NO_LABELS, Labels, node_labels
-from ..node.losses import NONE, Losses, losses
 from ..node.maker_labels import Machine
 from . import inventory, resources
 from .allocation import cdi_documents
