@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    files = config.UserFiles(options.read(args).preset_dirs)
+    files = config.FileTexts(preset_dirs=tuple(options.read(args).preset_dirs))
     if args.name:
         preset = config.load_preset(args.name, files)
         common.show(args, document(preset), _lines(preset))

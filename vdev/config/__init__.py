@@ -21,7 +21,7 @@ from ..model.problem import Override
 from ..model.section import Plain
 from ..model.spec import Spec
 from ..model.virtual import Preset
-from .loader import FileText, FileTexts, UserFiles, read_text, text_of, trees
+from .loader import FileText, FileTexts, read_text, text_of, trees
 from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets import load_preset, preset_names, preset_of
@@ -32,7 +32,6 @@ __all__ = [
     "Loaded",
     "Plain",
     "Preset",
-    "UserFiles",
     "json_schema",
     "json_schema_text",
     "load",
@@ -63,12 +62,12 @@ def load(
     items of `devices`, `sharing.*.resources` and `resources.*` with errors are left out and reported, and the others
     are served. Raises ConfigError with every problem found.
     """
-    return built(list(map(Path, paths)), overrides, UserFiles(preset_dirs), partial=partial)
+    return built(list(map(Path, paths)), overrides, FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
 
 
 def load_again(texts: FileTexts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
     """Like `load`, from the texts of an earlier reading and without files. Raises ConfigError."""
-    return built(texts.files, overrides, UserFiles(known=texts))
+    return built(texts.files, overrides, texts)
 
 
 def load_text(
@@ -80,7 +79,7 @@ def load_text(
     partial: bool = False,
 ) -> Loaded:
     """Like `load`, for the text of one file. Raises ConfigError."""
-    return built([FileText(name, text)], overrides, UserFiles(preset_dirs), partial=partial)
+    return built([FileText(name, text)], overrides, FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:

@@ -44,27 +44,18 @@ class FileText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileTexts:
-    """The configuration files in order, and the user's own files that they use: presets by name, layouts by path."""
+    """The texts of the configuration files in order, and of the user's own files that they use.
 
-    files: tuple[FileText, ...] = ()
-    presets: Mapping[str, FileText] = field(default_factory=dict)
-    layouts: Mapping[str, FileText] = field(default_factory=dict)
-
-
-class UserFiles:
-    """The user's presets and layouts that one reading of the configuration needs.
-
-    Each file is read once and its text remembered. So all entries see the same, and it can be read again when the file
-    no longer exists: `known` are the texts of an earlier reading, which are used instead of files.
+    Each file is read once. So all entries see the same, and the configuration can be read again from these texts when
+    the files no longer exist.
     """
 
-    def __init__(self, preset_dirs: Sequence[Path] = (), known: FileTexts | None = None) -> None:
-        self.is_known = known is not None
-        self.preset_dirs = tuple(preset_dirs)
-        self.presets = dict(known.presets) if known else {}  # by name
-        self.layouts = dict(known.layouts) if known else {}  # by path
+    files: tuple[FileText, ...] = ()
+    presets: dict[str, FileText] = field(default_factory=dict)  # by name
+    layouts: dict[str, FileText] = field(default_factory=dict)  # by path
+    preset_dirs: tuple[Path, ...] = field(default=(), compare=False)  # in which presets without a text are looked for
 
     def layout(self, path: Path) -> FileText:
         """Return the text of a file of layouts. Raises ConfigError and HostError."""
@@ -253,28 +244,27 @@ def _syntax_errors(text: str, name: str) -> Iterator[None]:
 
 def _joined(documents: Sequence[Document]) -> Document:
     """Join several files. Each top-level section may be in only one of them; `version` must be the same in all."""
-    root: dict[str, Tree] = {}
-    keys: dict[KeyPath, Place] = {}
-    values: dict[KeyPath, Place] = {}
     problems: list[Problem] = []
+    owners: dict[str, Document] = {}  # by section
     for document in documents:
         problems += document.problems
         for section, value in document.root.items():
             path = (section,)
-            if section not in root:
-                continue
-            if section == "version":
-                if value != root[section]:
-                    message = f"version {value} differs from {root[section]} at {values[path]}"
-                    problems.append(problem_at(document.values[path], path, message))
-            else:
-                message = f"section {section!r} is in two files; the other is at {keys[path]}"
+            owner = owners.setdefault(section, document)
+            if section == "version" and value != owner.root[section]:
+                message = f"version {value} differs from {owner.root[section]} at {owner.values[path]}"
+                problems.append(problem_at(document.values[path], path, message))
+            elif section != "version" and owner is not document:
+                message = f"section {section!r} is in two files; the other is at {owner.keys[path]}"
                 hint = "move its content into one file"
                 problems.append(problem_at(document.keys[path], path, message, hint=hint))
-        new = document.root.keys() - root.keys()
-        root |= {section: value for section, value in document.root.items() if section in new}
-        keys |= {path: place for path, place in document.keys.items() if path[0] in new}
-        values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
+    root = {section: owner.root[section] for section, owner in owners.items()}
+    keys: dict[KeyPath, Place] = {}
+    values: dict[KeyPath, Place] = {}
+    for document in documents:
+        own = {section for section, owner in owners.items() if owner is document}
+        keys |= {path: place for path, place in document.keys.items() if path[0] in own}
+        values |= {path: place for path, place in document.values.items() if path and path[0] in own}
     texts = tuple(text for document in documents for text in document.texts)
     for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
     values = {(): Place(texts[0].file, 1, 1)} | values

@@ -39,7 +39,7 @@ from ..model.scalars import Flag, Index, OneOrMany, Text, Whole, index_range, ma
 from ..model.section import Section, described, refuse
 from ..model.virtual import VirtualDevices
 from ..planning.partitions import place
-from .loader import FileText, UserFiles, read_text
+from .loader import FileText, FileTexts, read_text
 from .messages import ProblemReport, checked
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
@@ -159,7 +159,7 @@ def _profiles(geometry: Geometry, value: str | tuple[str, ...], report: ProblemR
 
 
 def chosen_layouts(
-    choice: PartitionChoice, source: VirtualDevices | None, files: UserFiles, report: ProblemReport
+    choice: PartitionChoice, source: VirtualDevices | None, files: FileTexts, report: ProblemReport
 ) -> PartitionChoice:
     """Return the choice with the layouts that the label can select for the devices of `source`.
 

@@ -20,7 +20,7 @@ from ..model.telemetry import Telemetry
 from .entry_checks import check_entry
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
-from .loader import Document, FileText, FileTexts, UserFiles, overlaid, read
+from .loader import Document, FileText, FileTexts, overlaid, read
 from .messages import ITEM_LISTS, MAX_PROBLEMS, ProblemReport, explained, scope_of, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
@@ -49,7 +49,7 @@ class Loaded:
 
 
 def built(
-    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: UserFiles, *, partial: bool = False
+    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: FileTexts, *, partial: bool = False
 ) -> Loaded:
     """Build the configuration of these files or texts. Raises ConfigError with every problem found."""
     document = read(sources)
@@ -58,7 +58,7 @@ def built(
         document = overlaid(document, over)
     report = ProblemReport(document)
     written = _validated(document, report)
-    if written.presets_dir is not None and not files.is_known:
+    if written.presets_dir is not None and not files.files:
         files.preset_dirs += _presets_dir(written.presets_dir, report)
     # Sensors are on by default if an entry asks for them.
     asked = any(entry.telemetry is not None or entry.smi for entry in written.entries)

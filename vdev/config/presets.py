@@ -8,7 +8,7 @@ from ..errors import ConfigError
 from ..model.problem import Place, did_you_mean, listed
 from ..model.virtual import Preset
 from .entry_checks import check_links, check_numa
-from .loader import FileText, UserFiles, read_text, text_of
+from .loader import FileText, FileTexts, read_text, text_of
 from .messages import ProblemReport, checked
 from .parser import refusal
 from .partitions import check_partitioning
@@ -17,13 +17,13 @@ _PACKAGED = Path(__file__).parents[1] / "presets"
 _SUFFIXES = (".yaml", ".yml")
 
 
-def preset_names(files: UserFiles | None = None) -> tuple[str, ...]:
+def preset_names(files: FileTexts | None = None) -> tuple[str, ...]:
     """All presets that can be named, sorted. Raises ConfigError for a directory that cannot be read."""
     directories = (*(files.preset_dirs if files else ()), _PACKAGED)
     return tuple(sorted({*(files.presets if files else ()), *(name for each in directories for name in _files(each))}))
 
 
-def _found(name: str, files: UserFiles) -> FileText | None:
+def _found(name: str, files: FileTexts) -> FileText | None:
     """Return the text of the preset, or None if no preset has that name. Raises ConfigError."""
     if name in files.presets:
         return files.presets[name]
@@ -50,10 +50,10 @@ _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
 
 @cache
 def _packaged(name: str) -> Preset:
-    return _load(name, UserFiles(), _NOWHERE)
+    return _load(name, FileTexts(), _NOWHERE)
 
 
-def load_preset(name: str, files: UserFiles | None = None) -> Preset:
+def load_preset(name: str, files: FileTexts | None = None) -> Preset:
     """Return the preset of that name, from the user's files or from vdev. Packaged presets are cached.
 
     Raises ConfigError with every problem of its files. If no preset has the name, the problem has no place.
@@ -61,7 +61,7 @@ def load_preset(name: str, files: UserFiles | None = None) -> Preset:
     return _load(name, files, _NOWHERE) if files and (files.preset_dirs or files.presets) else _packaged(name)
 
 
-def _load(name: str, files: UserFiles, at: Place, derived: tuple[str, ...] = ()) -> Preset:
+def _load(name: str, files: FileTexts, at: Place, derived: tuple[str, ...] = ()) -> Preset:
     """Load a preset and its bases. `derived` are the presets that it is a base of; the last one names it at `at`."""
     path = ("base",) if derived else ()
     if name in derived:

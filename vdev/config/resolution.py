@@ -20,7 +20,7 @@ from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
 from .entry_checks import check_links, check_numa
-from .loader import UserFiles
+from .loader import FileTexts
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
 from .presets import load_preset
@@ -31,7 +31,7 @@ _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
 
-def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measured: bool) -> Entry:
+def resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measured: bool) -> Entry:
     """Return the entry with the values of its preset and of its file of layouts, one of `files`.
 
     `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
@@ -77,7 +77,7 @@ def resolved(entry: Entry, files: UserFiles, report: ProblemReport, *, is_measur
 # --- virtual devices --------------------------------------------------------------------------------------------------
 
 
-def _virtual(given: VirtualDevices, files: UserFiles, report: ProblemReport) -> VirtualDevices | None:
+def _virtual(given: VirtualDevices, files: FileTexts, report: ProblemReport) -> VirtualDevices | None:
     """Return the block `virtual` with the values of its preset, or None if these are not known."""
     preset = _preset(given.preset, files, report.at("preset")) if given.preset else NO_PRESET
     own = given.partitioning
@@ -97,7 +97,7 @@ def _virtual(given: VirtualDevices, files: UserFiles, report: ProblemReport) -> 
     return given.resolved(preset, count=count)
 
 
-def _preset(name: str, files: UserFiles, report: ProblemReport) -> Preset | None:
+def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None:
     try:
         return load_preset(name, files)
     except ConfigError as bad:

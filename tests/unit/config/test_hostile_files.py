@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.loader import UserFiles
+from vdev.config.loader import FileTexts
 from vdev.config.presets import load_preset
 from vdev.errors import ConfigError
 from vdev.model.spec import Spec
@@ -175,7 +175,7 @@ def test_a_key_that_is_called_as_pydantics_mark_is_shown_at_its_place(place: Ste
 def test_a_hostile_preset_is_answered(text: str, tmp_path: Path) -> None:
     """Files of presets are read in the same way, by every entry that names them."""
     (tmp_path / "p.yaml").write_text(text)
-    assert refused(lambda: load_preset("p", UserFiles([tmp_path])))
+    assert refused(lambda: load_preset("p", FileTexts(preset_dirs=[tmp_path])))
     entry = "devices: [{name: a, resource: a.b/c, virtual: {preset: p}}]"
     assert refused(lambda: config.load_text(entry, preset_dirs=(tmp_path,)))
 

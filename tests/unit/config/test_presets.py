@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 import pytest
 
 import vdev
-from vdev.config.loader import UserFiles, read_text
+from vdev.config.loader import FileTexts, read_text
 from vdev.config.presets import Preset, load_preset, preset_names
 from vdev.errors import ConfigError
 from vdev.model.device import IdStyle
@@ -291,7 +291,7 @@ partitionNodes: []
 partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
 """
     )
-    preset = load_preset("npu", UserFiles(dirs))
+    preset = load_preset("npu", FileTexts(preset_dirs=dirs))
     assert ("npu", 3, 16 * GIB, (0, 0, 1), {(0, 2): 100, (2, 0): 100}, {"model": "Acme X1", "version": "8.10"}) == (
         preset.name,
         preset.count,
@@ -310,10 +310,10 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
 def test_own_presets_win_and_ours_remain(own):
     """A directory adds to ours, and its file is taken where both have the name."""
     dirs = own(t4="memory: 8Gi", npu="memory: 1Gi")
-    assert {"t4", "npu", "a100-sxm4-40gb"} <= set(preset_names(UserFiles(dirs)))
+    assert {"t4", "npu", "a100-sxm4-40gb"} <= set(preset_names(FileTexts(preset_dirs=dirs)))
     assert (8 * GIB, 40 * GIB, 16 * GIB) == (
-        load_preset("t4", UserFiles(dirs)).memory,
-        load_preset("a100-sxm4-40gb", UserFiles(dirs)).memory,
+        load_preset("t4", FileTexts(preset_dirs=dirs)).memory,
+        load_preset("a100-sxm4-40gb", FileTexts(preset_dirs=dirs)).memory,
         load_preset("t4").memory,
     )
 
@@ -321,7 +321,7 @@ def test_own_presets_win_and_ours_remain(own):
 def test_a_base_may_be_ours(own):
     """A preset says only what differs; attributes are added one by one."""
     preset = load_preset(
-        "lab", UserFiles(own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
+        "lab", FileTexts(preset_dirs=own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
     )
     assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
         preset.memory,
@@ -336,7 +336,9 @@ def test_a_base_may_be_ours(own):
 def test_links_as_scores(own):
     """As many lists of as many numbers as there are devices are scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
-    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == links(load_preset("a", UserFiles(own(a=text))))
+    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == links(
+        load_preset("a", FileTexts(preset_dirs=own(a=text)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,14 +379,14 @@ def test_faults_have_their_place(own, text, expected):
     """What is wrong in a preset is told with file, line and column, and with what was probably meant."""
     dirs = own(a=text)
     with pytest.raises(ConfigError) as refused:
-        load_preset("a", UserFiles(dirs))
+        load_preset("a", FileTexts(preset_dirs=dirs))
     assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
 
 
 def test_every_fault_of_a_file_is_told(own):
     """Two wrong values are two problems."""
     with pytest.raises(ConfigError) as refused:
-        load_preset("a", UserFiles(own(a="memory: x\ncount: y")))
+        load_preset("a", FileTexts(preset_dirs=own(a="memory: x\ncount: y")))
     assert 2 == len(refused.value.problems)
 
 
@@ -433,4 +435,4 @@ def test_a_name_with_its_maker_is_offered_those_without(name, near):
 def test_a_directory_that_is_not_there(tmp_path):
     """A presets directory that cannot be read is an error that names it."""
     with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):
-        load_preset("t4", UserFiles([tmp_path / "nowhere"]))
+        load_preset("t4", FileTexts(preset_dirs=[tmp_path / "nowhere"]))
