@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from ..model import names
 from ..model.device import Device
@@ -13,7 +13,7 @@ from ..model.names import digest, domain_and_name
 from ..planning.partitions import Counters, counters
 from ..planning.resources import Resource
 from . import published_devices
-from .published_devices import NO_COUNTERS, CounterSets, DraDevice
+from .published_devices import NO_COUNTERS, DraDevice
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -80,7 +80,7 @@ _DIGEST = 8
 
 
 class Describer:
-    """Describes the devices of one entry, and collects their counter sets.
+    """Describes the devices of one entry.
 
     `first` is the number of the entry's first GPU among the `gpus` of its maker.
     """
@@ -88,7 +88,6 @@ class Describer:
     slots = "slots"
 
     def __init__(self, entry: Entry, offered: Resource, first: int, gpus: int) -> None:
-        self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
         self.first, self.gpus = first, gpus
         self._offered = offered
@@ -111,24 +110,22 @@ class Describer:
             capacity, is_shared = published_devices.shared(capacity, device, sharing, self.slots), True
         elif is_shared:
             capacity = published_devices.free(capacity)
+        consumes = sets = NO_COUNTERS
+        if self._counters is not None:
+            name = self.counter_set(device)
+            consumes = sets = {name: self._counters.all}
+            if device.is_partition:
+                placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
+                consumes = {name: self._counters.taken_by(placement)}
         return DraDevice(
             name=self.name(device),
             device=device,
             attributes=self.attributes(device),
             capacity=capacity,
-            consumes=self._consumes(device),
+            consumes=consumes,
+            sets=sets,
             shared=is_shared,
         )
-
-    def _consumes(self, device: Device) -> CounterSets:
-        if self._counters is None:
-            return NO_COUNTERS
-        name = self.counter_set(device)
-        everything = self.sets.setdefault(name, self._counters.all)
-        if not device.is_partition:
-            return {name: everything}
-        placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
-        return {name: self._counters.taken_by(placement)}
 
     def gpu(self, device: Device) -> int:
         """The number of the device's GPU among those of its maker."""

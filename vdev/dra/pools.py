@@ -4,7 +4,7 @@ devices for claims       ─► described         names, attributes, capacity, c
 health, faults, presence ─► published_pools   taints, and the devices that only claims keep
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..faults.targets import NONE, ActiveFaults
@@ -16,23 +16,13 @@ from ..model.problem import Problem, error, warning
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.resources import Resource
-from . import published_devices
 from .amd_devices import Amd, is_amd
 from .attributes import Describer, string_attribute, typed_attribute
 from .nvidia_devices import Nvidia
-from .published_devices import (
-    CounterSets,
-    DraDevice,
-    LostDevice,
-    Pools,
-    PublishedPool,
-    Record,
-    lost_device,
-    recalled,
-)
+from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
-Claimed = Mapping[str, Mapping[str, LostDevice]]
-"""By driver and published name, the devices of prepared claims."""
+Claimed = Mapping[str, Mapping[str, DraDevice]]
+"""By driver and published name, the devices of prepared claims, as they are published while they are gone."""
 NOTHING_CLAIMED: Claimed = {}
 Held = Mapping[str, Mapping[str, Record | None]]
 """The published names of the devices that prepared claims have, by driver, each with its record if there is one."""
@@ -40,20 +30,20 @@ Held = Mapping[str, Mapping[str, Record | None]]
 
 def claimed_devices(before: Pools, held: Held) -> Claimed:
     """How the devices that claims have are published while they are gone: as in the pools `before`, or as recorded."""
-    found: dict[str, dict[str, LostDevice]] = {}
+    found: dict[str, dict[str, DraDevice]] = {}
     for driver, names_of in held.items():
         pool = before.get(driver)
         for name, written in names_of.items():
             known = pool.by_name.get(name) if pool else None
-            if lost := lost_device(pool, known) if pool and known else recalled(written):
-                found.setdefault(driver, {})[name] = lost
+            if device := lost(pool, known) if pool and known else recalled(written):
+                found.setdefault(driver, {})[name] = device
     return found
 
 
 def claimed_by_name(before: Pools, held: Held) -> dict[tuple[str, str], Device]:
     """The devices that claims have, by driver and published name."""
     claimed = claimed_devices(before, held)
-    return {(driver, name): each.device.device for driver in claimed for name, each in claimed[driver].items()}
+    return {(driver, name): each.device for driver in claimed for name, each in claimed[driver].items()}
 
 
 def published_pools(
@@ -86,46 +76,36 @@ def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) 
         key = (whole.driver, slot.id)
         xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
         if xids or rules or not slot.health.healthy:
-            own = published_devices.of_health(present.entries[device.entry], slot.health, xids)
-            device = replace(device, taints=published_devices.with_rules(own, rules), health=slot.health)
+            own = of_health(present.entries[device.entry], slot.health, xids)
+            taints = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
+            last = {(each.key, each.effect): each for each in taints}  # of several, the last one counts
+            device = replace(device, taints=tuple(last.values()), health=slot.health)
         devices.append(device)
-    return _with_devices(whole, devices, whole.counters)
+    return replace(whole, devices=tuple(devices))
 
 
-def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: CounterSets) -> PublishedPool:
-    """The pool with other devices, and with the known counter sets that they consume."""
-    used = {name for device in devices for name in device.consumes}
-    return replace(pool, devices=tuple(devices), counters={name: each for name, each in known.items() if name in used})
-
-
-def _with_held(pool: PublishedPool, held: Mapping[str, LostDevice]) -> PublishedPool:
+def _with_held(pool: PublishedPool, held: Mapping[str, DraDevice]) -> PublishedPool:
     """The pool with the devices that only claims keep in it, and without those that overlap them.
 
     Claims keep devices that are gone, are no longer shared, or whose name now belongs to another device.
     """
     kept: list[DraDevice] = []
-    sets: dict[str, Mapping[str, int]] = {}
-    for name, lost in sorted(held.items()):
+    for name, was in sorted(held.items()):
         now = pool.by_name.get(name)
-        present = now if now and now.device.id == lost.device.device.id else None
-        if present and (present.shared or not lost.device.shared):
-            continue
-        kept.append(replace(lost.device, health=present.health if present else GONE))
-        sets |= lost.counters
-    if not kept:
-        return pool
-    recut = {name for name, each in pool.counters.items() if sets.get(name, each) != each}
+        present = now if now and now.device.id == was.device.id else None
+        if not present or (was.shared and not present.shared):
+            kept.append(replace(was, health=present.health if present else GONE))
+    sets = {name: amounts for each in kept for name, amounts in each.sets.items()}
     beside = []
     for each in pool.devices:
         if any(_excludes(one, each) for one in kept):
             continue
-        if recut.isdisjoint(each.consumes):
+        if all(sets.get(name, amounts) == amounts for name, amounts in each.sets.items()):
             beside.append(each)
-        elif each.name in held:
+        elif was_held := held.get(each.name):
             # The counters stay as they were, so it consumes what it consumed. Its entry may have another name now.
-            was = held[each.name].device
-            beside.append(replace(was, device=each.device, taints=each.taints, health=each.health, lost=False))
-    return _with_devices(pool, [*beside, *kept], {**pool.counters, **sets})
+            beside.append(replace(was_held, device=each.device, taints=each.taints, health=each.health, lost=False))
+    return replace(pool, devices=(*beside, *kept))
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
@@ -146,7 +126,6 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     """The pool with all devices healthy."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
-    sets: dict[str, Mapping[str, int]] = {}
     places = _places(offered.entries.values())
     members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
     for name, entry in offered.entries.items():
@@ -162,11 +141,9 @@ def described(driver: str, offered: Resource) -> PublishedPool:
             else:
                 devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
         problems.extend(flaws.values())
-        sets |= describe.sets
     return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),
-        counters=sets,
         offered=offered,
         problems=tuple(dict.fromkeys(problems)),
     )

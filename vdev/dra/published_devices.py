@@ -1,4 +1,4 @@
-"""The devices of pools: the capacity of shared ones, the taints of broken ones, and the records of lost ones."""
+"""The devices of pools: the capacity of shared ones, the taints of broken ones, and the records of claimed ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..faults.effects import TaintFault
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import GONE, HEALTHY, Device, Health
 from ..model.dra import Attribute, DeviceCapacity, RequestPolicy, TaintPolicy
@@ -70,13 +69,14 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraDevice:
-    """A device of a pool."""
+    """A device of a pool. `consumes` are counters of `sets`, which have all that the group can give."""
 
     name: str
     device: Device  # of the inventory
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
+    sets: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     shared: bool = False  # several claims may have it at the same time
     taints: tuple[Taint, ...] = ()
     health: Health = HEALTHY
@@ -103,12 +103,16 @@ class PublishedPool:
     driver: str
     offered: Resource = field(compare=False)
     devices: tuple[DraDevice, ...] = ()
-    counters: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     problems: tuple[Problem, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, DraDevice]:
         return {device.name: device for device in self.devices}
+
+    @cached_property
+    def counters(self) -> CounterSets:
+        """The counter sets that its devices consume."""
+        return {name: each for device in self.devices for name, each in device.sets.items()}
 
 
 Pools = Mapping[str, PublishedPool]
@@ -138,12 +142,6 @@ def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint,
     return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
-def with_rules(own: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
-    """These taints and those of fault rules; of several with the same key and effect, the last one counts."""
-    every = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
-    return tuple({(each.key, each.effect): each for each in every}.values())
-
-
 def of_loss(entry: Entry) -> tuple[Taint, ...]:
     """The taints of a device that is gone while a claim has it."""
     if entry.dra is None or entry.dra.taints.lost is TaintPolicy.NONE:
@@ -152,37 +150,26 @@ def of_loss(entry: Entry) -> tuple[Taint, ...]:
     return (Taint(key, entry.dra.taints.lost.value),)
 
 
+def lost(pool: PublishedPool, device: DraDevice) -> DraDevice:
+    """A device of this pool, as it is published while it is gone and a claim has it."""
+    taints = device.taints if device.lost else of_loss(pool.offered.entries[device.entry])
+    return replace(device, taints=taints, health=GONE, lost=True)
+
+
 Record = Mapping[str, Any]
 """A published device in the checkpoint of the claim that has it, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostDevice:
-    """A device as it is published while it is gone and a claim has it, with its counter sets."""
-
-    device: DraDevice
-    counters: CounterSets
-
-
-_LOST_DEVICE = TypeAdapter(LostDevice)
-
-
-def lost_device(pool: PublishedPool, device: DraDevice) -> LostDevice:
-    """A device of this pool, as it is published if it is lost."""
-    taints = device.taints if device.lost else of_loss(pool.offered.entries[device.entry])
-    counters = {name: pool.counters[name] for name in device.consumes}
-    return LostDevice(replace(device, taints=taints, health=GONE, lost=True), counters)
+_DEVICE = TypeAdapter(DraDevice)
 
 
 def record(pool: PublishedPool, device: DraDevice) -> Record:
     """The record of a device of this pool."""
-    written: Record = _LOST_DEVICE.dump_python(lost_device(pool, device), mode="json", fallback=dict, warnings=False)
+    written: Record = _DEVICE.dump_python(lost(pool, device), mode="json", fallback=dict, warnings=False)
     return written
 
 
-def recalled(written: Record | None) -> LostDevice | None:
+def recalled(written: Record | None) -> DraDevice | None:
     """Read a record; None if there is none, or another version wrote it."""
     try:
-        return _LOST_DEVICE.validate_python(written)
+        return _DEVICE.validate_python(written)
     except (ValidationError, TypeError):
         return None

@@ -209,7 +209,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     if observed.claimed:
         held = claimed_devices(previous.pools, observed.claimed)
         for driver in held:
-            claimed |= {(driver, each.device.device.id): each.device.device for each in held[driver].values()}
+            claimed |= {(driver, each.device.id): each.device for each in held[driver].values()}
         devices = _without_claimed(devices, claimed)
 
     # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.
