@@ -222,7 +222,7 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
     await kubelet.objects.create("ResourceClaim", claim("one", npu_3))
     await runs(kubelet, pod("one", claims=["one"]))
     (up / "npu-1").write_text("dead")
-    await agent.agent.faults.commands.by_name["device-set"](
+    await agent.agent.faults.store.commands["device-set"](
         {"id": "npu-2", "health": "Unhealthy", "reason": "hot", "for": None}
     )
     agent.edit(text.replace("COUNT", "3"))

@@ -68,7 +68,7 @@ def slices(api_server):
 @pytest.fixture
 def clear():
     async def clear(agent, name="x"):
-        await agent.agent.faults.commands.by_name["fault-clear"]({"name": name})
+        await agent.agent.faults.store.commands["fault-clear"]({"name": name})
 
     return clear
 
@@ -89,7 +89,7 @@ def claims(agent):
 
 
 def injected(agent):
-    return {each["name"]: each["injected"] for each in agent.agent.faults.commands.status()["rules"]}
+    return {each["name"]: each["injected"] for each in agent.agent.faults.store.status()["rules"]}
 
 
 def found(kubelet):
@@ -158,7 +158,7 @@ async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
     agent = await start(f"name: x, manual: true, for: 1h, healthStream: {{{fault}: true}}")
     await runs(kubelet, pod("one", templates=["npu"]))
     await kubelet.wait_until(lambda: ["Healthy"] == health(kubelet), what="a healthy device")
-    await agent.agent.faults.commands.by_name["fault-trigger"]({"name": "x"})
+    await agent.agent.faults.store.commands["fault-trigger"]({"name": "x"})
     await kubelet.wait_until(lambda: injected(agent)["x"], what="the fault")
     kubelet_clock.advance(60.0)
     await kubelet.wait_until(lambda: ["Unknown"] == health(kubelet), what="the unknown")
@@ -200,7 +200,7 @@ async def test_a_taint(kubelet, start, slices, api_server, clear):
 async def test_slices_are_withheld(start, slices, api_server, clear, kubelet):
     """Nothing is written until the fault ends, even after the slices were deleted."""
     agent = await start("name: x, manual: true, for: 1h, slices: {withheld: true}")
-    await agent.agent.faults.commands.by_name["fault-trigger"]({"name": "x"})
+    await agent.agent.faults.store.commands["fault-trigger"]({"name": "x"})
     agent.edit(config("name: x, manual: true, for: 1h, slices: {withheld: true}").replace("count: 2", "count: 3"))
     await api_server.until(lambda: injected(agent)["x"])
     await agent.settled(kubelet)

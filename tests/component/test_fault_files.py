@@ -40,7 +40,7 @@ async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
     agent.edit(DEVICES)
     await shows(NPU, 4, 4)
     text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
-    await agent.agent.faults.commands.by_name["fault-add"]({"rules": text})
+    await agent.agent.faults.store.commands["fault-add"]({"rules": text})
     await shows(NPU, 4, 3)
 
 
@@ -49,7 +49,7 @@ async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubele
     flag = directory / "flags" / "absent"
     flag.parent.mkdir()
     agent = await start_agent(config(flag), fault_injection=True, **NO_LOOKS)
-    await agent.agent.faults.commands.by_name["fault-trigger"]({"name": "x"})
+    await agent.agent.faults.store.commands["fault-trigger"]({"name": "x"})
     await shows(NPU, 4, 3)
     await agent.agent.faults.look_at_files()
     await agent.settled(kubelet)

@@ -23,7 +23,7 @@ flags: {migStrategy: mixed}
 
 
 async def set_health(agent, device, health):
-    do = agent.agent.faults.commands.by_name
+    do = agent.agent.faults.store.commands
     if health == "Healthy":
         await do["device-clear"]({"id": device})
     else:

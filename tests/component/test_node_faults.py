@@ -34,7 +34,7 @@ def conditions(api_server, node):
 
 async def do(agent, command, **request):
     """Add a rule to the agent."""
-    return await agent.agent.faults.commands.by_name[f"fault-{command}"](request)
+    return await agent.agent.faults.store.commands[f"fault-{command}"](request)
 
 
 def gpu(agent, index):

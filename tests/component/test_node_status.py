@@ -37,7 +37,7 @@ def condition(status, name):
 
 
 async def sick(agent, device="npu-1"):
-    await agent.agent.faults.commands.by_name["device-set"](
+    await agent.agent.faults.store.commands["device-set"](
         {"id": device, "health": "Unhealthy", "reason": "too hot", "for": None}
     )
 

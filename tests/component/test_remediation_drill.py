@@ -55,7 +55,7 @@ async def test_the_drill(start_agent, account, api_server, node, kubelet, shows,
 
     async def ask(number):
         command, name = ASKS[number]
-        await agent.agent.faults.commands.by_name[f"fault-{command}"]({"name": name})
+        await agent.agent.faults.store.commands[f"fault-{command}"]({"name": name})
 
     def reasons():
         return {each["reason"] for each in api_server.all("events", "default")}

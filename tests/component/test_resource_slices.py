@@ -124,7 +124,7 @@ async def test_slices_that_somebody_deletes_again_and_again(agent, api_server, s
 
 async def test_health_is_a_taint(agent, api_server, slices):
     """Which goes again; the time at which it was added is the server's."""
-    do = agent.agent.faults.commands.by_name
+    do = agent.agent.faults.store.commands
     await do["device-set"]({"id": "npu-1", "health": "Unhealthy", "reason": "too hot", "for": None})
     await api_server.until(lambda: any("taints" in each for each in slices()[0]["spec"]["devices"]))
     (sick,) = [each for each in slices()[0]["spec"]["devices"] if "taints" in each]

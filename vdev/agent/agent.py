@@ -285,7 +285,7 @@ class Agent:
         }
         lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
-            commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands.by_name}
+            commands = {"status": self._status, "top": self.telemetry.top, **self.faults.store.commands}
             lasting["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)
         return self._tasks(group, repeated, lasting)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from .. import config
-from ..faults.commands import FaultCommands
 from ..faults.engine import Engine
 from ..faults.rule_store import RuleStore
 from ..faults.rules import DEVICE, FaultRule, words
@@ -38,9 +37,13 @@ class FaultControl:
         self.engine = Engine(options.node, options.clock, metrics, on_change=wake)
         self.spec = Spec()
         self._node = options.node
-        directory = options.fault_dir if options.fault_injection else None
-        self.store = RuleStore(lambda: {self._node: self.engine}, options.clock, self._parse, directory)
-        self.commands = FaultCommands(self.store, "this plugin", allowed=options.fault_injection)
+        self.store = RuleStore(
+            lambda: {self._node: self.engine},
+            options.clock,
+            lambda text, name: config.load_rules(text, name, self.spec),
+            allowed=options.fault_injection,
+            directory=options.fault_dir if options.fault_injection else None,
+        )
         self._exit = options.exit
         self._wake = wake
         self._timer: Callable[[], object] | None = None
@@ -106,9 +109,6 @@ class FaultControl:
             self._timer = None
         if self.engine.next_change is not None:
             self._timer = self.engine.clock.call_at(self.engine.next_change, self._wake)
-
-    def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
-        return config.load_rules(text, name, self.spec)
 
     # --- status -------------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             ],
         },
         "actions": agent.handovers.status(),
-        "faults": agent.faults.commands.status(),
+        "faults": agent.faults.store.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
         "layouts": agent.choices.document(),

@@ -1,4 +1,4 @@
-"""All fault rules: of the configuration, of files in the fault directory, and of `vdev fault` (`live`).
+"""All fault rules: of the configuration, of files in the fault directory, and of `vdev fault` (`live`); the commands.
 
 They are for the engine of one node, or for those of all nodes of a fleet. The times of a rule count from the same
 moment on all nodes, no matter when a node appeared.
@@ -8,24 +8,30 @@ listed, is reported and changes nothing. A missing directory counts as empty.
 """
 
 import asyncio
+import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..aio.clock import Clock
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
+from ..model.device import Slot
 from ..model.names import digest
 from ..model.problem import Problem, error
 from .engine import Engine
-from .rule_run import LoadedRule
-from .rules import FaultRule
+from .rule_run import LoadedRule, RuleRun
+from .rules import DEVICE, FaultRule, words
+from .schedule import earliest
 
 CONFIGURATION = "configuration"
 LIVE = "live"
 _LIMIT = 4 * 2**20  # bytes of a file that are read
 _LONGEST_NAME = 80  # characters of a rule's name that the schema allows
 _SUFFIXES = (".yaml", ".yml", ".json")
+_SHOWN = 8  # devices of a rule in the status of a fleet
 
 Parse = Callable[[str, str], tuple[FaultRule, ...]]
 """Parses a text with the given name. Raises ConfigError."""
@@ -33,19 +39,33 @@ Parse = Callable[[str, str], tuple[FaultRule, ...]]
 Engines = Callable[[], Mapping[str, Engine]]
 """The engines of all nodes, by the node's name."""
 
+Request = Mapping[str, Any]
+Command = Callable[[Request], Any]
+
 
 class RuleStore:
-    """The rules of all sources, in force on the nodes of these engines. `rules` has them by name.
+    """The rules of all sources, in force on the nodes of these engines. `rules` has them by name."""
 
-    `directory` is the fault directory; `parse` checks rules against the configuration.
-    """
-
-    def __init__(self, engines: Engines, clock: Clock, parse: Parse, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        clock: Clock,
+        parse: Parse,  # checks rules against the configuration
+        *,
+        owner: str = "this plugin",  # the process, for refusals
+        allowed: bool = True,  # whether commands may change the rules
+        directory: Path | None = None,  # the fault directory
+        void: Callable[[FaultRule], str] | None = None,  # for a fleet: why a rule has no effect on any node
+    ) -> None:
         self.directory = directory
-        self.engines = engines
         self.rules: Mapping[str, LoadedRule] = {}
+        self._engines = engines
         self._clock = clock
         self._parse = parse
+        self._owner = owner
+        self._allowed = allowed
+        self._void = void
+        self._is_fleet = void is not None
         self._configured: tuple[FaultRule, ...] = ()
         self._files: dict[str, tuple[FaultRule, ...]] = {}
         self._live: dict[str, FaultRule] = {}
@@ -73,7 +93,7 @@ class RuleStore:
 
     def _load(self) -> None:
         self._collect()
-        for engine in self.engines().values():
+        for engine in self._engines().values():
             engine.load(self.rules)
 
     def _collect(self) -> None:
@@ -94,27 +114,46 @@ class RuleStore:
         self.rules = now
         self._live = {name: rule for name, rule in self._live.items() if now[name].source == LIVE}
 
-    # --- live ---------------------------------------------------------------------------------------------------------
+    # --- commands -----------------------------------------------------------------------------------------------------
 
-    def add(self, text: str) -> list[str]:
-        """Add rules as live ones. Each replaces the live rule of its name. Raises ConfigError or UsageError."""
-        return self._take(self._parse(text, "<live>"))
+    @property
+    def commands(self) -> dict[str, Command]:
+        """The answers to `vdev fault` and `vdev device` on the control socket. All but the list need permission.
 
-    def set_device(self, device: str, *, health: str, reason: str = "", lasts: str = "", node: str = "") -> str:
-        """Set a device's health with a live rule, for a time or until it is cleared. Returns the rule's name.
-
-        Raises ConfigError or UsageError.
+        They raise UsageError, and ConfigError for a text that is not a rule.
         """
-        name = name_of(device, node)
-        rule = {"name": name, "devices": {"id": device}, "health": health, "reason": reason}
-        if node:
-            rule["onNodes"] = [node]
-        if lasts:
-            rule["for"] = lasts
-        new = self._parse(json.dumps(rule), "<live>")
-        if name in self._live:
-            self.clear(name)  # an equal rule starts again
-        return self._take(new)[0]
+        changes: dict[str, Callable[[Request], dict[str, Any]]] = {
+            "fault-add": lambda request: {"added": self.add(self._parse(_text(request, "rules"), "<live>"))},
+            "fault-clear": self._clear,
+            "fault-trigger": self._trigger,
+            "device-set": self._set_device,
+            "device-clear": self._clear_device,
+        }
+
+        async def show(_request: Request) -> dict[str, Any]:
+            return self.status()
+
+        async def change(name: str, request: Request) -> dict[str, Any]:
+            if not self._allowed:
+                raise UsageError(
+                    f"{self._owner} does not allow fault injection; start it with --enable-fault-injection "
+                    "(env VDEV_ENABLE_FAULT_INJECTION), or write rules under `faults` in its configuration"
+                )
+            return changes[name](request)
+
+        return {"fault-list": show} | {name: functools.partial(change, name) for name in changes}
+
+    def add(self, new: Sequence[FaultRule]) -> list[str]:
+        """Add live rules, and return their names. Each replaces the live rule of its name. Raises UsageError."""
+        names = [rule.name for rule in new]
+        if not names:
+            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
+        for name in names:
+            if name in self.rules and name not in self._live:
+                raise UsageError(_taken(name, self.rules[name].source))
+        self._live |= {rule.name: rule for rule in new}
+        self._load()
+        return names
 
     def clear(self, name: str) -> None:
         """End a rule. A live rule is deleted; others return when they are triggered or changed. Raises UsageError."""
@@ -136,13 +175,6 @@ class RuleStore:
         for engine in concerned:
             engine.trigger(name)
 
-    def clear_all(self) -> list[str]:
-        """End all rules that are not cleared yet. Returns their names."""
-        names = [name for name, rule in self.rules.items() if not rule.cleared]
-        for name in names:
-            self.clear(name)
-        return names
-
     def _known(self, name: str) -> LoadedRule:
         if name not in self.rules:
             known = ", ".join(sorted(self.rules)) or "none"
@@ -151,18 +183,105 @@ class RuleStore:
 
     def _with(self, name: str) -> list[Engine]:
         """The engines of the nodes on which the rule is in force."""
-        return [engine for engine in self.engines().values() if name in engine.runs]
+        return [engine for engine in self._engines().values() if name in engine.runs]
 
-    def _take(self, new: Sequence[FaultRule]) -> list[str]:
-        names = [rule.name for rule in new]
-        if not names:
-            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
+    def _clear(self, request: Request) -> dict[str, Any]:
+        if request.get("all"):
+            names = [name for name, rule in self.rules.items() if not rule.cleared]
+        else:
+            names = [_text(request, "name")]
         for name in names:
-            if name in self.rules and name not in self._live:
-                raise UsageError(_taken(name, self.rules[name].source))
-        self._live |= {rule.name: rule for rule in new}
-        self._load()
-        return names
+            self.clear(name)
+        return {"cleared": names}
+
+    def _trigger(self, request: Request) -> dict[str, Any]:
+        self.trigger(_text(request, "name"))
+        return {"triggered": request["name"]}
+
+    def _set_device(self, request: Request) -> dict[str, Any]:
+        """Set a device's health with a live rule, for a time or until it is cleared."""
+        node, device = self._device(request)
+        rule = {
+            "name": _rule_name(device, node),
+            "devices": {"id": device},
+            "health": _text(request, "health"),
+            "reason": str(request.get("reason") or ""),
+            **({"onNodes": [node]} if node else {}),
+            **({"for": _text(request, "for")} if request.get("for") else {}),
+        }
+        new = self._parse(json.dumps(rule), "<live>")
+        if rule["name"] in self._live:
+            self.clear(new[0].name)  # an equal rule starts again
+        return {"added": self.add(new)}
+
+    def _clear_device(self, request: Request) -> dict[str, Any]:
+        node, device = self._device(request)
+        name = _rule_name(device, node)
+        if name not in self.rules:
+            where = f"device {device}" + (f" of node {node}" if node else "")
+            raise UsageError(f"nothing is set on {where}; vdev fault list shows all rules")
+        self.clear(name)
+        return {"cleared": [name]}
+
+    def _device(self, request: Request) -> tuple[str, str]:
+        """The node (in a fleet) and the id of the device that a request names. Raises UsageError."""
+        device, node = _text(request, "id"), str(request.get("node") or "")
+        engines = self._engines()
+        if node and node not in engines:
+            raise UsageError(f"there is no node {node!r} here")
+        found = {
+            name: own
+            for name, engine in engines.items()
+            if node in ("", name)
+            for each in engine.inventory.everything.values()
+            for slot in each.slots
+            if (own := _id_of(slot, device))
+        }
+        if not found:
+            raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
+        ((name, own),) = found.items()
+        return name if self._is_fleet else "", own
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """The rules and what they do; the keys are stable and documented."""
+        documents = [self._document(rule) for rule in self.rules.values()]
+        return {
+            "enabled": self._allowed,
+            "active": sum(each["state"].startswith("active") for each in documents),
+            "rules": documents,
+        }
+
+    def _document(self, loaded: LoadedRule) -> dict[str, Any]:
+        rule, engines = loaded.rule, self._engines()
+        why = self._void(rule) if self._void is not None else ""
+        runs = {node: run for node, each in engines.items() if (run := each.runs.get(rule.name)) is not None}
+        here = {} if why else {node: run for node, run in runs.items() if run.live}
+        active = {node: run for node, run in here.items() if run.active}
+        changes_at = earliest(run.changes_at for run in here.values())
+        now = next((each.clock.now() for each in engines.values()), 0.0)
+        injected = sum((run.injections for run in runs.values()), Counter[str]())
+        document = {
+            "name": rule.name,
+            "kind": rule.kind,
+            "source": loaded.source,
+            "where": rule.where,
+            "changesIn": None if changes_at is None else round(max(0.0, changes_at - now), 3),
+            "injected": injected.total(),
+            "injectedIn": dict(sorted(injected.items())),
+            "what": words(rule),
+            "resource": rule.resource,
+        }
+        if self._is_fleet:
+            state = f"active on {len(active)} of {len(here)} nodes" if active else "waiting" if here else ""
+            devices = [f"{node}/{key[1]}" for node, run in active.items() for key in sorted(run.targets)]
+            state = "does nothing in a fleet" if why else state or "for no node here"
+            return {**document, "state": state, "devices": devices[:_SHOWN], "nodes": len(active)}
+        devices = sorted({each for run in runs.values() for _, each in run.targets}) if rule.kind == DEVICE else []
+        return {**document, "state": next(map(_state, runs.values()), "waiting"), "devices": devices}
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -204,10 +323,40 @@ def _taken(name: str, owner: str) -> str:
     return f"the rule {name!r} exists already, from {owner}; choose another name"
 
 
-def name_of(device: str, node: str = "") -> str:
+def _rule_name(device: str, node: str = "") -> str:
     """The name of the rule with which `vdev device` sets a device, with its node in a fleet.
 
     A long node name, which clouds have, is replaced by its fingerprint.
     """
     name = f"device:{node}/{device}" if node else f"device:{device}"
     return name if len(name) <= _LONGEST_NAME else f"device:{digest(node)}/{device}"
+
+
+def _state(run: RuleRun) -> str:
+    if not run.here:
+        return "not for this node"
+    if run.loaded.cleared:
+        return "cleared"
+    if run.active:
+        return "active"
+    if run.changes_at is not None:
+        return "waiting"
+    return "waiting for its trigger" if run.rule.triggered else "over"
+
+
+def _text(request: Request, key: str) -> str:
+    """The text of a required key. Raises UsageError."""
+    value = request.get(key)
+    if not isinstance(value, str):
+        raise UsageError(f"the request needs a text {key!r}")
+    return value
+
+
+def _id_of(slot: Slot, name: str) -> str:
+    """The id of the slot, its device or its whole device, if `name` is that id or <entry>/<index>; else empty."""
+    device, raw = slot.device, slot.device.raw
+    if name in {slot.id, device.id, raw.id}:
+        return name
+    if name == device.selector:
+        return device.id
+    return raw.id if name == f"{raw.entry}/{raw.index}" else ""

@@ -6,8 +6,7 @@ from typing import Any
 from .. import config
 from ..aio.clock import Clock
 from ..errors import UsageError
-from ..faults.commands import Command, FaultCommands
-from ..faults.rule_store import RuleStore
+from ..faults.rule_store import Command, RuleStore
 from ..faults.rules import FaultRule
 from ..model.spec import Spec
 from .member import Member
@@ -20,9 +19,13 @@ class FleetFaults:
     def __init__(self, members: Mapping[str, Member], clock: Clock, *, allowed: bool) -> None:
         self.spec = Spec()
         self.store = RuleStore(
-            lambda: {name: member.engine for name, member in members.items()}, clock, parse=self._parse
+            lambda: {name: member.engine for name, member in members.items()},
+            clock,
+            self._parse,
+            owner="this controller",
+            allowed=allowed,
+            void=without_effect,
         )
-        self._commands = FaultCommands(self.store, "this controller", allowed=allowed, void=without_effect)
 
     def adopt(self, spec: Spec) -> None:
         """Take the rules of a configuration. Each node loads them when it is synced."""
@@ -31,7 +34,7 @@ class FleetFaults:
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {**self._commands.by_name, "status": _elsewhere, "top": _elsewhere}
+        return {**self.store.commands, "status": _elsewhere, "top": _elsewhere}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         """Read rules. Raises ConfigError, and UsageError for a rule that has no effect in a fleet."""

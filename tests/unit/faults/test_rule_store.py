@@ -44,7 +44,7 @@ async def test_problems_that_are_read_while_a_file_is_loaded(tmp_path):
 
     found = []
     (tmp_path / "a.yaml").touch()
-    store = RuleStore(dict, Reading(), lambda text, name: (rule(name="new"),), tmp_path)
+    store = RuleStore(dict, Reading(), lambda text, name: (rule(name="new"),), directory=tmp_path)
     await store.scan()
     assert "new" in store.rules
     assert [()] == found
