@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..go_errors import CallError
+from ..connection import CallError
 from ..kubelet_life import Life
 from ..objects.pods import ContainerSpec, Kind, PodSpec
 from .device_table import DeviceTable

@@ -10,48 +10,29 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import grpc
-import grpc.aio
 from google.protobuf.message import Message
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
-from ..go_errors import CallError, call_errors, dial
+from ..connection import CallError, Connection, call_errors
 from ..kubelet_life import Life
 from ..lint import LIST_LIMIT_BYTES
 
 _TOO_LARGE = re.compile(r"code = ResourceExhausted .*(\((\d+) vs\. \d+\))")
 
 
-class PluginClient:
+class PluginClient(Connection):
     """The connection of one registration."""
 
     def __init__(self, resource: str, socket: str, life: Life) -> None:
+        limits = ("grpc.max_receive_message_length", LIST_LIMIT_BYTES), ("grpc.max_send_message_length", -1)
+        super().__init__(socket, *limits)
         self.resource = resource
-        self.socket = socket
         self.streaming = False  # whether ListAndWatch is open
         self._timings = life.timings
         self._report = life.journal.find
-        self._channel = grpc.aio.insecure_channel(
-            f"unix:{socket}",
-            options=[
-                ("grpc.default_authority", "localhost"),
-                ("grpc.max_receive_message_length", LIST_LIMIT_BYTES),
-                ("grpc.max_send_message_length", -1),
-                # With the global pool, a new channel to the same path would use the old connection.
-                ("grpc.use_local_subchannel_pool", 1),
-            ],
-        )
-        self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self._channel)
-
-    async def dial(self) -> bool:
-        """Connect, with retries; returns whether the first attempt succeeded. Raises CallError."""
-        try:
-            with call_errors():
-                return await dial(self._channel, self.socket, self._timings.dial)
-        except TimeoutError:
-            raise CallError("context deadline exceeded") from None
+        self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self.channel)
 
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
         """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
@@ -88,7 +69,3 @@ class PluginClient:
     def _say_slow(self, method: str) -> None:
         text = f"{method} takes longer than {self._timings.slow:g} s; every pod of the node is waiting for it"
         self._report([lint.warning("slow-rpc", self.resource, text)])
-
-    async def close(self) -> None:
-        """Close the connection, and cancel its calls."""
-        await self._channel.close(None)

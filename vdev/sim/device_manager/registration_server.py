@@ -17,7 +17,7 @@ from ...model.names import resource_name_problem
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
-from ..go_errors import CallError, RegistrationError
+from ..connection import CallError, RegistrationError
 from ..kubelet_life import Compat, Life
 from ..lint import error, warning
 from .device_table import Device, DeviceTable, Endpoint
@@ -152,7 +152,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._clients[self._key(resource, socket)] = client  # an old client is not closed, so its stream goes on
         step = "failed to dial device plugin"
         try:
-            if not await client.dial():
+            if not await client.dial(self._life.timings.dial):
                 text = (
                     f"nothing listened on {socket} when it registered; serve first: the kubelet dials for ten seconds"
                 )

@@ -21,7 +21,7 @@ from ...pb import dra_v1_pb2 as v1
 from ...pb import dra_v1_pb2_grpc as v1_grpc
 from ...pb import dra_v1beta1_pb2 as v1beta1
 from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
-from ..go_errors import call_errors
+from ..connection import READY, Connection, call_errors
 from ..kubelet_life import Life
 from ..lint import SUN_PATH_LIMIT
 from .claim_checkpoint import ClaimInfo, PreparedDevice
@@ -45,10 +45,16 @@ class Answer:
     error: str = ""
 
 
-class DriverClient:
+class DriverClient(Connection):
     """The connection to one registered instance of a driver, which is called through the service `service`."""
 
     def __init__(self, driver: str, endpoint: str, service: str, life: Life) -> None:
+        super().__init__(
+            endpoint,
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        )
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
@@ -56,34 +62,24 @@ class DriverClient:
         self._life = life
         # The last report of each device, by pool and name: health, message, and when it times out.
         self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
-        self._channel = grpc.aio.insecure_channel(
-            f"unix:{endpoint}",
-            options=[
-                ("grpc.default_authority", "localhost"),
-                ("grpc.use_local_subchannel_pool", 1),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-            ],
-        )
         self._api, stub = _VERSIONS[service]
-        self._stub: Any = stub(self._channel)
-        self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self._channel)
+        self._stub: Any = stub(self.channel)
+        self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self.channel)
 
     async def follow(self, changed: Callable[["DriverClient"], None]) -> None:
         """Keep the connection open, and call `changed` when it was opened or has ended, until cancelled."""
         if len(os.fsencode(self.endpoint)) > SUN_PATH_LIMIT:
             return  # the socket cannot be opened, and gRPC would wait forever
-        state = self._channel.get_state(try_to_connect=True)
+        state = self.channel.get_state(try_to_connect=True)
         while True:
-            connected = state is grpc.ChannelConnectivity.READY
+            connected = state is READY
             if connected != self.connected:
                 self.connected = connected
                 changed(self)
             if state is grpc.ChannelConnectivity.SHUTDOWN:
                 return
-            await self._channel.wait_for_state_change(state)
-            state = self._channel.get_state(try_to_connect=True)
+            await self.channel.wait_for_state_change(state)
+            state = self.channel.get_state(try_to_connect=True)
 
     async def prepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
         """NodePrepareResources, by claim UID. Raises CallError."""
@@ -113,10 +109,6 @@ class DriverClient:
         """The health of a device and the message that came with it; None without a report, or after its timeout."""
         state, message, end = self._reports.get((pool, device), ("", "", -1))
         return None if self._life.clock.now() > end else (state, message)
-
-    async def close(self) -> None:
-        """Close the connection at once, and end all calls on it."""
-        await self._channel.close(None)
 
     async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
         """The answer for each claim, in the order of UIDs, because maps of messages have no stable order."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..go_errors import CallError, RegistrationError
+from ..connection import CallError, RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
 from .driver_client import SERVICES, DriverClient

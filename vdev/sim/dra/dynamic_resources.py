@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import HostError
 from ..api.kinds import Document
-from ..go_errors import CallError
+from ..connection import CallError
 from ..kubelet_life import Life
 from ..lint import error, warning
 from ..objects.container_edits import Edits

@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
-import grpc
-import grpc.aio
-
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
-from ..go_errors import RegistrationError, dial, go_text
+from ..connection import CallError, Connection, RegistrationError, call_errors
 from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
@@ -95,24 +92,24 @@ class PluginWatcher:
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
         """Ask a plugin for its info, register it, and tell it the result. Raises RegistrationError."""
-        authority, timings = quote(path, safe=_UNQUOTED), self._life.timings
-        options = [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
-        async with grpc.aio.insecure_channel(f"unix:{path}", options=options) as channel:
-            stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
-            call = "dial"
-            try:
-                await dial(channel, path, timings.dial)
+        timings, call = self._life.timings, "dial"
+        connection = Connection(path, authority=quote(path, safe=_UNQUOTED))
+        stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(connection.channel)
+        try:
+            await connection.dial(timings.dial)
+            with call_errors():
                 call = "GetInfo"
                 info = await stub.GetInfo(api.InfoRequest(), timeout=timings.get_info)
                 problem = await self._take(path, stamp, info)
                 call = "NotifyRegistrationStatus"
                 status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
                 await stub.NotifyRegistrationStatus(status, timeout=timings.notify)
-            except (TimeoutError, grpc.aio.AioRpcError) as error:
-                if instance := self._registered.pop(path, None):
-                    await instance.handler.deregister(instance.name, instance.endpoint)
-                why = go_text(error) if isinstance(error, grpc.aio.AioRpcError) else "context deadline exceeded"
-                raise RegistrationError(f"{call} failed: {why}") from None
+        except CallError as error:
+            if instance := self._registered.pop(path, None):
+                await instance.handler.deregister(instance.name, instance.endpoint)
+            raise RegistrationError(f"{call} failed: {error}") from None
+        finally:
+            await connection.close()
         if problem:
             raise RegistrationError(problem)
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
+from ..connection import CallError
 from ..device_manager.device_allocation import AdmissionError, Allocator
 from ..device_manager.device_table import DeviceTable
 from ..dra.dynamic_resources import ClaimsError, DynamicResources, UnresolvedError
-from ..go_errors import CallError
 from ..journal import Event
 from ..kubelet_life import Life
 from ..objects import container_edits

@@ -1,4 +1,4 @@
-"""Dialing and error messages as in Go's gRPC, which plugins see."""
+"""Connections to plugins and drivers, which dial and word their errors as Go's gRPC does."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ import grpc.aio
 
 from .lint import SUN_PATH_LIMIT
 
+READY = grpc.ChannelConnectivity.READY
 _CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
-
 _GRPCIO_DEADLINE = "Deadline Exceeded"  # the text of grpcio for a deadline of the caller
 
 
@@ -33,17 +33,40 @@ def go_text(error: grpc.aio.AioRpcError) -> str:
     return f"rpc error: code = {name} desc = {error.details() or ''}"
 
 
-async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
-    """Connect, with retries; returns whether the first attempt succeeded. Raises TimeoutError."""
-    async with asyncio.timeout(seconds):
-        if len(os.fsencode(socket)) > SUN_PATH_LIMIT:
-            # gRPC would wait for a change of this channel even after a cancellation.
-            await asyncio.Event().wait()
+class Connection:
+    """A connection to the socket of a plugin or a driver. `options` are more options of gRPC."""
+
+    def __init__(self, socket: str, *options: tuple[str, int], authority: str = "localhost") -> None:
+        self.socket = socket
+        self.channel = grpc.aio.insecure_channel(
+            f"unix:{socket}",
+            options=[
+                ("grpc.default_authority", authority),
+                # With the global pool, a new channel to the same path would use the old connection.
+                ("grpc.use_local_subchannel_pool", 1),
+                *options,
+            ],
+        )
+
+    async def dial(self, seconds: float) -> bool:
+        """Connect, with retries; returns whether the first attempt succeeded. Raises CallError."""
         at_once = True
-        while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
-            at_once &= state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
-            await channel.wait_for_state_change(state)
+        try:
+            async with asyncio.timeout(seconds):
+                if len(os.fsencode(self.socket)) > SUN_PATH_LIMIT:
+                    # gRPC would wait for a change of this channel even after a cancellation.
+                    await asyncio.Event().wait()
+                with call_errors():
+                    while (state := self.channel.get_state(try_to_connect=True)) is not READY:
+                        at_once &= state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+                        await self.channel.wait_for_state_change(state)
+        except TimeoutError:
+            raise CallError("context deadline exceeded") from None
         return at_once
+
+    async def close(self) -> None:
+        """Close the connection at once, and cancel its calls."""
+        await self.channel.close(None)
 
 
 @contextlib.contextmanager
