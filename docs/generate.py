@@ -15,12 +15,11 @@ from typing import Any
 from prometheus_client.metrics import MetricWrapperBase
 
 from vdev import cli, config
-from vdev.cli.options import OPTIONS
+from vdev.cli.options import OPTIONS, Group
 from vdev.fleet.view import METRICS as FLEET_METRICS
 from vdev.model.geometry import Geometry, most_of
 from vdev.model.quantity import written
 from vdev.observe.metrics import Metrics
-from vdev.settings import Group
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate.py; run `make docs`. -->"

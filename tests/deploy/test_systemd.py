@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.cli.options import OPTIONS
-from vdev.settings import Settings
+from vdev.cli.options import OPTIONS, Settings
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "vdev.service"

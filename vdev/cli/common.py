@@ -16,7 +16,6 @@ from ..errors import UsageError, VdevError
 from ..model.device import EMPTY as NOTHING
 from ..model.problem import Problem
 from ..preview import Preview, preview
-from ..settings import Group
 from . import options
 
 
@@ -111,7 +110,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options that change what is advertised, for commands without a kubelet."""
-    options.add_all(parser, (Group.PLUGIN, Group.PRESETS, Group.UNUSED))
+    options.add_all(parser, (options.Group.PLUGIN, options.Group.PRESETS, options.Group.UNUSED))
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from ..errors import ConfigError, UsageError
 from ..model import names
 from ..model.fleet import NO_FLEET
 from ..model.problem import error
-from ..settings import Settings
 from . import common, options
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
+def _load(files: Sequence[Path], chosen: options.Settings) -> config.Loaded:
     """Read the files. Raises ConfigError also without a section `fleet`, which would delete all Nodes of the fleet."""
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if loaded.spec.fleet is NO_FLEET:
@@ -117,7 +116,7 @@ def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
     return loaded
 
 
-def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
+def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[Coroutine[Any, Any, None]]:
     """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return

@@ -7,7 +7,6 @@ from typing import Any
 from .. import config
 from ..model.geometry import Geometry, Profile, most_of
 from ..model.quantity import written
-from ..settings import Group
 from . import common, options
 
 DESCRIPTION = "Show the presets: models of devices and whole nodes of them, for `virtual: {preset: NAME}`."
@@ -27,7 +26,7 @@ A configuration that uses one:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the preset to show in full; default: a list of all")
-    options.add_all(parser, (Group.PRESETS,))
+    options.add_all(parser, (options.Group.PRESETS,))
     common.add_output(parser)
 
 

@@ -14,7 +14,6 @@ from . import options
 
 if TYPE_CHECKING:
     from ..agent.options import Options
-    from ..settings import Settings
 
 
 MOST_FILES = 65536
@@ -71,7 +70,7 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def agent_options(chosen: "Settings") -> "Options":
+def agent_options(chosen: options.Settings) -> "Options":
     from .. import config, loading  # as above
     from ..agent.options import Options
     from ..api_server import find_server

@@ -9,7 +9,6 @@ from ..errors import ConfigError
 from ..model.device import problem_document
 from ..model.problem import Problem, counted
 from ..planning.plan import prove
-from ..settings import Settings
 from . import common, options
 
 DESCRIPTION = "Check configuration files, joined as vdev run joins them, and show every error with its place."
@@ -57,7 +56,7 @@ def _lines(found: Mapping[tuple[Path, ...], Sequence[Problem]]) -> Iterator[str]
             yield f"{', '.join(map(str, files))}: valid{warnings}"
 
 
-def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
+def _problems(files: Sequence[Path], chosen: options.Settings) -> tuple[Problem, ...]:
     try:
         loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:

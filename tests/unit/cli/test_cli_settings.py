@@ -7,8 +7,8 @@ import pytest
 
 from vdev import cli, config
 from vdev.cli import options
+from vdev.cli.options import Group, Settings
 from vdev.errors import UsageError
-from vdev.settings import Group, Settings
 
 
 def chosen(*arguments: str, **environ: str) -> Settings:
