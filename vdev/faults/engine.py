@@ -1,25 +1,27 @@
 """`Engine`: all fault rules of one node, and what they do to devices, calls, registrations, streams and files now.
 
-`schedule` decides when a rule is active, `targets` which devices it selects, and `RuleRun` keeps its state. The engine
-is asked by the code that a rule disturbs. Each injected fault is counted, and logged with `injected=True`.
+`schedule` decides when a rule is active, and `targets` which devices it selects. Both are pure; a `RuleRun` keeps what
+they take as arguments. The engine is asked by the code that a rule disturbs. Each injected fault is counted, and logged
+with `injected=True`.
 """
 
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
 
 from ..aio.clock import Clock
+from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .effects import ApiFaults, ClaimCall, RegisterFaults, Rpc, StreamFaults
-from .rule_run import LoadedRule, RuleRun, active_faults, begin
 from .rules import DEVICE, KINDS, FaultRule, Start
-from .schedule import NO_LABELS, Activation, Dice, earliest, on_node, seconds_of
+from .schedule import NO_LABELS, Activation, Dice, begins_between, earliest, hits, on_node, phase, seconds_of
 from .targets import ActiveFaults
 
 log = structlog.get_logger(__name__)
@@ -27,6 +29,99 @@ log = structlog.get_logger(__name__)
 _Effect = TypeVar("_Effect")
 
 _NOT_NOW = RegisterFaults(never=True)
+
+
+@dataclass(slots=True)
+class LoadedRule:
+    """A rule that is in force, for all nodes of a process."""
+
+    rule: FaultRule
+    source: str
+    since: float  # when its times began
+    cleared: bool = False
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """A rule and its state on one node. Times are seconds of the engine's clock."""
+
+    loaded: LoadedRule
+    dice: Dice
+    here: bool  # whether the rule is for this node
+    looked_at: float  # earlier events are skipped
+    activations: tuple[Activation, ...] = ()  # not over yet
+    acting: tuple[Activation, ...] = ()  # those by which the rule is active
+    activation_count: int = 0  # also of those that are over
+    file_exists: bool | None = None  # the file that the rule waits for; None if it is not known
+    changes_at: float | None = None
+    injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
+    delays: dict[str, float] = field(default_factory=dict)  # of an active rule: when each one ends, by resource
+    calls: Counter[object] = field(default_factory=Counter)
+    targets: frozenset[Key] = frozenset()
+
+    @property
+    def rule(self) -> FaultRule:
+        return self.loaded.rule
+
+    @property
+    def live(self) -> bool:
+        """Whether the rule can do anything on this node."""
+        return self.here and not self.loaded.cleared
+
+    @property
+    def active(self) -> bool:
+        return bool(self.acting)
+
+    def select(self, inventory: Inventory) -> None:
+        """Find the devices of this inventory that the rule selects."""
+        self.targets = targets.select(self.rule, inventory, self.dice) if self.here else frozenset()
+
+    def activate(self, activation: Activation, now: float) -> None:
+        """Start the rule's times once more."""
+        self.activations = (*self.activations, activation)
+        self.activation_count += 1
+        # Just before now, so that the next look sees an event that is due at exactly this time.
+        self.looked_at = math.nextafter(now, -math.inf)
+
+    def saw_file(self, now: float, *, exists: bool) -> bool:
+        """Note whether the file that the rule waits for exists. Returns whether that changed."""
+        before, self.file_exists = bool(self.file_exists), exists
+        if exists == before:
+            return False
+        if not exists:
+            self.activations = ()
+        elif hits(self.rule, self.dice, self.activation_count + 1):
+            self.activate(Activation(now), now)
+        else:
+            self.activation_count += 1
+        return True
+
+    def look(self, now: float) -> bool:
+        """Update the state. Returns whether a momentary fault must happen now."""
+        rule, was_active, since = self.rule, self.active, self.looked_at
+        begins = rule.momentary and any(begins_between(rule, self.dice, each, since, now) for each in self.activations)
+        phases = {each: phase(rule, self.dice, each, now) for each in self.activations}
+        self.acting = tuple(each for each, its in phases.items() if its.active)
+        self.activations = tuple(each for each, its in phases.items() if its.active or its.changes_at is not None)
+        self.changes_at = earliest(each.changes_at for each in phases.values())
+        self.looked_at = now
+        if not self.active:
+            self.delays.clear()
+        return begins if rule.momentary else self.active and not was_active
+
+    def hit(self, inventory: Inventory) -> frozenset[Key]:
+        """The slots on which the rule acts now; after an Allocate, the whole units of the allocated devices."""
+        keys = (
+            self.targets if each.keys is None else targets.widened(each.keys, self.rule, inventory)
+            for each in self.acting
+        )
+        return frozenset[Key]().union(*keys)
+
+    def counted_hit(self, *what: object) -> int:
+        """Count a call, an allocation or a registration. Returns its number, or 0 if the rule does not hit it."""
+        self.calls[what] += 1
+        number = self.calls[what]
+        return number if hits(self.rule, self.dice, number, *what) else 0
 
 
 class Engine:
@@ -70,9 +165,7 @@ class Engine:
         for name, loaded in rules.items():
             run = before.get(name)
             if run is None or run.loaded is not loaded:
-                run = begin(loaded, Dice(loaded.rule.seed, self._node), self._started, self._labels)
-                run.looked_at = max(run.looked_at, self._came)
-                run.select(self.inventory)
+                run = self._begun(loaded, self._started)
             now[name] = run
         self.runs = now
         for name, run in before.items():
@@ -81,6 +174,16 @@ class Engine:
                 run.here = False
         if before or self.runs:
             self._on_change()
+
+    def _begun(self, loaded: LoadedRule, started: float) -> RuleRun:
+        """The run of a rule that has not begun before; `started` is when the process began."""
+        rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
+        is_here = on_node(rule.nodes, rule.name, dice, self._labels)
+        run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
+        if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
+            run.activations = (Activation(loaded.since if rule.start is Start.LOAD else started),)
+        run.select(self.inventory)
+        return run
 
     def relabel(self, labels: Mapping[str, str]) -> None:
         """Set the node's labels, which rules may select nodes by."""
@@ -111,7 +214,7 @@ class Engine:
     def _end(self, run: RuleRun) -> None:
         if run.active:
             self._log(logging.INFO, "fault ends", run)
-        run.active = False
+        run.acting = ()
 
     def meet(self, inventory: Inventory) -> None:
         """Set the node's devices, and select those of each rule. Blocks for a moment if there are many."""
@@ -131,7 +234,7 @@ class Engine:
             if run.live:
                 self._look_at(run, now)
         self._active = tuple(run for run in self.runs.values() if run.live and run.active)
-        self.active_faults = active_faults(self.runs.values(), self.inventory, now)
+        self.active_faults = self._faults_of_devices()
         self.answers_changed = before != self._active or any(
             self._looked_at < end <= now for run in self._active for end in run.delays.values()
         )
@@ -143,6 +246,16 @@ class Engine:
             for kind in KINDS:
                 self._metrics.faults_active.labels(kind).set(active[kind])
         return self.active_faults
+
+    def _faults_of_devices(self) -> ActiveFaults:
+        if not self.runs:
+            return targets.NONE
+        # The kubelet learns at the registration whether to call PreStartContainer, so all rules count, active or not.
+        failing = [run.rule for run in self.runs.values() if run.live and Rpc.PRE_START in run.rule.rpc]
+        return ActiveFaults(
+            tuple((run.rule, run.hit(self.inventory)) for run in self._active),
+            frozenset(name for name in self.inventory.resources if any(rule.concerns(name) for rule in failing)),
+        )
 
     def take_one_shots(self) -> list[FaultRule]:
         """The rules whose momentary faults must happen now. Each is returned once."""
@@ -292,7 +405,7 @@ class Engine:
         """The resources whose devices the rule acts on now; for other kinds, the resource that the rule names."""
         if run.rule.kind != DEVICE:
             return (run.rule.resource,)
-        return sorted({name for name, _ in run.hit(self.inventory, self.clock.now())}) or (run.rule.resource,)
+        return sorted({name for name, _ in run.hit(self.inventory)}) or (run.rule.resource,)
 
     def _act_once(self, run: RuleRun) -> None:
         if run.rule.acts_once:

@@ -21,8 +21,7 @@ from ..hostfs import HostRoot
 from ..model.device import Slot
 from ..model.names import digest
 from ..model.problem import Problem, error
-from .engine import Engine
-from .rule_run import LoadedRule, RuleRun
+from .engine import Engine, LoadedRule, RuleRun
 from .rules import DEVICE, FaultRule, words
 from .schedule import earliest
 

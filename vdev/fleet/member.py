@@ -6,8 +6,7 @@ from datetime import datetime
 
 from ..dra.pools import Held
 from ..dra.slice_applier import ResourceSlices
-from ..faults.engine import Engine
-from ..faults.rule_run import LoadedRule
+from ..faults.engine import Engine, LoadedRule
 from ..faults.schedule import earliest
 from ..model.device import Key, RawDevice, grouped
 from ..model.fleet import Delays
