@@ -122,20 +122,27 @@ def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
 
 def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory:
     """The inventory with the health and without the devices that rules say."""
-    touched = {name for name, _ in (*active_faults.verdicts, *active_faults.removed)} | active_faults.pre_start
-    return inventory.changed(lambda each: _apply_to_resource(each, active_faults) if each.name in touched else each)
+    verdicts, removed = active_faults.verdicts, active_faults.removed
+
+    def judged(name: str, slot: Slot) -> Slot | None:
+        key = name, slot.id
+        verdict = verdicts.get(key)
+        if key in removed:
+            return None
+        # A real failure keeps its own reason. A device that discovery found broken stays Unhealthy.
+        if verdict is None or slot.health.healthy == verdict.healthy or not slot.device.raw.health.healthy:
+            return slot
+        return replace(slot, health=verdict)
+
+    if verdicts or removed:
+        inventory = inventory.with_slots(judged)
+    asked = {name: replace(inventory.resources[name], pre_start_asked=True) for name in active_faults.pre_start}
+    return replace(inventory, resources={**inventory.resources, **asked}) if asked else inventory
 
 
 def drop(inventory: Inventory, keys: Collection[Key]) -> Inventory:
     """The inventory without these slots, held or not."""
-    touched = {name for name, _ in keys}
-
-    def kept(resource: Resource) -> Resource:
-        if resource.name not in touched:
-            return resource
-        return replace(resource, slots=tuple(slot for slot in resource.slots if (resource.name, slot.id) not in keys))
-
-    return inventory.changed(kept) if keys else inventory
+    return inventory.with_slots(lambda name, slot: None if (name, slot.id) in keys else slot) if keys else inventory
 
 
 def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Mapping[DeviceKey, tuple[_Fault, ...]]:
@@ -182,26 +189,6 @@ def _chosen(units: list[Unit], selection: Select, dice: Dice, rule: str) -> froz
     if number >= len(units):
         return frozenset(units)
     return frozenset(sorted(units, key=lambda unit: dice.roll(rule, "pick", *unit))[:number])
-
-
-def _apply_to_resource(resource: Resource, active_faults: ActiveFaults) -> Resource:
-    slots = tuple(
-        _judged(slot, active_faults.verdicts.get((resource.name, slot.id)))
-        for slot in resource.slots
-        if (resource.name, slot.id) not in active_faults.removed
-    )
-    asked = resource.pre_start_asked or resource.name in active_faults.pre_start
-    return replace(resource, slots=slots, pre_start_asked=asked)
-
-
-def _judged(slot: Slot, verdict: Health | None) -> Slot:
-    """The slot with the verdict of a fault rule.
-
-    A real failure keeps its own reason. A device that discovery found broken stays Unhealthy.
-    """
-    if verdict is None or slot.health.healthy == verdict.healthy or not slot.device.raw.health.healthy:
-        return slot
-    return replace(slot, health=verdict)
 
 
 def names(keys: Iterable[Key]) -> tuple[str, ...]:

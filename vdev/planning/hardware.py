@@ -32,14 +32,11 @@ def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventor
     """The inventory with every slot Unhealthy that overlaps a taken one, for the reason that is given with that."""
     by_part = _by_part(taken)
 
-    def judged(slot: Slot) -> Slot:
+    def judged(_name: str, slot: Slot) -> Slot:
         reason = _reason(slot, by_part)
         return slot if reason is None else replace(slot, health=Health(healthy=False, reason=reason))
 
-    resources = {
-        name: replace(resource, slots=tuple(map(judged, resource.slots)))
-        for name, resource in inventory.resources.items()
-    }
+    resources = {name: resource.with_slots(judged) for name, resource in inventory.resources.items()}
     return replace(inventory, resources=resources)
 
 
@@ -48,16 +45,11 @@ def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collect
     by_part = _by_part((slot, "") for slot in taken)
     if not by_part:
         return devices
-    claimable = {
-        driver: replace(
-            offered,
-            slots=tuple(
-                slot for slot in offered.slots if (driver, slot.id) in claimed or _reason(slot, by_part) is None
-            ),
-        )
-        for driver, offered in devices.claimable.items()
-    }
-    return replace(devices, claimable=claimable)
+
+    def kept(driver: str, slot: Slot) -> Slot | None:
+        return slot if (driver, slot.id) in claimed or _reason(slot, by_part) is None else None
+
+    return replace(devices, claimable={name: offer.with_slots(kept) for name, offer in devices.claimable.items()})
 
 
 def _by_part(taken: Iterable[tuple[Slot, str]]) -> Mapping[str, list[tuple[Slot, str]]]:

@@ -7,9 +7,10 @@ diff()                 old and new lists           -> changes; none for a resour
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 from ..model.device import HEALTHY, Device, Health, Slot
@@ -55,6 +56,13 @@ class Resource:
     """Whether the configuration no longer has it, and it is listed only for devices that pods may hold."""
     pre_start_asked: bool = False
     """Whether a fault rule is about PreStartContainer, so that the kubelet must call it."""
+
+    def with_slots(self, change: "SlotChange") -> "Resource":
+        """The resource with what `change` makes of each slot. If that changes nothing, it is the same object."""
+        changed = [change(self.name, slot) for slot in self.slots]
+        if all(map(is_, changed, self.slots)):
+            return self
+        return replace(self, slots=tuple(slot for slot in changed if slot is not None))
 
     @cached_property
     def by_id(self) -> Mapping[str, Slot]:
@@ -165,14 +173,17 @@ class Inventory:
         only_claimed = {name: offered.only_claimed for name, offered in self.claimable.items()}
         return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
 
-    def changed(self, change: Callable[[Resource], Resource]) -> "Inventory":
-        """The inventory with `change` applied to each resource and to each driver's offer."""
+    def with_slots(self, change: "SlotChange") -> "Inventory":
+        """The inventory with what `change` makes of each slot of the resources and of the drivers' offers."""
         return replace(
             self,
-            resources={name: change(each) for name, each in self.resources.items()},
-            claimable={name: change(each) for name, each in self.claimable.items()},
+            resources={name: each.with_slots(change) for name, each in self.resources.items()},
+            claimable={name: each.with_slots(change) for name, each in self.claimable.items()},
         )
 
+
+SlotChange = Callable[[str, Slot], Slot | None]
+"""What a slot of the named resource or driver becomes; None: it is removed."""
 
 EMPTY = Inventory()
 
@@ -184,31 +195,21 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
 
-    def judged(slot: Slot) -> Slot:
-        return replace(slot, health=bad[slot.device.raw.id]) if slot.device.raw.health.healthy else slot
+    def judged(_name: str, slot: Slot) -> Slot:
+        raw = slot.device.raw
+        return replace(slot, health=bad[raw.id]) if raw.id in bad and raw.health.healthy else slot
 
-    return _with_slots(inventory, bad.keys(), judged)
+    return inventory.with_slots(judged) if bad else inventory
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
     """The inventory in which containers do not get the maker's tools with these raw devices."""
 
-    def bare(slot: Slot) -> Slot:
-        return replace(slot, device=replace(slot.device, raw=replace(slot.device.raw, tools="")))
+    def bare(_name: str, slot: Slot) -> Slot:
+        device, raw = slot.device, slot.device.raw
+        return replace(slot, device=replace(device, raw=replace(raw, tools=""))) if raw.id in raws else slot
 
-    return _with_slots(inventory, raws, bare)
-
-
-def _with_slots(inventory: Inventory, raws: Set[str], change: Callable[[Slot], Slot]) -> Inventory:
-    """The inventory with `change` applied to the slots of these raw devices; other resources stay the same objects."""
-
-    def changed(resource: Resource) -> Resource:
-        if raws.isdisjoint(resource.raws):
-            return resource
-        slots = (change(slot) if slot.device.raw.id in raws else slot for slot in resource.slots)
-        return replace(resource, slots=tuple(slots))
-
-    return inventory.changed(changed) if raws else inventory
+    return inventory.with_slots(bare)
 
 
 def counts(inventory: Inventory) -> dict[str, int]:

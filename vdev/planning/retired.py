@@ -80,14 +80,15 @@ def keep_in_use(
         owner.setdefault(key[1], key[0])
 
     # 3. No other resource lists an id that waits.
-    by_resource, withheld = dict(devices.resources), set[str]()
-    for name, resource in devices.resources.items():
-        foreign = {each for each in resource.ids if owner.get(each, name) != name}
-        if foreign:  # a resource that stays the same keeps what it has computed
-            by_resource[name] = replace(
-                resource, slots=tuple(slot for slot in resource.slots if slot.id not in foreign)
-            )
-            withheld |= foreign
+    withheld = set[str]()
+
+    def own(name: str, slot: Slot) -> Slot | None:
+        if owner.get(slot.id, name) == name:
+            return slot
+        withheld.add(slot.id)
+        return None
+
+    resources = {name: resource.with_slots(own) for name, resource in devices.resources.items()}
     if not (waiting or withheld):
         return Lists(devices)
 
@@ -102,7 +103,7 @@ def keep_in_use(
         for key, each in kept.items()
         if in_use.may_hold(key)
     ]
-    inventory = replace(devices, resources=by_resource)
+    inventory = replace(devices, resources=resources)
     if held:
         inventory = blocked(inventory, held)
     if not (kept or withheld):
