@@ -157,7 +157,12 @@ def device_list(
         yield error("empty-id", resource, "a device has an empty id")
     if long := [id_ for id_ in by_id if len(id_) > ID_LIMIT]:
         yield warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
-    yield from _repeats(resource, by_id)
+    repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
+    if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
+        text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
+        yield error("duplicate-id-health", resource, text)
+    if same := [id_ for id_ in repeated if id_ not in differ]:
+        yield error("duplicate-id", resource, f"{_quote(same)} listed more than once")
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
         text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; all else is unhealthy"
         yield error("health-text", resource, text)
@@ -243,15 +248,6 @@ def cdi_name(name: str) -> str | None:
     if not _CDI_DEVICE.fullmatch(device):
         return "the device name starts and ends with a letter or digit and may also contain '_', '-', '.' and ':'"
     return None
-
-
-def _repeats(resource: str, by_id: Mapping[str, list[str]]) -> Iterator[Finding]:
-    repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
-    if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
-        text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
-        yield error("duplicate-id-health", resource, text)
-    if same := [id_ for id_ in repeated if id_ not in differ]:
-        yield error("duplicate-id", resource, f"{_quote(same)} listed more than once")
 
 
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:

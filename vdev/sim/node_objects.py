@@ -114,7 +114,10 @@ class NodeObjects:
             self._given.discard(uid)
             if uid in pods:
                 self._delete(group, pods[uid], force=True)
-        self._write_events()
+        events = self._kubelet.journal.events
+        for each in events[self._written_events :]:
+            self._event(each.pod, each.reason, each.message)
+        self._written_events = len(events)
 
     def _is_mine(self, document: Document) -> bool:
         """Whether a pod has this node, or waits for the embedded scheduler."""
@@ -176,12 +179,6 @@ class NodeObjects:
             self._objects.change(kind, where, new, manager=manager, subresource="status")
 
     # --- events -------------------------------------------------------------------------------------------------------
-
-    def _write_events(self) -> None:
-        events = self._kubelet.journal.events
-        for each in events[self._written_events :]:
-            self._event(each.pod, each.reason, each.message)
-        self._written_events = len(events)
 
     def _event(self, pod: str, reason: str, message: str) -> None:
         namespace, _, name = pod.partition("/")

@@ -39,7 +39,11 @@ class LoopThread:
             raise RuntimeError("a condition of wait_until cannot call methods that take time")
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return cast("_T", asyncio.wrap_future(future)) if _loop_runs() else _result(future)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return _result(future)
+        return cast("_T", asyncio.wrap_future(future))
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the thread, and block until it is done, even if an event loop runs."""
@@ -71,14 +75,6 @@ def in_thread(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -
         return cast("_T", self._thread.do(method(self._inner, *args, **named)))
 
     return do
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _result(future: concurrent.futures.Future[_T]) -> _T:

@@ -41,8 +41,13 @@ class Allocator:
         freed before all pods are known.
         """
         active = self._life.active()
-        if active is not None:
-            self._table.free_all_but({*active, self._pending})
+        if active is None:
+            return
+        table = self._table
+        kept = {key: held for key, held in table.holders.items() if held.pod in active or held.pod == self._pending}
+        if len(kept) < len(table.holders):
+            table.holders = kept
+            table.recount()
 
     async def admit(
         self, pod: PodSpec, container: ContainerSpec, *, affinity: frozenset[int] | None, running: bool

@@ -198,13 +198,6 @@ class DeviceTable:
         numbered = tuple((node, tuple(members)) for node, members in sorted(by_numa.items()))
         self.holders[pod, container, resource] = Held(pod, container, resource, numbered, response)
 
-    def free_all_but(self, active: Collection[str]) -> None:
-        """Free the devices of all pods whose UIDs are not `active`."""
-        kept = {key: held for key, held in self.holders.items() if held.pod in active}
-        if len(kept) < len(self.holders):
-            self.holders = kept
-            self.recount()
-
     def recount(self) -> None:
         """Compute the allocated devices from the holders, as the kubelet does after a failed Allocate."""
         self.allocated = {}

@@ -153,7 +153,8 @@ class Kubelet:
         process.every(process.timings.tick, process.tick)
         process.every(process.timings.tick, lambda: process.spawn(self._scheduler.report_incomplete_pools(), "slices"))
         process.tick()
-        process.spawn(self._scheduler.run(self._sync_soon), "the scheduler")
+        # A pod that was bound is worked on in a task, so the scheduler does not wait for its plugins and drivers.
+        process.spawn(self._scheduler.run(lambda pod: process.spawn(self._sync(pod), "work on a pod")), "the scheduler")
         self._scheduler.wake()
         if readmit:
             self._sources = process.spawn(self._learn_of_pods(process), "the kubelet's sources")
@@ -373,11 +374,6 @@ class Kubelet:
         """Let the kubelet work on a pod, if the pod is on this node and the kubelet knows its pods."""
         if (record.bound or record.ended) and self.ready:
             await self._work(record)
-
-    def _sync_soon(self, record: PodRecord) -> None:
-        """Work on a pod in a task, so the scheduler does not wait for its plugins and drivers."""
-        if self._process is not None:
-            self._process.spawn(self._sync(record), f"work on {record.spec.key}")
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait for the pod sources, then admit the pods."""

@@ -42,7 +42,7 @@ class PodScheduler:
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
-    async def run(self, bound: Callable[[PodRecord], None]) -> None:
+    async def run(self, bound: Callable[[PodRecord], object]) -> None:
         """Bind waiting pods at every change of an object or of the node, and call `bound` with each. Check slices."""
         while True:
             await self._changed.wait()

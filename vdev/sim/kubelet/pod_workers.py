@@ -95,16 +95,13 @@ class PodWorkers:
                 self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
                 return
             self._check_hardware(pod)
-            if shortage := self._shortage(pod):
+            holds = any(each.pod == pod.uid for each in self._table.holders.values())
+            held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
+            others = [each.spec.requested() for each in self._store.active() if each is not pod]
+            if shortage := self._status.shortage(pod.spec.requested(), others, held=held):
                 self._reject(pod, *shortage)
                 return
         pod.admitted = True
-
-    def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
-        holds = any(each.pod == pod.spec.uid for each in self._table.holders.values())
-        held = {resource: len(ids) for resource, ids in self._table.allocated.items()} if holds else {}
-        others = [each.spec.requested() for each in self._store.active() if each is not pod]
-        return self._status.shortage(pod.spec.requested(), others, held=held)
 
     def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
         pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"

@@ -78,11 +78,10 @@ def _step_lines(text: str) -> list[tuple[int, str]]:
     tree = yaml.compose(text, yaml.SafeLoader)
     assert tree is not None  # the file is valid
     (steps,) = (value for key, value in tree.value if key.value == "steps")
-    return [
-        (node.start_mark.line + 1, _one_line(text[node.start_mark.index : node.end_mark.index])) for node in steps.value
-    ]
-
-
-def _one_line(source: str) -> str:
-    text = " ".join(" ".join(row for row in source.splitlines() if not row.lstrip().startswith("#")).split())
-    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"
+    found = []
+    for node in steps.value:
+        rows = text[node.start_mark.index : node.end_mark.index].splitlines()
+        line = " ".join(" ".join(row for row in rows if not row.lstrip().startswith("#")).split())
+        short = line if len(line) <= _LONGEST_STEP else f"{line[: _LONGEST_STEP - 1]}…"
+        found.append((node.start_mark.line + 1, short))
+    return found

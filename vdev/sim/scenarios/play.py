@@ -202,20 +202,21 @@ class _Player:
         """The rows whose expectation is not met, in words."""
         found = []
         for place, wanted, seen in rows:
-            comparison, expected = _comparison(wanted)
+            expected = wanted
+            is_met: Callable[[Any, Any], bool] = _same
+            words = ""
+            if isinstance(wanted, Mapping) and len(wanted) == 1 and wanted.keys() <= COMPARISONS.keys():
+                ((comparison, expected),) = wanted.items()
+                is_met, words = COMPARISONS[comparison]
             remembered = expected == REMEMBERED
+            if remembered and place not in self._remembered:
+                raise ScenarioError(f"{place}: nothing is remembered; put `remember:` before this step")
             if remembered:
-                expected = self._recalled(place)
-            is_met, words = COMPARISONS[comparison] if comparison else (_same, "")
+                expected = self._remembered[place]
             if not is_met(expected, seen):
                 text = f"{words} {expected!r}{' as remembered' if remembered else ''}".lstrip()
                 found.append(f"{place}: expected {text}, seen {seen!r}")
         return found
-
-    def _recalled(self, place: str) -> Any:
-        if place not in self._remembered:
-            raise ScenarioError(f"{place}: nothing is remembered; put `remember:` before this step")
-        return self._remembered[place]
 
 
 # --- placeholders -----------------------------------------------------------------------------------------------------
@@ -249,13 +250,6 @@ def _counted(manifest: Mapping[str, Any], node: Capacity) -> Mapping[str, Any]:
 
 
 # --- compared values --------------------------------------------------------------------------------------------------
-
-
-def _comparison(wanted: Any) -> tuple[str, Any]:
-    if isinstance(wanted, Mapping) and len(wanted) == 1 and wanted.keys() <= COMPARISONS.keys():
-        ((comparison, number),) = wanted.items()
-        return comparison, number
-    return "", wanted
 
 
 def _pod_rows(wanted: Mapping[str, Any], pod: PodStatus, *, edits: bool) -> Iterator[_Row]:
