@@ -10,29 +10,34 @@ from vdev.sim.scenarios.scenario import Capability, ScenarioError, ScenarioForma
 NPU = "acme.dev/npu"
 
 
-class Nothing:
-    """A plugin without a process."""
+class Stubs:
+    """Hand-written plugins of this process, by resource."""
 
-    def __init__(self, places):
-        self.places = places
+    def __init__(self, _places):
+        self.by_resource = {}
 
     async def start(self):
-        pass
+        for stub in self.by_resource.values():
+            await stub.again()
 
     async def stop(self):
-        pass
+        for stub in self.by_resource.values():
+            await stub.stop()
 
     async def check(self):
-        pass
+        """Nothing ends by itself."""
 
 
 class StubDriver(EmbeddedNode):
     """A node whose plugin is in this process; a configuration is a YAML map from resource to device ids."""
 
     def __init__(self, plugin_class):
-        super().__init__(NodeOptions(), plugin=Nothing)
+        super().__init__(NodeOptions(), plugin=Stubs)
         self.plugin_class = plugin_class
-        self.stubs = {}
+
+    @property
+    def stubs(self):
+        return self._plugin.by_resource
 
     async def edit_configuration(self, text):
         """Apply a configuration as a good plugin does."""
@@ -41,33 +46,16 @@ class StubDriver(EmbeddedNode):
                 self.stubs[resource].list(*ids)
             else:
                 self.stubs[resource] = self.plugin_class(self.kubelet, resource, ids)
-                await (await self.stubs[resource].serve()).register()
+                await self.stubs[resource].again()
 
     async def restart_kubelet(self):
         """Register again after the restart, as a good plugin does."""
         await super().restart_kubelet()
-        await self.serve_again()
+        await self.start_plugin()
 
     async def start_kubelet(self):
         await super().start_kubelet()
-        await self.serve_again()
-
-    async def stop_plugin(self):
-        await self.end()
-
-    async def start_plugin(self):
-        await self.serve_again()
-
-    async def serve_again(self):
-        """End all servers, and serve and register again."""
-        await self.end()
-        for stub in self.stubs.values():
-            await (await stub.serve()).register()
-
-    async def end(self):
-        """End all servers."""
-        for stub in self.stubs.values():
-            await stub.stop()
+        await self.start_plugin()
 
 
 @pytest.fixture
@@ -75,7 +63,6 @@ async def driver(plugin_class):
     """A node with a hand-written plugin."""
     async with StubDriver(plugin_class) as made:
         yield made
-        await made.end()
 
 
 def scenario(*steps, pods=None, configuration=None, **more):
