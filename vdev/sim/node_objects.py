@@ -22,7 +22,7 @@ _KILLED = 137  # exit code of a container
 _OWN = "default-scheduler"  # the default of schedulerName
 _LONGEST_MESSAGE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
-
+_POLL_SECONDS = 0.5
 
 _NODE_INFO = {  # all of these fields are required in the API
     "architecture": "amd64",
@@ -43,23 +43,19 @@ class NodeObjects:
     def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
-        self._changed = asyncio.Event()
         self._given: set[str] = set()  # the UIDs of the pods that the kubelet was given
         self._written_events = len(kubelet.journal.events)
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
         self.register()
-        self._kubelet.journal.listen(lambda _entry: self._changed.set())
-        stop = self._objects.listen(self._changed.set)
+        journal = self._kubelet.journal
+        stop = self._objects.listen(journal.changed)
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    self._changed.clear()
                     self._sync(group)
-                    with contextlib.suppress(TimeoutError):  # not every change has a journal entry
-                        async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
-                            await self._changed.wait()
+                    await journal.next_change(at_most=_POLL_SECONDS)  # not every change is announced
         finally:
             stop()
 
@@ -136,7 +132,7 @@ class NodeObjects:
         except KubeletPanic:
             pass  # it is in the journal, and the next kubelet process admits the pod
         else:
-            self._changed.set()
+            self._kubelet.journal.changed()
 
     def _refuse(self, document: Document, why: str) -> None:
         """Report why a pod is refused, in its status, in an event and in the journal."""
@@ -154,7 +150,7 @@ class NodeObjects:
         async def delete() -> None:
             with contextlib.suppress(KeyError, KubeletPanic):  # the pod was deleted; a panic is in the journal
                 await self._kubelet.delete_pod(pod.name, namespace=pod.namespace, force=force)
-            self._changed.set()
+            self._kubelet.journal.changed()
 
         group.create_task(delete(), name=f"delete pod {pod.spec.key}")
 
