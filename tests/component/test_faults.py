@@ -71,22 +71,6 @@ sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 3}]}
     await shows("nvidia.com/gpu", 1, 1)
 
 
-async def test_partition_fault_spares_its_neighbours(start, shows, clock):
-    """A rule with a profile reaches only these partitions."""
-    head = """version: v1
-flags: {migStrategy: mixed}
-devices:
-  - name: a100
-    resource: nvidia.com/gpu
-    virtual: {preset: a100-sxm4-40gb, count: 1}
-    partitions: {"0": [1g.5gb, 2g.10gb]}
-"""
-    await start("name: x, devices: {profile: 1g.*}, at: 5s, health: Unhealthy", head=head)
-    clock.advance(5)
-    await shows("nvidia.com/mig-1g.5gb", 1, 0)
-    await shows("nvidia.com/mig-2g.10gb", 1, 1)
-
-
 async def test_allocation_triggers(start, shows, kubelet):
     """A rule with onAllocate reaches only the allocated device."""
     agent = await start("name: x, onAllocate: true, health: Unhealthy, reason: broke in use")

@@ -103,24 +103,19 @@ async def test_conditions_follow_health(start_agent, account, api_server, status
     assert "True" == condition(status_of(), "Ready")["status"]
 
 
-async def test_conditions_that_leave_the_file_leave_the_node(start_agent, account, api_server, status_of):
-    """An edit that turns them off takes them away."""
-    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_conditions_that_leave_the_file_leave_the_node(start_agent, account, api_server, status_of, restarted):
+    """At an edit, and at a start with a file without them; those of others stay."""
+    agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
-    agent.edit(config(status="false", conditions="false"))
+    if restarted:
+        await agent.stop()
+        await start_agent(config(), api_server=account, wait=False)
+    else:
+        agent.edit(config())
     await api_server.until(lambda: not condition(status_of(), "NpuHealthy"))
     assert ["MemoryPressure", "Ready"] == [each["type"] for each in status_of()["conditions"]]
     assert "True" == condition(status_of(), "Ready")["status"]
-
-
-async def test_a_start_with_a_file_without_conditions(start_agent, account, api_server, status_of):
-    """It takes away those of the process before, and no others."""
-    agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
-    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
-    await agent.stop()
-    await start_agent(config(conditions="false"), api_server=account, wait=False)
-    await api_server.until(lambda: not condition(status_of(), "NpuHealthy"))
-    assert ["MemoryPressure", "Ready"] == [each["type"] for each in status_of()["conditions"]]
     assert "4" == status_of()["capacity"][NPU]
 
 

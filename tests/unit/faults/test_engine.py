@@ -205,14 +205,3 @@ def test_new_devices_are_selected():
     one = Node(sick("a", 0, devices=None))
     assert 4 == len(seen(one))
     assert 6 == len(one.look(stock(6)).verdicts)
-
-
-def test_states_of_the_whole_node():
-    """PodResources is down while the rule lasts."""
-    one = Node(rule(pod_resources={"unavailable": True}, at=1.0, lasts=1.0))
-    states = []
-    for _ in range(3):
-        one.look()
-        states.append(one.engine.pod_resources_down)
-        one.clock.advance(1)
-    assert [False, True, False] == states

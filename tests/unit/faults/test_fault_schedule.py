@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -73,20 +74,20 @@ def test_spans_are_in_order_and_apart(rule, luck, activation, now):
         end = span.end
 
 
-def test_window_repeats():
-    """`at`, `for` and `every` make spans that include their start and exclude their end."""
-    rule = made(at=60, lasts=30, every=300, **SICK)
-    state = [
-        phase(rule, Dice(0, "n"), Activation(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)
-    ]
-    assert [False, False, True, True, False, False, True, False] == state
-
-
-def test_flap():
-    rule = made(flap={"up": 20, "down": 5})
-    assert [False, True, False, True] == [
-        phase(rule, Dice(0, "n"), Activation(0.0), t).active for t in (19, 20, 25, 47)
-    ]
+@pytest.mark.parametrize(
+    ("fields", "times", "expected"),
+    [
+        # A span includes its start and excludes its end.
+        (
+            {"at": 60, "lasts": 30, "every": 300, **SICK},
+            (0, 59, 60, 89, 90, 359, 360, 390),
+            [False, False, True, True, False, False, True, False],
+        ),
+        ({"flap": {"up": 20, "down": 5}}, (19, 20, 25, 47), [False, True, False, True]),
+    ],
+)
+def test_windows(fields, times, expected):
+    assert expected == [phase(made(**fields), Dice(0, "n"), Activation(1000.0), 1000.0 + t).active for t in times]
 
 
 def test_times_bounds_repetition():
@@ -114,12 +115,9 @@ def test_nth_repetition():
     assert [20.0] == real
 
 
-def test_nth_call():
-    assert [3] == [n for n in range(1, 9) if hits(made(nth=3), Dice(0, "n"), n)]
-
-
-def test_every_nth_call():
-    assert [2, 4, 6, 8] == [n for n in range(1, 9) if hits(made(every_nth=2), Dice(0, "n"), n)]
+@pytest.mark.parametrize(("fields", "hit"), [({"nth": 3}, [3]), ({"every_nth": 2}, [2, 4, 6, 8])])
+def test_numbered_calls(fields, hit):
+    assert hit == [n for n in range(1, 9) if hits(made(**fields), Dice(0, "n"), n)]
 
 
 def test_probability_is_about_right():
@@ -143,9 +141,4 @@ def test_share_of_nodes():
     chosen = [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(7, node))]
     assert 150 < len(chosen) < 250
     assert chosen == [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(7, node))]
-
-
-def test_another_seed_is_another_run():
-    nodes = [f"node-{n}" for n in range(500)]
-    one, other = ({n for n in nodes if on_node(OnNodes(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
-    assert one != other
+    assert chosen != [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(8, node))], "another seed"

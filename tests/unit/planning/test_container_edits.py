@@ -22,13 +22,6 @@ def edits(stock, name, *ids):
     return container_edits(stock.resources[name], allocation.allocate(stock.resources[name], ids))
 
 
-def test_envvar(build):
-    """`envvar` gives the ids, in the order of the request."""
-    got = edits(build.inventory(build.entry()), GPU, B, A)
-    assert {"NVIDIA_VISIBLE_DEVICES": f"{B},{A}"} == got.env
-    assert ({}, {}, {}, []) == (got.mounts, got.nodes, got.annotations, got.cdi_devices)
-
-
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
 def test_features_are_asked_for_under_every_strategy(build, strategies):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
@@ -41,29 +34,16 @@ def test_features_are_asked_for_under_every_strategy(build, strategies):
     assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
 
 
-def test_volume_mounts(build):
-    """`volume-mounts` names each device by a mount of /dev/null, and the variable holds the root."""
-    got = edits(build.inventory(build.entry(), device_list_strategy=(MOUNTS,)), GPU, A)
-    root = "/var/run/nvidia-container-devices"
-    assert {"NVIDIA_VISIBLE_DEVICES": root} == got.env
-    assert [Mount("/dev/null", f"{root}/{A}")] == list(got.mounts.values())
-
-
-def test_cdi_annotations(build):
+@pytest.mark.parametrize("prefix", ["cdi.k8s.io/", "cdi.acme.dev/"])
+def test_cdi_annotations(build, prefix):
     """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
-    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,))
+    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix=prefix)
     got = edits(stock, GPU, A, B)
     ((key, value),) = got.annotations.items()
     assert f"{KIND}={A},{KIND}={B}" == value
-    assert key.startswith("cdi.k8s.io/nvidia-device-plugin_")
+    assert key.startswith(f"{prefix}nvidia-device-plugin_")
     assert len(key.partition("/")[2]) <= 63
     assert ({}, got.annotations) == (got.env, edits(stock, GPU, A, B).annotations)
-
-
-def test_cdi_annotation_prefix(build):
-    """The key's prefix can be chosen."""
-    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
-    assert next(iter(edits(stock, GPU, A).annotations)).startswith("cdi.acme.dev/nvidia-device-plugin_")
 
 
 def test_replicas_are_stripped_and_joined(build):
@@ -259,14 +239,13 @@ def test_every_combination_is_consistent(subtests, build):
             names = [f"{KIND}={each}" for each in shown]
             root = "/var/run/nvidia-container-devices"
             if MOUNTS in strategies:
-                assert (root, [f"{root}/{each}" for each in shown]) == (
-                    got.env["NVIDIA_VISIBLE_DEVICES"],
-                    list(got.mounts),
-                )
+                assert root == got.env["NVIDIA_VISIBLE_DEVICES"]
             elif ENVVAR in strategies:
                 assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
             else:
                 assert "NVIDIA_VISIBLE_DEVICES" not in got.env
+            mounts = [Mount("/dev/null", f"{root}/{each}") for each in shown]
+            assert (mounts if MOUNTS in strategies else []) == list(got.mounts.values())
             assert (names if CRI in strategies else []) == got.cdi_devices
             assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
             handed = specs and not CDI_STRATEGIES.issuperset(strategies)

@@ -16,38 +16,22 @@ def counts(stock):
     return {name: len(resource.slots) for name, resource in stock.resources.items()}
 
 
-def test_none_advertises_whole_devices_only(build):
-    """Under `none` a partitioned device counts as one whole device, as with NVIDIA's plugin."""
-    stock = build.inventory(build.entry(partitions=MIXED))
-    assert {"nvidia.com/gpu": 2} == counts(stock)
-    assert ["0", "1"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
-
-
-def test_mixed_names_partitions_by_profile(build):
-    """Under `mixed` whole devices keep the resource's name and partitions get names of their own."""
-    stock = build.inventory(build.entry(partitions=MIXED), mig_strategy=MigStrategy.MIXED)
-    assert {
-        "nvidia.com/gpu": 1,
-        "nvidia.com/mig-1g.5gb": 2,
-        "nvidia.com/mig-2g.10gb": 1,
-        "nvidia.com/mig-3g.20gb": 1,
-    } == counts(stock)
+@pytest.mark.parametrize(
+    ("strategy", "partitions", "expected", "ordinals"),
+    [
+        (MigStrategy.NONE, MIXED, {"gpu": 2}, ["0", "1"]),  # a cut device is one whole device
+        (MigStrategy.MIXED, MIXED, {"gpu": 1, "mig-1g.5gb": 2, "mig-2g.10gb": 1, "mig-3g.20gb": 1}, ["1"]),
+        (MigStrategy.MIXED, ALIKE, {"mig-2g.10gb": 6}, []),  # no resource without devices
+        (MigStrategy.SINGLE, ALIKE, {"gpu": 6}, ["0:0", "0:1", "0:2", "1:0", "1:1", "1:2"]),
+    ],
+)
+def test_strategies(build, strategy, partitions, expected, ordinals):
+    """Names and indices are those of NVIDIA's plugin."""
+    stock = build.inventory(build.entry(partitions=partitions), mig_strategy=strategy)
+    assert {f"nvidia.com/{name}": count for name, count in expected.items()} == counts(stock)
+    whole = stock.resources["nvidia.com/gpu"].slots if "gpu" in expected else ()
+    assert ordinals == [slot.device.ordinal for slot in whole]
     assert () == stock.problems
-
-
-def test_mixed_advertises_no_empty_whole_resource(build):
-    """When every device is partitioned there is no whole-device resource left."""
-    stock = build.inventory(build.entry(partitions=ALIKE), mig_strategy=MigStrategy.MIXED)
-    assert {"nvidia.com/mig-2g.10gb": 6} == counts(stock)
-
-
-def test_single_advertises_partitions_under_the_own_name(build):
-    """Under `single` all partitions carry the device's own resource name."""
-    stock = build.inventory(build.entry(partitions=ALIKE), mig_strategy=MigStrategy.SINGLE)
-    assert {"nvidia.com/gpu": 6} == counts(stock)
-    assert ["0:0", "0:1", "0:2", "1:0", "1:1", "1:2"] == [
-        slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots
-    ]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_layouts_of_real_hardware_are_placed(subtests):
 
 
 def test_refused_layouts_name_the_clash(subtests):
-    """A list that real hardware refuses says which item cannot be had, and what is in its way."""
+    """A list that real hardware refuses: the error names the item, what is in its way, and what is allowed."""
     cases = [
         (
             ["3g.20gb", "3g.20gb", "1g.5gb"],
@@ -87,35 +87,32 @@ def test_refused_layouts_name_the_clash(subtests):
             2,
             "1g.5gb takes 1 slice from 2, and does not fit beside 1g.5gb@0, 1g.5gb@2",
         ),
-        (["2g.10gb@1"], 0, "'2g.10gb@1': 2g.10gb cannot start at slice 1"),
-        (["2g.10gb@"], 0, "'2g.10gb@': 2g.10gb cannot start at slice (nothing)"),
-        (["1g.5gb", "3g.2gb"], 1, "unknown profile '3g.2gb'"),
+        (["2g.10gb@1"], 0, "'2g.10gb@1': 2g.10gb cannot start at slice 1", "it starts at 0, 2 or 4"),
+        (
+            ["2g.10gb@"],
+            0,
+            "'2g.10gb@': 2g.10gb cannot start at slice (nothing)",
+            "it starts at 0, 2 or 4",
+        ),
+        (
+            ["1g.5gb", "3g.2gb"],
+            1,
+            "unknown profile '3g.2gb'",
+            "did you mean '3g.20gb'? allowed: 1g.5gb, 1g.5gb+me, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb",
+        ),
         (
             ["1c.3g.20gb"],
             0,
             "'1c.3g.20gb' is a compute instance inside a 3g.20gb; only whole partitions can be advertised",
+            "use '3g.20gb'",
         ),
     ]
-    for wanted, position, text in cases:
+    for wanted, position, text, *hint in cases:
         with subtests.test(wanted=wanted):
             with pytest.raises(LayoutError) as refused:
                 place(A100, wanted)
             assert (text, position) == (str(refused.value), refused.value.position)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "hint"),
-    [
-        ("3g.2gb", "did you mean '3g.20gb'? allowed: 1g.5gb, 1g.5gb+me, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb"),
-        ("1c.3g.20gb", "use '3g.20gb'"),
-        ("2g.10gb@1", "it starts at 0, 2 or 4"),
-    ],
-)
-def test_refusals_say_what_is_allowed(wanted, hint):
-    """Unknown names and starts come with what would have been right."""
-    with pytest.raises(LayoutError) as refused:
-        place(A100, [wanted])
-    assert hint == refused.value.hint
+            assert hint == [refused.value.hint] or not hint
 
 
 @pytest.mark.parametrize(

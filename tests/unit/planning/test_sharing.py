@@ -1,5 +1,6 @@
 """Replicas: who is shared, under which name, and what is wrong with a rule."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -8,47 +9,42 @@ from vdev.model.entry import MigStrategy
 from vdev.model.spec import SharingKind
 
 
-def test_a_count_takes_the_lowest_indices(build):
-    """`devices: 1` shares device 0, always."""
-    stock = build.inventory(
-        build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2, "devices": 1})
-    )
-    assert ["GPU-gggg0::0", "GPU-gggg0::1", "GPU-gggg1"] == build.ids(stock, "nvidia.com/gpu")
+@pytest.mark.parametrize(
+    ("count", "rules", "ids", "renamed"),
+    [
+        # A number takes the lowest indices.
+        (2, [{"replicas": 2, "devices": 1}], ["0::0", "0::1", "1"], []),
+        # With a new name, the other devices keep the old one.
+        (
+            2,
+            [{"replicas": 3, "devices": ("1",), "rename": "nvidia.com/gpu.shared"}],
+            ["0"],
+            ["1::0", "1::1", "1::2"],
+        ),
+        # Two items with different devices are joined.
+        (
+            3,
+            [{"replicas": 2, "devices": ("0",)}, {"replicas": 3, "devices": ("GPU-gggg1",)}],
+            ["0::0", "0::1", "1::0", "1::1", "1::2", "2"],
+            [],
+        ),
+    ],
+)
+def test_chosen_devices(build, count, rules, ids, renamed):
+    sharing = build.sharing(*({"name": "nvidia.com/gpu", **rule} for rule in rules))
+    stock = build.inventory(build.entry(count=count), sharing=sharing)
+    assert [f"GPU-gggg{each}" for each in ids] == build.ids(stock, "nvidia.com/gpu")
+    if renamed:
+        assert [f"GPU-gggg{each}" for each in renamed] == build.ids(stock, "nvidia.com/gpu.shared")
 
 
-def test_chosen_devices_leave_the_others_plain(build):
-    """Shared devices go under the new name, the rest stays under the old one."""
-    rule = {"name": "nvidia.com/gpu", "replicas": 3, "devices": ("1",), "rename": "nvidia.com/gpu.shared"}
-    stock = build.inventory(build.entry(), sharing=build.sharing(rule))
-    assert ["GPU-gggg0"] == build.ids(stock, "nvidia.com/gpu")
-    assert ["GPU-gggg1::0", "GPU-gggg1::1", "GPU-gggg1::2"] == build.ids(stock, "nvidia.com/gpu.shared")
-
-
-def test_devices_can_be_named_by_id_and_by_mig_index(build):
-    """References are indices, MIG indices or ids."""
+def test_a_partition_by_its_index(build):
     stock = build.inventory(
         build.entry(count=1, partitions={0: ("1g.5gb", "1g.5gb")}),
         sharing=build.sharing({"name": "nvidia.com/mig-1g.5gb", "replicas": 2, "devices": ("0:1",)}),
         mig_strategy=MigStrategy.MIXED,
     )
     assert [False, True, True] == ["::" in each for each in build.ids(stock, "nvidia.com/mig-1g.5gb")]
-
-
-def test_several_rules_for_one_resource_are_joined(build):
-    """Two rules with different devices each replicate their own, and nothing is advertised twice."""
-    sharing = build.sharing(
-        {"name": "nvidia.com/gpu", "replicas": 2, "devices": ("0",)},
-        {"name": "nvidia.com/gpu", "replicas": 3, "devices": ("1",)},
-    )
-    stock = build.inventory(build.entry(count=3), sharing=sharing)
-    assert [
-        "GPU-gggg0::0",
-        "GPU-gggg0::1",
-        "GPU-gggg1::0",
-        "GPU-gggg1::1",
-        "GPU-gggg1::2",
-        "GPU-gggg2",
-    ] == build.ids(stock, "nvidia.com/gpu")
 
 
 def test_impossible_rules_are_errors(subtests, build):
