@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ..aio.clock import Clock
 from .api.api_objects import ApiObjects
 from .device_manager.device_table import KubeletPanic
+from .kubelet.kubelet_directory import KubeletPaths
 from .kubelet.pod_records import PodStore
 from .lint import Overlaps
 
@@ -52,8 +53,11 @@ class Compat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSettings:
-    """The settings that all processes of a kubelet share; `Kubelet` explains each."""
+    """The settings and the pods that all processes of a kubelet share; `Kubelet` explains the settings."""
 
+    pods: PodStore
+    paths: KubeletPaths
+    rng: random.Random  # for the choices that are random in the real kubelet
     node: str
     clock: Clock
     timings: Timings
@@ -68,21 +72,15 @@ class KubeletSettings:
 
 
 class Life(ABC):
-    """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it.
+    """The life of a kubelet process, which begins with `alive = True`. All parts of the process get it."""
 
-    Args:
-        settings: those that all processes of the kubelet share
-        pods: the pods of the node
-        rng: for the choices that are random in the real kubelet
-    """
-
-    def __init__(self, settings: KubeletSettings, pods: PodStore, rng: random.Random) -> None:
+    def __init__(self, settings: KubeletSettings) -> None:
         self.settings = settings
         self.clock = settings.clock
         self.timings = settings.timings
-        self.journal = pods.journal
-        self.pods = pods
-        self.rng = rng
+        self.journal = settings.pods.journal
+        self.pods = settings.pods
+        self.rng = settings.rng
         self.alive = False
         self.pods_known = False  # it knows its pods and has admitted them
         self._tasks: set[asyncio.Task[Any]] = set()

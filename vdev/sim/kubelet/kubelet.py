@@ -79,14 +79,17 @@ class Kubelet:
         if root is None:
             temporary = tempfile.TemporaryDirectory(prefix="kubelet-", ignore_cleanup_errors=True)
             root, self._remove_root = temporary.name, temporary.cleanup
-        self._paths = KubeletPaths(Path(root).absolute())
-        self.root = self._paths.root  # for `vdev run --kubelet-dir`
-        self.device_plugin_dir = self._paths.device_plugins  # of plugin sockets and of kubelet.sock
-        self.socket = self._paths.registration_socket  # kubelet.sock, where plugins register
-        self.pod_resources_socket = self._paths.pod_resources_socket
-        self._rng = random.Random(seed)
+        paths = KubeletPaths(Path(root).absolute())
+        self.root = paths.root  # for `vdev run --kubelet-dir`
+        self.device_plugin_dir = paths.device_plugins  # of plugin sockets and of kubelet.sock
+        self.socket = paths.registration_socket  # kubelet.sock, where plugins register
+        self.pod_resources_socket = paths.pod_resources_socket
         self.objects = objects or ApiObjects()
+        self._store = PodStore(self.journal)
         self._settings = KubeletSettings(
+            pods=self._store,
+            paths=paths,
+            rng=random.Random(seed),
             node=node_name,
             clock=clock or SYSTEM,
             timings=timings or Timings(),
@@ -99,7 +102,6 @@ class Kubelet:
             cdi_dir=None if cdi_dir is None else Path(cdi_dir),
             strict=strict,
         )
-        self._store = PodStore(self.journal)
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
@@ -135,9 +137,7 @@ class Kubelet:
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
-        process = KubeletProcess(
-            self._paths, self._settings, self._store, self._rng, scheduler=self._scheduler, status=self._node
-        )
+        process = KubeletProcess(self._settings, scheduler=self._scheduler, status=self._node)
         for record in self._store.records.values():
             record.known = False
         try:

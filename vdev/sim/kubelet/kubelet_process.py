@@ -1,7 +1,6 @@
 """One life of the kubelet process: its parts, its sockets and its checkpoint."""
 
 import asyncio
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from ..device_manager.registration_server import Registry
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import KubeletSettings, Life
 from . import kubelet_directory
-from .kubelet_directory import KubeletPaths
 from .node_status import NodeStatus
 from .plugin_watcher import Handler, PluginWatcher
-from .pod_records import PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 from .podresources_server import PodResources
@@ -31,17 +28,9 @@ from .podresources_server import PodResources
 class KubeletProcess(Life):
     """A running kubelet. The pods, the scheduler and the node status outlive it."""
 
-    def __init__(
-        self,
-        paths: KubeletPaths,
-        settings: KubeletSettings,
-        pods: PodStore,
-        rng: random.Random,
-        *,
-        scheduler: PodScheduler,
-        status: NodeStatus,
-    ) -> None:
-        super().__init__(settings, pods, rng)
+    def __init__(self, settings: KubeletSettings, *, scheduler: PodScheduler, status: NodeStatus) -> None:
+        super().__init__(settings)
+        paths = settings.paths
         self.fresh = True  # there was no checkpoint
         self.table = DeviceTable()
         self.dra = DynamicResources(paths.root, self)
