@@ -106,7 +106,7 @@ class Kubelet:
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._sources: asyncio.Task[None] | None = None
-        self._scheduler = PodScheduler(self.objects, node_name, self._store, self._node, self.journal)
+        self._scheduler = PodScheduler(self._settings, self._node)
         self.objects.listen(self._scheduler.wake)
         self.journal.listen(lambda entry: self._scheduler.wake() if entry.event in _MAY_FIT else None)
 

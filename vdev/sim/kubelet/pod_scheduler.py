@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ..api.api_objects import ApiObjectError, ApiObjects
+from ..api.api_objects import ApiObjectError
 from ..api.kinds import Document
 from ..dra import cel_selectors
 from ..dra.allocator import Allocator, UnschedulableError
 from ..dra.pools import check_complete, check_pools, gather
-from ..journal import Event, Journal
+from ..journal import Event
+from ..kubelet_life import KubeletSettings
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from .node_status import NodeStatus
-from .pod_records import PodRecord, PodStore
+from .pod_records import PodRecord
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
@@ -30,12 +31,12 @@ _Limits: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 class PodScheduler:
     """Binds pods that wait for claims or devices to the node."""
 
-    def __init__(self, objects: ApiObjects, node: str, store: PodStore, status: NodeStatus, journal: Journal) -> None:
-        self._objects = objects
-        self._node = node
-        self._store = store
+    def __init__(self, settings: KubeletSettings, status: NodeStatus) -> None:
+        self._objects = settings.objects
+        self._node = settings.node
+        self._store = settings.pods
         self._status = status
-        self._journal = journal
+        self._journal = settings.pods.journal
         # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
