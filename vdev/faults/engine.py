@@ -390,28 +390,25 @@ class Engine:
 
     def _look_at(self, run: RuleRun, now: float) -> None:
         rule, before = run.rule, run.active
-        if run.look(now):
-            self._act_once(run)
-        if run.active != before:
-            active = run.active
-            devices = targets.names(run.targets)[:8] if rule.kind == DEVICE else None
-            level, event = (logging.WARNING, "fault begins") if active else (logging.INFO, "fault ends")
-            self._log(level, event, run, devices=devices)
-            if active and rule.traits.counts_beginnings:
-                for resource in self._resources_of(run):
-                    self._count(run, resource)
+        must_act = run.look(now)
+        if must_act and rule.acts_once:
+            self._one_shots.append(rule)
+            if rule.api is None:  # faults of the API server are counted with each request
+                self._inject(run, rule.resource)
+        if run.active == before:
+            return
+        devices = sorted({each for _, each in run.targets})[:8] if rule.kind == DEVICE else None
+        level, event = (logging.WARNING, "fault begins") if run.active else (logging.INFO, "fault ends")
+        self._log(level, event, run, devices=devices)
+        if run.active and rule.traits.counts_beginnings:
+            for resource in self._resources_of(run):
+                self._count(run, resource)
 
     def _resources_of(self, run: RuleRun) -> Iterable[str]:
         """The resources whose devices the rule acts on now; for other kinds, the resource that the rule names."""
         if run.rule.kind != DEVICE:
             return (run.rule.resource,)
         return sorted({name for name, _ in run.hit(self.inventory)}) or (run.rule.resource,)
-
-    def _act_once(self, run: RuleRun) -> None:
-        if run.rule.acts_once:
-            self._one_shots.append(run.rule)
-            if run.rule.api is None:  # faults of the API server are counted with each request
-                self._inject(run, run.rule.resource)
 
     def _has_waited(self, run: RuleRun, name: str, delay: float) -> bool:
         """Whether a delay that began with the first call for this resource or driver is over."""

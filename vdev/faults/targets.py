@@ -189,8 +189,3 @@ def _chosen(units: list[Unit], selection: Select, dice: Dice, rule: str) -> froz
     if number >= len(units):
         return frozenset(units)
     return frozenset(sorted(units, key=lambda unit: dice.roll(rule, "pick", *unit))[:number])
-
-
-def names(keys: Iterable[Key]) -> tuple[str, ...]:
-    """The ids in order."""
-    return tuple(sorted({each for _, each in keys}))

@@ -57,10 +57,11 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
     if not gpus:
         return values, problems
     known = gpus[0].attributes
+    is_mps = spec.sharing is not None and spec.sharing.kind is SharingKind.MPS
     values |= {
         "nvidia.com/gpu.machine": sanitised(known.get("machine", "") or machine.product.strip() or _UNKNOWN_MACHINE),
-        "nvidia.com/mig.capable": _boolean(any(each.entry.geometry is not None for each in gpus)),
-        "nvidia.com/mps.capable": _boolean(_serves_mps(spec, gpus)),
+        "nvidia.com/mig.capable": str(any(gpu.entry.geometry is not None for gpu in gpus)).lower(),
+        "nvidia.com/mps.capable": str(is_mps and all(gpu.parts is None for gpu in gpus)).lower(),
         "nvidia.com/gpu.mode": _mode(gpus),
         **_versions(gpus[0], problems),
         **_clique(gpus),
@@ -70,7 +71,8 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
         case MigStrategy.SINGLE:
             values |= {"nvidia.com/mig.strategy": "single", **_single(spec, gpus)}
         case MigStrategy.MIXED:
-            values |= {"nvidia.com/mig.strategy": "mixed", **_partitions(spec, gpus, _mixed_name)}
+            values["nvidia.com/mig.strategy"] = "mixed"
+            values |= _partitions(spec, gpus, lambda profile: f"nvidia.com/mig-{_plain(profile)}")
         case MigStrategy.NONE:
             pass
     return values, problems
@@ -79,15 +81,6 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
 def sanitised(text: str) -> str:
     """The text without characters that labels cannot have, its words joined by dashes."""
     return "-".join(_NOT_ALLOWED.sub("", text).split())
-
-
-def _boolean(value: bool) -> str:
-    return str(value).lower()
-
-
-def _serves_mps(spec: Spec, gpus: Iterable[Hardware]) -> bool:
-    wanted = spec.sharing is not None and spec.sharing.kind is SharingKind.MPS
-    return wanted and all(gpu.parts is None for gpu in gpus)
 
 
 def _mode(gpus: Iterable[Hardware]) -> str:
@@ -170,19 +163,12 @@ def _architecture(capability: str) -> dict[str, str]:
     minor = minor or "0"
     if not (major.isdecimal() and minor.isdecimal()):
         return {}
-    return {
-        f"{_GPU}.family": _family(major, int(minor)),
-        f"{_GPU}.compute.major": major,
-        f"{_GPU}.compute.minor": minor,
-    }
-
-
-def _family(major: str, minor: int) -> str:
+    family = _FAMILIES.get(major, "undefined")
     if major == "7":
-        return "turing" if minor >= _TURING else "volta"
-    if major == "8":
-        return "ada-lovelace" if minor >= _ADA else "ampere"
-    return _FAMILIES.get(major, "undefined")
+        family = "turing" if int(minor) >= _TURING else "volta"
+    elif major == "8":
+        family = "ada-lovelace" if int(minor) >= _ADA else "ampere"
+    return {f"{_GPU}.family": family, f"{_GPU}.compute.major": major, f"{_GPU}.compute.minor": minor}
 
 
 # --- partitions ------------------------------------------------------------------------------------------------------
@@ -203,10 +189,6 @@ def _single(spec: Spec, gpus: Sequence[Hardware]) -> Mapping[str, str]:
             f"{_GPU}.memory": "0",
         }
     return _partitions(spec, cut, lambda _profile: _GPU)
-
-
-def _mixed_name(profile: Profile) -> str:
-    return f"nvidia.com/mig-{_plain(profile)}"
 
 
 def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Profile], str]) -> dict[str, str]:

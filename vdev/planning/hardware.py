@@ -30,7 +30,7 @@ def overlaps(one: Slot, other: Slot) -> bool:
 
 def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventory:
     """The inventory with every slot Unhealthy that overlaps a taken one, for the reason that is given with that."""
-    by_part = _by_part(taken)
+    by_part = grouped((part, each) for each in taken for part in _parts(each[0]))
 
     def judged(_name: str, slot: Slot) -> Slot:
         reason = _reason(slot, by_part)
@@ -42,7 +42,7 @@ def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventor
 
 def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collection[DeviceKey]) -> Inventory:
     """The inventory whose offers to claims lack what overlaps these slots, unless it is `claimed` (driver and id)."""
-    by_part = _by_part((slot, "") for slot in taken)
+    by_part = grouped((part, (slot, "")) for slot in taken for part in _parts(slot))
     if not by_part:
         return devices
 
@@ -50,10 +50,6 @@ def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collect
         return slot if (driver, slot.id) in claimed or _reason(slot, by_part) is None else None
 
     return replace(devices, claimable={name: offer.with_slots(kept) for name, offer in devices.claimable.items()})
-
-
-def _by_part(taken: Iterable[tuple[Slot, str]]) -> Mapping[str, list[tuple[Slot, str]]]:
-    return grouped((part, each) for each in taken for part in _parts(each[0]))
 
 
 def _parts(slot: Slot) -> tuple[str, ...]:
@@ -91,7 +87,8 @@ def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
         if device is None and name in resources:
             device = whole_device(RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1), -1)
         if device is not None:
-            found[name, each] = Slot(each, device, _replica(each))
+            number = each.removeprefix(base_id(each)).lstrip(":")
+            found[name, each] = Slot(each, device, int(number) if number.isascii() and number.isdigit() else None)
     return found
 
 
@@ -110,8 +107,3 @@ def _possible_devices(devices: Inventory, ids: Collection[str]) -> Mapping[str, 
         possible = (whole_device(stranger, -1), *(partition(entry, stranger, "-1", each) for each in cuts))
         found |= {device.id: device for device in possible if device.id in ids}
     return found
-
-
-def _replica(slot_id: str) -> int | None:
-    number = slot_id.removeprefix(base_id(slot_id)).lstrip(":")
-    return int(number) if number.isascii() and number.isdigit() else None

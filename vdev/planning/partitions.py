@@ -140,22 +140,20 @@ def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
     """Why the list is impossible: the first item that does not fit beside those before it."""
     before: tuple[Placement, ...] = ()
     for position, want in enumerate(wants):
-        prefix = wants[: position + 1]
+        prefix, profile = wants[: position + 1], want.profile
         arranged = _arrange(geometry, prefix)
         if arranged is None:
-            return LayoutError(_clash(want, before), position=position)
+            starts = either([str(start) for start in sorted(want.starts)])
+            others = ", ".join(str(each) for each in sorted(before, key=lambda placement: placement.start))
+            return LayoutError(
+                f"{profile.name} takes {counted(profile.slices, 'slice')} from {starts}, "
+                f"and does not fit beside {others}",
+                position=position,
+            )
         if broken := _broken_limit(geometry, prefix):
             return LayoutError(broken, position=position)
         before = arranged
     raise AssertionError("called for a list that can be placed")
-
-
-def _clash(want: _Want, before: Sequence[Placement]) -> str:
-    """Why there is no place for the item."""
-    profile = want.profile
-    others = ", ".join(str(each) for each in sorted(before, key=lambda placement: placement.start))
-    places = f"takes {counted(profile.slices, 'slice')} from {either([str(start) for start in sorted(want.starts)])}"
-    return f"{profile.name} {places}, and does not fit beside {others}"
 
 
 MAX_COUNTERS = 32

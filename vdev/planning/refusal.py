@@ -52,24 +52,20 @@ def checked(
     devices = dict(found)
     for entry in entries:
         places = [place for place in _places(entry) if not place.template.is_constant]
-        raws, why = found.get(entry.name, ()), dict[str, str]()
-        for raw in raws:
-            if reason := _why(entry, places, raw):
-                why[raw.id] = reason
-        if why:
-            devices[entry.name] = tuple(_refused(raw, why[raw.id]) if raw.id in why else raw for raw in raws)
-            problems.append(_problem(entry, why))
+        raws = found.get(entry.name, ())
+        reasons = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
+        if not reasons:
+            continue
+        devices[entry.name] = tuple(
+            replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}"))
+            if (why := reasons.get(raw.id))
+            else raw
+            for raw in raws
+        )
+        first, reason = next(iter(reasons.items()))
+        more = f" (and {len(reasons) - 1} more like it)" if len(reasons) > 1 else ""
+        problems.append(warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}"))
     return devices
-
-
-def _refused(raw: RawDevice, why: str) -> RawDevice:
-    return replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}"))
-
-
-def _problem(entry: Entry, why: Mapping[str, str]) -> Problem:
-    first, reason = next(iter(why.items()))
-    more = f" (and {len(why) - 1} more like it)" if len(why) > 1 else ""
-    return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
 
 
 # --- the templates of an entry ----------------------------------------------------------------------------------------
@@ -95,11 +91,8 @@ def _places(entry: Entry) -> Iterator[_Place]:
             yield _Place("health.path", _Use.PATH, entry.health.path)
         for word in entry.health.command:
             yield _Place("health.command", _Use.WORD, word)
-    for key, actions in (
-        ("preStart", entry.pre_start),
-        ("onAllocate", entry.on_allocate),
-        ("onRelease", entry.on_release),
-    ):
+    of_occasions = {"preStart": entry.pre_start, "onAllocate": entry.on_allocate, "onRelease": entry.on_release}
+    for key, actions in of_occasions.items():
         for action in actions:
             if action.path is not None:
                 yield _Place(f"{key} {action.kind}", _Use.PATH, action.path)
