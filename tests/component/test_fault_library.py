@@ -1,4 +1,4 @@
-"""Each story of configs/faults, told to the embedded kubelet on virtual time: what its comment promises is seen."""
+"""Each file of configs/faults, with the embedded kubelet and virtual time: the effects in its comment are seen."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Each kind of fault over real sockets, on virtual time: what the kubelet sees, and that it heals."""
+"""Each kind of fault over real sockets and in virtual time: what the kubelet sees, during and after it."""
 
 import asyncio
 

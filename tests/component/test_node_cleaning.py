@@ -1,4 +1,4 @@
-"""`vdev node`: what vdev wrote on a Node, shown and taken away."""
+"""`vdev node` shows and removes what vdev wrote on a Node."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from vdev.kube import NODES
 
 @pytest.fixture
 async def node(api_server, api):
-    """A Node with labels, a resource and a condition of vdev's beside those of others."""
+    """A Node with a label, a resource and a condition of vdev, and with those of others."""
     await api_server.register("n", {"capacity": {"cpu": "8"}}, **{"a/b": "c"})
     await api_server.add("nodes", {"metadata": {"name": "other"}}, manager="kubelet")
     await api.apply(NODES, "n", {"metadata": {"labels": {"acme.dev/x": "1", "acme.dev/y": "2"}}})
@@ -21,12 +21,12 @@ async def node(api_server, api):
 
 
 async def command(*arguments):
-    """The command, in a thread, since the API server is in this loop."""
+    """Run the command in a thread, because the API server runs in this event loop."""
     return await asyncio.to_thread(main, ["node", *map(str, arguments)])
 
 
 async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
-    """And nothing else."""
+    """Fields of others stay."""
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
     out = capsys.readouterr().out
     assert (
@@ -41,7 +41,7 @@ async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
 
 
 async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconfig):
-    """A condition and a resource that somebody else writes, too, are not ours to take; the others go."""
+    """A condition and a resource that another client also writes stay."""
     theirs = {"capacity": {"acme.dev/npu": "4"}, "conditions": [{"type": "NpuHealthy", "status": "True"}]}
     await api.apply(NODES, "n", {"status": theirs}, manager="detector", subresource="status")
     more = {"conditions": [*theirs["conditions"], {"type": "NpuCool", "status": "True"}]}
@@ -54,7 +54,7 @@ async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconf
 
 
 async def test_what_the_node_registered_with_stays(api_server, api, kubeconfig):
-    """It is nobody's: an apply that wants nothing any more would take it along with ours."""
+    """Nobody owns these fields, so an empty apply would remove them too."""
     born = {"capacity": {"cpu": "8", "pods": "110"}, "allocatable": {"cpu": "7", "pods": "110"}}
     born["conditions"] = [{"type": "Registered", "status": "True"}]
     await api_server.add("nodes", {"metadata": {"name": "n"}, "status": born}, manager="kubelet")
@@ -68,7 +68,7 @@ async def test_what_the_node_registered_with_stays(api_server, api, kubeconfig):
 
 
 async def test_all_nodes(api_server, node, kubeconfig, capsys):
-    """Those that have anything of ours; a dry run takes nothing."""
+    """Only Nodes with fields of vdev are listed; a dry run removes nothing."""
     writes = api_server.writes
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--all", "--dry-run", "--output", "json")
     assert writes == api_server.writes
@@ -84,7 +84,7 @@ async def test_all_nodes(api_server, node, kubeconfig, capsys):
 
 
 async def test_without_a_server(capsys, monkeypatch):
-    """It says what to give."""
+    """The error says which option to give."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert 2 == await command("show", "--node-name", "n")

@@ -1,4 +1,4 @@
-"""Events on the Node: what happened to its devices, its configuration and its registrations, each said once."""
+"""Events on the Node about devices, configuration and registrations."""
 
 NPU = "acme.dev/npu"
 CONFIG = """
@@ -31,7 +31,7 @@ async def set_health(agent, device, health):
 
 
 async def test_a_device_lost_and_back(start_agent, account, api_server, events, node):
-    """As kubectl describe finds it: by the uid of the Node, in the namespace default."""
+    """`kubectl describe` finds it by the uid of the Node, in the namespace default."""
     agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
     await set_health(agent, "npu-1", "Unhealthy")
     await api_server.until(lambda: "DeviceUnhealthy" in events())
@@ -65,7 +65,7 @@ async def test_the_same_again_is_counted(start_agent, account, api_server, event
 
 
 async def test_configurations_applied_and_refused(start_agent, account, api_server, events):
-    """With what it holds, or what is wrong with it."""
+    """The message has the number of devices, or the error."""
     agent = await start_agent(CONFIG, api_server=account)
     await api_server.until(lambda: "ConfigurationApplied" in events())
     assert "configuration applied: acme.dev/npu 4" == events()["ConfigurationApplied"]["message"]
@@ -77,7 +77,7 @@ async def test_configurations_applied_and_refused(start_agent, account, api_serv
 
 
 async def test_devices_cut_anew(start_agent, account, api_server, events):
-    """From what to what."""
+    """The message has the old and the new partitions."""
     agent = await start_agent(CONFIG, api_server=account)
     agent.edit(CUT)
     await api_server.until(lambda: "Repartitioned" in events())
@@ -86,7 +86,7 @@ async def test_devices_cut_anew(start_agent, account, api_server, events):
 
 
 async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, account, api_server, events):
-    """A kubelet's restart is no news, a kubelet that stays away is; and it is said when that is over."""
+    """There is an Event only if the kubelet stays away longer than for a restart, and one when it is back."""
     agent = await start_agent(CONFIG, api_server=account)
     await api_server.until(lambda: "ConfigurationApplied" in events())
     await kubelet.stop()
@@ -101,7 +101,7 @@ async def test_a_resource_that_the_kubelet_does_not_know(kubelet, start_agent, a
 
 
 async def test_a_layout_that_is_refused(start_agent, account, api_server, events):
-    """Chosen by the label of a re-partitioning: with the label's value and the reason."""
+    """The message has the label's value and the reason."""
     config = """
 version: v1
 node: {events: true}
@@ -128,7 +128,7 @@ devices:
 
 
 async def test_a_storm(start_agent, account, api_server, events):
-    """Devices that flap differently each time are a burst of Events, then one now and then; the condition is right."""
+    """Many different failures cause a burst of Events and then one at times. The condition is correct."""
     text = CONFIG.replace("count: 4", "count: 40").replace("{events: true}", "{events: true, conditions: true}")
     text += "    conditions: [{type: NpuHealthy}]\n"
     agent = await start_agent(text, api_server=account, fault_injection=True, write_node=600.0, write_event=600.0)

@@ -1,4 +1,4 @@
-"""Faults that go through the API server, or are the API server's own: configuration in, the Node out."""
+"""Faults that show on the Node, and faults of the API server."""
 
 import pytest
 
@@ -77,7 +77,7 @@ async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account
 
 
 async def test_a_condition_comes_and_goes(start_agent, account, api_server, conditions):
-    """It overrides that of an entry, or has its own type."""
+    """It overrides the condition of an entry, or has its own type."""
     rules = (
         "name: ill, manual: true, for: 30s, condition: {type: GpuHealthy, status: false, reason: Ill, message: ill}",
         "name: odd, manual: true, for: 30s, condition: {type: NvlinkDegraded, status: true}",

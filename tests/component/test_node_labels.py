@@ -1,4 +1,4 @@
-"""The labels of the Node, and the file for Node Feature Discovery: what becomes of them as things change."""
+"""The labels of the Node and the file for Node Feature Discovery, as the configuration and the cluster change."""
 
 import asyncio
 
@@ -25,14 +25,14 @@ def config(labels="true", **changes):
 
 @pytest.fixture
 async def node(api_server):
-    """The Node of the agent, with a label of the kubelet's."""
+    """The Node of the agent, with a label of the kubelet."""
     document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
     return await api_server.add("nodes", document, manager="kubelet")
 
 
 @pytest.fixture
 def labels(api_server, node):
-    """The labels of the Node that are not the kubelet's."""
+    """The labels of the Node without those of the kubelet."""
 
     def current():
         found = api_server.object("nodes", "node-1")["metadata"]["labels"]
@@ -42,7 +42,7 @@ def labels(api_server, node):
 
 
 async def test_they_follow_edits(start_agent, account, api_server, labels):
-    """A label that leaves the file leaves the Node; those of others stay."""
+    """A label that leaves the file is removed from the Node; those of others stay."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     agent.edit(config(X1="X2", gold="silver"))
@@ -55,7 +55,7 @@ async def test_they_follow_edits(start_agent, account, api_server, labels):
 
 
 async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, account, api_server, labels):
-    """A restart unschedules no pod, and is no write."""
+    """A restart must not make pods unschedulable, and writes nothing."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await agent.stop()
@@ -67,7 +67,7 @@ async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, accou
 
 
 async def test_what_somebody_takes_away_is_written_again(start_agent, account, api_server, labels):
-    """At once; and slower the more often it happens."""
+    """At once the first times, and then more slowly."""
     await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
@@ -75,7 +75,7 @@ async def test_what_somebody_takes_away_is_written_again(start_agent, account, a
 
 
 async def test_an_edit_does_not_wait_for_a_repair(start_agent, account, api_server, labels):
-    """Somebody takes a label away more often than it is repaired at once; an edit comes all the same."""
+    """An edit is written at once, even if another client removes a label again and again."""
     agent = await start_agent(config(), api_server=account)
     for _ in range(4):
         await api_server.until(lambda: OURS == labels())
@@ -92,7 +92,7 @@ async def test_an_edit_does_not_wait_for_a_repair(start_agent, account, api_serv
 
 
 async def test_a_label_of_somebody_else(start_agent, account, api_server, labels, node):
-    """Stays as it is and is named; the rest is written. When its owner gives it up it is ours."""
+    """It stays and has a warning; the other labels are written. vdev takes it when its owner gives it up."""
     await api_server.edit(
         "nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "bronze"}}}, manager="nfd-master"
     )
@@ -110,7 +110,7 @@ async def test_a_label_of_somebody_else(start_agent, account, api_server, labels
 
 
 async def test_a_label_that_somebody_takes_over(start_agent, account, api_server, labels):
-    """Kept by its new owner, and told."""
+    """The new owner keeps it, and there is a warning."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "iron"}}}, manager="kubectl")
@@ -119,7 +119,7 @@ async def test_a_label_that_somebody_takes_over(start_agent, account, api_server
 
 
 async def test_the_server_goes_and_comes(kubelet, start_agent, account, api_server, labels, shows):
-    """What was edited meanwhile is written then; the device plugin served all the time."""
+    """Edits are written when the API server is back. The device plugin serves all the time."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await api_server.down()
@@ -133,7 +133,7 @@ async def test_the_server_goes_and_comes(kubelet, start_agent, account, api_serv
 
 
 async def test_the_file_for_node_feature_discovery(start_agent, directory, api_server, account):
-    """Written whole, followed by edits, repaired, left at the end; and the API server is not asked."""
+    """It is written whole, follows edits, is repaired, and stays at the end. The API server is not asked."""
     features = directory / "features.d"
     features.mkdir()
     agent = await start_agent(config("nfd"), api_server=account, features_dir=features)
@@ -151,7 +151,7 @@ async def test_the_file_for_node_feature_discovery(start_agent, directory, api_s
 
 
 async def test_from_the_object_to_the_file(start_agent, directory, api_server, account, labels):
-    """An edit that changes the way takes the labels from where they were."""
+    """An edit that changes the place removes the labels from the old one."""
     features = directory / "features.d"
     features.mkdir()
     agent = await start_agent(config(), api_server=account, features_dir=features)
@@ -165,7 +165,7 @@ async def test_from_the_object_to_the_file(start_agent, directory, api_server, a
 
 
 async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):
-    """Go with the first look of the next one, which wants none."""
+    """The next process removes them if its configuration has no labels."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: labels() == OURS)
     await agent.stop()

@@ -43,7 +43,7 @@ async def sick(agent, device="npu-1"):
 
 
 async def test_resources_are_written_instead_of_served(kubelet, start_agent, account, api_server, status_of):
-    """Capacity and what of it is healthy; the kubelet is told nothing."""
+    """Capacity and the number of healthy devices; nothing is registered with the kubelet."""
     agent = await start_agent(config(), api_server=account, wait=False, fault_injection=True)
     await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
     assert "4" == status_of()["allocatable"][NPU]
@@ -59,7 +59,7 @@ async def test_resources_are_written_instead_of_served(kubelet, start_agent, acc
 
 
 async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, status_of):
-    """As one does that starts without a checkpoint; it owns the fields then, and they are taken back."""
+    """A kubelet that starts without a checkpoint does so, and then owns the fields. vdev takes them back."""
     await start_agent(config(), api_server=account, wait=False)
     await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
     zero = {"status": {"capacity": {NPU: "0"}, "allocatable": {NPU: "0"}}}
@@ -69,7 +69,7 @@ async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, 
 
 
 async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, api_server, status_of):
-    """Writes nothing; nor does a quiet hour."""
+    """It writes nothing, also in a quiet hour."""
     agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     await agent.stop()
@@ -85,7 +85,7 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
 
 
 async def test_conditions_follow_health(start_agent, account, api_server, status_of):
-    """In the polarity of each, with the time of the change; other people's conditions stay."""
+    """Each type has its own polarity, and the time of the last change. Conditions of others stay."""
     agent = await start_agent(config(status="false", conditions="true"), api_server=account, fault_injection=True)
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     well = condition(status_of(), "NpuHealthy")
@@ -105,7 +105,7 @@ async def test_conditions_follow_health(start_agent, account, api_server, status
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_conditions_that_leave_the_file_leave_the_node(start_agent, account, api_server, status_of, restarted):
-    """At an edit, and at a start with a file without them; those of others stay."""
+    """By an edit, or at the next start. Conditions of others stay."""
     agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     if restarted:
@@ -120,7 +120,7 @@ async def test_conditions_that_leave_the_file_leave_the_node(start_agent, accoun
 
 
 async def test_without_the_permission(kubelet, start_agent, account, api_server, node, shows):
-    """The device plugin serves; what is missing is said, and made up for once it is there."""
+    """The device plugin serves. The missing permission is a problem, and the write follows when it is granted."""
     api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
     agent = await start_agent(config(status="false", conditions="true"), api_server=account)
     await shows(NPU, 4, 4)

@@ -1,4 +1,4 @@
-"""Layouts that a label of the node chooses among: their file is read with the configuration, and kept with it."""
+"""Layouts that a label of the node chooses, from a file that is read and recorded with the configuration."""
 
 import pytest
 
@@ -19,7 +19,7 @@ LARGE, SMALL = (f"nvidia.com/mig-{profile}" for profile in ("3g.20gb", "1g.5gb")
 
 @pytest.fixture
 def layouts(config_dir):
-    """The file of layouts, in a directory of its own, with one layout in it."""
+    """A file with one layout, in its own directory."""
     (config_dir / "layouts").mkdir()
     file = config_dir / "layouts" / "mig.yaml"
     file.write_text(LAYOUTS % ("3g.20gb", 2))
@@ -27,12 +27,12 @@ def layouts(config_dir):
 
 
 def said(agent):
-    """What was wrong with the last reading."""
+    """The errors of the last reading."""
     return agent.agent.config.status.summary
 
 
 async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, kubelet, shows, layouts):
-    """Good and bad edits of it are edits of the configuration."""
+    """Its edits are handled like edits of the configuration."""
     agent = await start_agent(CONFIG)
     await shows(LARGE, 2, 2)
     layouts.write_text(LAYOUTS % ("1g.5gb", 7))
@@ -48,7 +48,7 @@ async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, ku
 
 
 async def test_the_file_of_layouts_is_kept_with_the_configuration(kubelet, start_agent, shows, layouts):
-    """A start that finds it bad goes by the last good one."""
+    """If the file has errors at the start, the last good one is used."""
     agent = await start_agent(CONFIG)
     await shows(LARGE, 2, 2)
     await agent.stop()
@@ -70,7 +70,7 @@ GPU = "nvidia.com/gpu"
 
 @pytest.fixture
 async def choose(api_server):
-    """Set the label on the Node, which is there from the start, or take it away."""
+    """Set the label on the Node, or remove it."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
 
     async def choose(value):
@@ -99,7 +99,7 @@ def written(api_server):
 
 
 async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_server, account, choose, told):
-    """Pending is on the Node before anything is cut; without the label the default is back, and no state is told."""
+    """The state is pending before partitions change. Without the label, the default is in force, without a state."""
     await start_agent(OWN, api_server=account)
     await shows(GPU, 1, 1)
     await choose("all-1g.5gb")
@@ -116,7 +116,7 @@ async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_s
 
 
 async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_server, account, choose, told):
-    """It fails with the pod's name, and stays so over a restart and the pod's end, until the value is another one."""
+    """The reason names the pod. The state is failed until the value changes, also after a restart or the pod's end."""
     await choose("all-3g.20gb")
     agent = await start_agent(OWN, api_server=account)
     await shows(LARGE, 2, 2)
@@ -141,7 +141,7 @@ async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_serv
 
 
 async def test_a_label_that_went_while_nobody_looked(start_agent, shows, account, choose, told):
-    """What was told of it goes as well."""
+    """If the label was removed while vdev was down, its state is removed as well."""
     agent = await start_agent(OWN, api_server=account)
     await choose("all-1g.5gb")
     await told("success")
@@ -154,7 +154,7 @@ async def test_a_label_that_went_while_nobody_looked(start_agent, shows, account
 
 
 async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, shows, api_server, account, choose, told):
-    """What the label said last was recorded."""
+    """The last value of the label is recorded."""
     agent = await start_agent(OWN, api_server=account)
     await choose("all-1g.5gb")
     await told("success")
@@ -170,7 +170,7 @@ async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, sho
 
 
 async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, config_dir):
-    """With the file of its device-config-manager, and its labeller's labels beside the state."""
+    """With the file of AMD's device-config-manager. The labels of AMD's labeller stay."""
     label = "dcm.amd.com/gpu-config-profile"
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     modes = '[{"computePartition": "CPX", "memoryPartition": "NPS4", "numGPUsAssigned": 2}]'
@@ -192,7 +192,7 @@ async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_serv
 
 
 async def test_without_an_api_server_the_default_stands_and_it_is_said(start_agent, shows):
-    """Nothing fails over it."""
+    """There is a problem, and nothing fails."""
     agent = await start_agent(OWN)
     await shows(GPU, 1, 1)
     (problem,) = agent.agent.choices.problems

@@ -1,4 +1,4 @@
-"""The page on a drill, gone through: one fault behind every door, a remediation that cordons, and the end of it."""
+"""The steps of the page about a remediation drill: one fault, everything that shows it, a cordon, and the end."""
 
 import asyncio
 import os

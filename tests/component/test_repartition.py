@@ -1,4 +1,4 @@
-"""Layouts and sharing that change while pods hold devices, and entries that break beside others."""
+"""Layouts and sharing that change while pods hold devices, and entries with errors beside others."""
 
 from vdev.sim import Phase, manifest
 
@@ -14,13 +14,13 @@ SMALL, MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("1g.5gb", "2
 
 
 def health(agent, resource):
-    """Healthy or not of each device that the kubelet is told of, by profile and slice."""
+    """The health of each device that the kubelet sees, by profile and slice."""
     slots = agent.agent.reconciler.advertised.resources[resource].slots
     return {f"{slot.device.profile}@{slot.device.slices.start}": slot.health.healthy for slot in slots}
 
 
 async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, shows):
-    """A new partition on slices that a pod still holds is Unhealthy until that pod is gone; others come at once."""
+    """A new partition on slices that a pod holds is Unhealthy until the pod ends; others are available at once."""
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
     assert Phase.RUNNING == (await kubelet.run_pod(manifest("holder", {LARGE: 1}))).phase
@@ -41,7 +41,7 @@ async def test_an_overlapping_partition_waits_for_the_pod(kubelet, start_agent, 
 
 
 async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows):
-    """The id and health of a partition that both layouts have stay, and so does its pod."""
+    """A partition of both layouts keeps its id, its health and its pod."""
     agent = await start_agent(MIXED.format(layout="3g.20gb@4, 2g.10gb@0"))
     await shows(LARGE, 1, 1)
     before = set(agent.agent.reconciler.advertised.resources[LARGE].by_id)
@@ -54,7 +54,7 @@ async def test_a_partition_that_stays_is_not_touched(kubelet, start_agent, shows
 
 
 async def test_a_whole_device_waits_for_its_last_partition(kubelet, start_agent, shows):
-    """Back to a whole device: it is Unhealthy while a pod holds one of its partitions."""
+    """A whole device is Unhealthy while a pod holds one of its old partitions."""
     agent = await start_agent(MIXED.format(layout="3g.20gb"))
     await shows(LARGE, 1, 1)
     await kubelet.run_pod(manifest("holder", {LARGE: 1}))
@@ -67,7 +67,7 @@ async def test_a_whole_device_waits_for_its_last_partition(kubelet, start_agent,
 
 
 async def test_sharing_may_start_while_a_pod_holds_the_whole_device(kubelet, start_agent, shows):
-    """Replicas of a device that a pod has for itself are Unhealthy until it gives it back."""
+    """The replicas of a device are Unhealthy while a pod holds it alone."""
     text = "devices: [{name: acme, resource: acme.dev/npu, virtual: {count: 2}}]\n"
     agent = await start_agent(text)
     await shows("acme.dev/npu", 2, 2)
@@ -92,13 +92,13 @@ ALL_BROKEN = "".join(
 
 
 def all_said(agent):
-    """Whether the problems say what is wrong with each of them."""
+    """Whether the problems contain each of the texts."""
     said = [problem.message for problem in agent.agent.reconciler.problems]
     return all(any(words in each for each in said) for _, words in BROKEN.values())
 
 
 async def test_broken_entries_on_reload_take_nobody_down(kubelet, start_agent, shows):
-    """The last good configuration stays in force as a whole, and the status says what is wrong where."""
+    """The last good configuration stays in force as a whole, and the status has each error with its place."""
     agent = await start_agent(GOOD)
     await shows("acme.dev/npu", 2, 2)
     agent.edit(GOOD + ALL_BROKEN)

@@ -11,7 +11,7 @@ from vdev.planning.inventory import virtual_devices as devices
 
 @pytest.fixture
 def labels():
-    """All of `Labels` for the text of a file, on a machine, without the devices whose ids `away` picks."""
+    """The `Labels` for a configuration on a machine, without the devices that `away` selects."""
 
     def made(text, *, machine=None, away=lambda _raw: False, node="node-1", found=None):
         spec = config.load_text(text).spec

@@ -1,4 +1,4 @@
-"""Labels of entries, conflicts, refused values; and what holds of every configuration."""
+"""Labels of entries, conflicts and invalid values; and properties of every configuration."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_templates_that_agree(labels):
 
 
 def test_templates_that_differ(labels):
-    """The first device by index decides, and a problem says so."""
+    """The value of the first device is used, with a warning."""
     found = labels(ENTRY + "  virtual: {count: 5, numa: [3, 3, 1, 1, 0]}\n  labels: {a.b/n: '{numa}'}")
     assert {"a.b/n": "3"} == dict(found.values)
     (problem,) = found.problems
@@ -39,7 +39,7 @@ def test_templates_that_differ(labels):
 
 
 def test_two_entries_want_one_label(labels):
-    """The first in the file wins; the same value is no conflict."""
+    """The first entry in the file wins. Equal values are no conflict."""
     text = ENTRY + (
         "  virtual: {}\n  labels: {a.b/x: one, a.b/y: same}\n"
         "- {name: b, resource: a.b/b, virtual: {}, labels: {a.b/x: two, a.b/y: same}}"
@@ -61,7 +61,7 @@ def test_an_entry_wins_over_the_maker(labels):
 
 
 def test_a_value_is_sanitised(labels):
-    """As GFD does: characters that no label has go, words are joined."""
+    """As by GFD: characters that labels cannot have are removed, and words are joined."""
     found = labels(ENTRY + "  virtual: {attributes: {m: 'Acme (R) X/1'}}\n  labels: {a.b/m: '{attributes.m}'}")
     assert ({"a.b/m": "Acme-R-X1"}, ()) == (dict(found.values), found.problems)
 
@@ -129,7 +129,7 @@ def worlds(file):
 
 @given(files(), TEXTS)
 def test_every_label_is_one_that_kubernetes_takes(file, product):
-    """Whatever the attributes say; what is left out has a problem, and none of these is an error."""
+    """Labels that are left out have a warning, never an error."""
     spec, found = worlds(file)
     result = node_labels(spec, "n", found, arrange(spec, "n", found), Machine(product, 1))
     for key, value in result.values.items():

@@ -1,4 +1,4 @@
-"""Whole label sets, as GPU Feature Discovery makes them: strategy by layout by sharing by models."""
+"""Whole label sets, as GPU Feature Discovery makes them: by strategy, layout, sharing and model."""
 
 import pytest
 
@@ -189,7 +189,7 @@ devices:
 
 
 def test_no_label_of_gke_unless_it_is_asked_for(subtests, labels):
-    """A node outside Google's cloud has none, and an autoscaler would take the node for one of that cloud."""
+    """With such labels, an autoscaler would take the node for one of GKE."""
     for preset in [name for name in preset_names() if not name.startswith("tpu")]:
         with subtests.test(preset=preset):
             entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
@@ -207,13 +207,12 @@ devices:
 
 
 def two(flag, *entries):
-    """Two entries, each with a preset, a number of devices, and what else it says."""
     presets, counts, more = zip(*entries, strict=True)
     return TWO.format(flag=flag, names="ab", presets=presets, counts=counts, more=more)
 
 
 def test_single_with_two_models(labels):
-    """One profile on two models counts together, under the name of the first; two profiles cannot be."""
+    """The same profile on two models counts together, under the name of the first. Two profiles are invalid."""
     cut = ', partitions: {all: ["1g.10gb"]}'
     found = labels(two("single", ("a100-sxm4-80gb", 1, cut), ("h100-sxm5-80gb", 1, cut))).values
     assert ("2", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb") == (

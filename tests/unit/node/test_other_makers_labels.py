@@ -1,4 +1,4 @@
-"""Whole label sets of AMD, Intel and Google; beside several makers' devices on one node."""
+"""Whole label sets of AMD, Intel and Google."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def amd(mode="spx_nps1", *, count=1, memory=192, units=304, product="AMD_Instinc
     ],
 )
 def test_amd_gpus_in_one_mode(labels, strategy, partitions, expected):
-    """A partition is a device of its own; only the PCI id belongs to the GPU. Under none nothing is cut."""
+    """A partition counts as a device; only the PCI id belongs to the GPU."""
     text = (
         f"{HEAD}flags: {{migStrategy: {strategy}}}\n"
         f"devices: [{{name: a, resource: amd.com/gpu, virtual: {{preset: mi300x-8}}, partitions: {partitions}}}]"
@@ -51,7 +51,7 @@ def test_amd_gpus_in_one_mode(labels, strategy, partitions, expected):
 
 
 def test_amd_gpus_in_two_modes(labels):
-    """Every value is counted under both prefixes, and no mode is that of the node."""
+    """Every value is counted under both prefixes, and the node has no mode."""
     text = (
         f"{HEAD}flags: {{migStrategy: mixed}}\ndevices: [{{name: a, resource: amd.com/gpu, "
         "virtual: {preset: mi300x, count: 2}, partitions: {'1': cpx_nps4}}]"
@@ -76,7 +76,7 @@ def test_amd_gpus_in_two_modes(labels):
 
 
 def test_an_amd_gpu_of_ones_own(labels):
-    """Without a preset there is what its attributes say; parentheses and spaces are no part of a product's name."""
+    """Without a preset, labels follow from attributes. Parentheses and spaces are removed from product names."""
     text = (
         f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, virtual: {{memory: 15900Mi, "
         "attributes: {model: Radeon (tm) Pro}}]"

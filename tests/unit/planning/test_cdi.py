@@ -1,4 +1,4 @@
-"""CDI specifications: kinds that no runtime chokes on, lowest versions, no empty device."""
+"""CDI specifications: valid kinds, the lowest sufficient version, and no device without edits."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from vdev.planning import allocation, cdi
     ],
 )
 def test_kinds(resource, kind):
-    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
+    """Containerd crashes on a class of one letter, and a class must not start with a digit: both get a prefix."""
     assert kind == cdi.kind(resource)
 
 
@@ -29,7 +29,7 @@ def test_kinds(resource, kind):
     st.from_regex(r"[a-z][a-z0-9]{0,5}(\.[a-z]{2,3})?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?", fullmatch=True)
 )
 def test_every_resource_name_has_a_valid_kind(resource):
-    """Whatever name the kubelet takes: vendor and class start with a letter and have two characters or more."""
+    """Vendor and class start with a letter and have at least two characters."""
     assert "" == names.resource_name_problem(resource)
     vendor, _, cls = cdi.kind(resource).partition("/")
     assert all(len(part) > 1 and part[0].isalpha() and part[-1].isalnum() for part in (vendor, cls))
@@ -47,7 +47,7 @@ def test_every_resource_name_has_a_valid_kind(resource):
     ],
 )
 def test_two_resources_share_neither_kind_nor_file(one, other):
-    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
+    """With ids by index, both resources have a device 0, so one file would replace the other."""
     kinds = [cdi.kind(each) for each in (one, other)]
     assert kinds[0] != kinds[1]
     files = [cdi.file_name(each) for each in kinds]
@@ -65,7 +65,7 @@ def test_two_resources_share_neither_kind_nor_file(one, other):
     ],
 )
 def test_the_version_is_high_enough_for_the_content(kind, device, version):
-    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
+    """A runtime ignores a file with a version that is too low, and an old one rejects a newer version."""
     assert version == cdi.document(kind, [device])["cdiVersion"]
 
 
@@ -84,7 +84,7 @@ def test_a_virtual_device_is_not_empty(build):
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
-    """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
+    """The variable stands once for all devices, as in specifications of NVIDIA. Other makers do not have it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
     documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategy=strategies))
@@ -104,7 +104,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
 )
 def test_other_edits_for_all_devices_are_not_ours(common):
-    """A file of ours has variables there, or nothing."""
+    """A file of vdev has variables for all devices, or nothing."""
     whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
     assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
     assert not cdi.is_document(whole | {"containerEdits": common})
@@ -112,14 +112,14 @@ def test_other_edits_for_all_devices_are_not_ours(common):
 
 
 def test_variables_are_texts():
-    """Of the first one it is told which device it is."""
+    """The first variable contains the id of the device."""
     device = {"name": "a", "containerEdits": {"env": [{"a": "b"}]}}
     assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
 
 
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])
 def test_what_is_mounted_may_be_a_device(read_only, access):
-    """A serial line is mounted, and so may be a directory of device nodes: with `nodev` nobody could open them."""
+    """A serial line or a directory of device nodes is mounted without `nodev`, so that it can be opened."""
     mount = Mount("/dev/pts/3", "/dev/ttyUSB0", read_only=read_only)
     device, *_ = cdi.document("v.x/uart", [cdi.CdiDevice("a", mounts=(mount,))])["devices"]
     assert ["rbind", "nosuid", access] == device["containerEdits"]["mounts"][0]["options"]

@@ -1,4 +1,4 @@
-"""What the device plugin leaves to Dynamic Resource Allocation."""
+"""Devices that only claims can get."""
 
 from tests.kit.specs import made_spec
 from vdev.model.device import DeviceNode, RawDevice

@@ -1,4 +1,4 @@
-"""What a container gets: NVIDIA's wire form row by row, the rest of the world, and the entry's own block."""
+"""The edits of a container: NVIDIA's form, that of other makers, and the entry's own block."""
 
 import itertools
 from dataclasses import replace
@@ -24,7 +24,7 @@ def edits(stock, name, *ids):
 
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
 def test_features_are_asked_for_under_every_strategy(build, strategies):
-    """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
+    """The variables for GPUDirect and similar features are for NVIDIA's devices only."""
     flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategy": strategies}
     got = edits(build.inventory(build.entry(), **flags), GPU, A).env
     got.pop("NVIDIA_VISIBLE_DEVICES", None)
@@ -69,7 +69,7 @@ def test_partitions_by_index_and_their_kind(build):
 
 
 def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
-    """What is no NVIDIA preset uses names made from its resource."""
+    """Without an NVIDIA preset, the names are made from the resource."""
     entry = build.entry("acme", "acme.dev/npu", nvidia=False)
     got = edits(build.inventory(entry, device_list_strategy=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
     assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "acme-0"} == got.env
@@ -86,7 +86,7 @@ def node(path, container=None, permissions="rw"):
     "strategies", [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]
 )
 def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
-    """A node is a device spec, or in the CDI specification where only CDI strategies are on."""
+    """A node is in the answer, or with CDI strategies only, in the CDI specification."""
     entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
     (raw,) = build.raws(entry)
     real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
@@ -137,7 +137,7 @@ def test_container_texts_are_joined_per_device_and_constants_once(build):
 
 
 def test_two_devices_with_one_container_path_are_refused(build):
-    """A container that would get fewer nodes than devices is refused with what to do."""
+    """The error says what to do."""
     entry = build.entry(
         "acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/a{index}", "/dev/acme"),))
     )
@@ -146,14 +146,13 @@ def test_two_devices_with_one_container_path_are_refused(build):
 
 
 def test_one_node_of_several_devices_stands_once_with_all_permissions(build):
-    """A node that devices share is listed once."""
     entry = build.entry("acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/kfd"),)))
     got = edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
     assert [DeviceNode("/dev/kfd", "/dev/kfd")] == list(got.nodes.values())
 
 
 def test_mps_gives_each_container_its_share(build):
-    """A replica gets its part of the memory and threads, n replicas n parts."""
+    """N replicas get n parts of the memory and of the threads."""
     sharing = build.sharing({"name": GPU, "replicas": 4}, kind=SharingKind.MPS)
     stock = build.inventory(build.entry(), sharing=sharing)
     got = edits(stock, GPU, f"{A}::0").env
@@ -180,7 +179,7 @@ def test_mounts_of_mps_come_before_the_device_list(build):
     ],
 )
 def test_allocate_says_no_clearly(build, ids, error, text):
-    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
+    """No ids, and unknown, duplicate and unhealthy ids."""
     entry = build.entry()
     raws = build.raws(entry)
     stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
@@ -189,7 +188,7 @@ def test_allocate_says_no_clearly(build, ids, error, text):
 
 
 def test_shared_requests_above_one_can_be_refused(build):
-    """`failRequestsGreaterThanOne` refuses in NVIDIA's words, and only where a replica is asked for."""
+    """The error has NVIDIA's text, and concerns requests for replicas only."""
     rule = {"name": GPU, "replicas": 2, "devices": ("0",)}
     stock = build.inventory(build.entry(count=3), sharing=build.sharing(rule, fail_requests_greater_than_one=True))
     text = (

@@ -1,4 +1,4 @@
-"""A device that an edit moves between the device plugin and claims goes to nobody else while somebody has it."""
+"""A device that an edit moves between the device plugin and claims is not given out again while it is in use."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ NODE = "n1"
 
 
 class Node:
-    """Decides again and again, each time a minute later, with everything of before."""
+    """Plans again and again, each time a minute later, from the results of the last plan."""
 
     def __init__(self):
         self.plan = None
@@ -23,7 +23,7 @@ class Node:
         self.world = ObservedState()
 
     def turn(self, way, *, holders=(), claimed=None, **entry):
-        """The lists (health by id) and the names in the pool, with the entry advertised so."""
+        """The lists (health by id) and the names in the pool, with the entry advertised in this way."""
         virtual = {"count": 2, **entry}
         tree = {"devices": [{"name": "npu", "resource": "x.dev/npu", "advertise": way, "virtual": virtual}]}
         spec = config.load_text(json.dumps(tree)).spec
@@ -46,7 +46,7 @@ class Node:
 
 
 def test_a_pod_keeps_what_claims_are_to_get():
-    """Until it ends: then claims get it."""
+    """Claims get a device when the pod that holds it has ended."""
     node = Node()
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"], holders=["npu-0"])
     assert ({"npu-0": False, "npu-1": False}, {}) == node.turn(["dra"], holders=["npu-0"])  # is it free? not known yet
@@ -56,7 +56,7 @@ def test_a_pod_keeps_what_claims_are_to_get():
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_claim_keeps_what_pods_are_to_get(restarted):
-    """Until it is unprepared: then it is Healthy. Over a restart by what is written down of it."""
+    """A device is Healthy when its claim is unprepared. A record of the claim survives a restart."""
     node = Node()
     assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
     pool = node.plan.pools["x.dev"]
@@ -70,7 +70,7 @@ def test_a_claim_keeps_what_pods_are_to_get(restarted):
 
 
 def test_what_is_advertised_both_ways_is_counted_twice():
-    """As the file says, and as its warning does."""
+    """The configuration asks for it, and has a warning."""
     node = Node()
     both = ["device-plugin", "dra"]
     everything = {"npu-0": True, "npu-1": True}, {"npu-0": False, "npu-1": False}

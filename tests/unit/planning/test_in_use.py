@@ -1,4 +1,4 @@
-"""Who may hold a device: what an answer, a silence and a checkpoint prove, and what they do not."""
+"""Which devices pods may hold, after answers and silences of the kubelet and by its checkpoint."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ OLD, NEW = "the first kubelet", "the second kubelet"
 
 
 def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True, is_refused=False):
-    """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
+    """An answer that names the devices, each with its own pod, and a checkpoint that has `on_disk`."""
     named = None
     if answer is not None:
         named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
@@ -34,7 +34,7 @@ def may_hold(known, key):
 
 
 def test_an_answer_names_its_holders():
-    """And what a later one of the same kubelet leaves out is free at once."""
+    """A device that a later answer of the same kubelet leaves out is free at once."""
     known = after(reading(0, [A]), reading(1, [A, B]))
     assert may_hold(known, A)
     assert may_hold(known, B)
@@ -49,7 +49,7 @@ def test_silence_releases_nothing():
 
 
 def test_time_runs_out_if_pod_resources_never_answered():
-    """After ten minutes in which a kubelet serves; while none does, time does not count."""
+    """After ten minutes in which a kubelet serves. Time without a kubelet does not count."""
     known = UNKNOWN.with_allocated([C], 1)
     down = after(reading(100, None, [B], is_served=False), reading(5000, is_served=False), known=known)
     assert {B, C} == down.all()
@@ -72,13 +72,13 @@ def test_a_silence_after_an_answer_releases_nothing():
 
 
 def test_a_silent_kubelets_checkpoint_adds_what_it_names():
-    """Also where it never answered at all."""
+    """The kubelet may have answered before, or never."""
     assert may_hold(after(reading(0, None, [B])), B)
     assert may_hold(after(reading(0, [A], []), reading(1, None, [B])), B)
 
 
 def test_a_question_that_the_rate_limit_refused():
-    """It changes neither what is trusted nor what was asked; what the checkpoint names meanwhile may be held."""
+    """It does not change which answers are trusted. Devices in the checkpoint may be held."""
     known = after(reading(0, [A]))
     for at in range(1, 12):
         told = reading(at, [A]) if at % 4 else reading(at, is_refused=True)
@@ -94,7 +94,7 @@ def test_a_question_that_the_rate_limit_refused():
 
 @pytest.mark.parametrize("gap", [True, False], ids=["after a silence", "at once"])
 def test_a_young_kubelets_empty_answer_is_doubted(gap):
-    """It answers with no pods for about a second after its start; what was held is held until the grace is over."""
+    """A kubelet answers without pods for a second after its start. Devices stay in use for the grace period."""
     silence = [reading(1)] if gap else []
     before = [reading(0, [A], [A]), *silence]
     assert may_hold(after(*before, reading(2, [], [A], kubelet=NEW)), A)
@@ -103,19 +103,19 @@ def test_a_young_kubelets_empty_answer_is_doubted(gap):
 
 
 def test_what_the_new_kubelet_named_it_may_release():
-    """Once it has named a pod, it knows it: its end needs no grace."""
+    """A pod that this kubelet has named can end before the grace period does."""
     new = [reading(1, [], [A], kubelet=NEW), reading(2, [A], [A], kubelet=NEW), reading(3, [], [A], kubelet=NEW)]
     assert not may_hold(after(reading(0, [A], [A]), *new), A)
 
 
 def test_the_first_answer_of_all_is_checked_against_the_checkpoint():
-    """This process has just begun: what the checkpoint names and the answer does not may be held."""
+    """After the start of vdev, devices in the checkpoint may be held even if the answer leaves them out."""
     assert may_hold(after(reading(0, [], [A])), A)
     assert not may_hold(after(reading(0, [], [])), A)
 
 
 def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
-    """A List makes the kubelet forget pods that ended: what it writes then is held, and what it leaves out is not."""
+    """List makes the kubelet remove ended pods from its checkpoint."""
     known = after(reading(0, [], [A, B]), reading(6, [], [A, B]), reading(11, [], [A]))
     assert may_hold(known, A)
     assert not may_hold(known, B)
@@ -126,7 +126,7 @@ def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
 
 
 def test_time_runs_out_for_what_only_the_checkpoint_names():
-    """It goes on naming the pod that was admitted last, also when that has ended; the time does not begin anew."""
+    """The checkpoint names the pod that was admitted last even after it ended. The time starts only once."""
     known = after(reading(0, [], [A]), reading(599, [], [A]))
     assert may_hold(known, A)
     for at in (600, 601, 700):
@@ -135,7 +135,7 @@ def test_time_runs_out_for_what_only_the_checkpoint_names():
 
 
 def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
-    """It cannot reach its API server: it answers with no pods at all, for longer than any grace."""
+    """A kubelet without its API server answers without pods for longer than the grace period."""
     known = after(reading(0, [A], [A]))
     for at in range(2, 30, 4):  # each time it is made to write its checkpoint
         late = reading(at, [], [A], kubelet=NEW)
@@ -148,7 +148,7 @@ def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
 
 
 def test_an_init_containers_device_is_held():
-    """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
+    """No answer names it; the checkpoint does. Another pod may have had the device before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
     known = update(known.with_allocated([A], 30), reading(31, [], [A]), PATIENCE)
     assert may_hold(known, A)
@@ -157,7 +157,7 @@ def test_an_init_containers_device_is_held():
 
 
 def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
-    """Without a checkpoint, a kubelet that does not know its pods yet must not end them."""
+    """Without a checkpoint, an answer of a kubelet that does not know its pods yet releases nothing."""
     known = update(UNKNOWN.with_recorded([A, B], 0), reading(0, []), PATIENCE)
     assert may_hold(known, A)
     known = update(known, reading(5, [A]), PATIENCE)
@@ -168,7 +168,7 @@ def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
 
 
 def test_an_allocate_counts_until_its_pod_is_named_or_time_runs_out():
-    """A pod is named some time after its Allocate; one that was refused never is."""
+    """An answer names a pod some time after its Allocate, and never if the kubelet rejected it."""
     known = after(reading(0, []), reading(29, [])).with_allocated([A, B], 30.0)
     known = update(known, reading(31, [A]), PATIENCE)
     assert {A, B} == known.all()
@@ -179,7 +179,7 @@ def test_an_allocate_counts_until_its_pod_is_named_or_time_runs_out():
 
 
 def test_an_answer_from_before_an_allocate_is_about_the_pod_before():
-    """It was asked for, then the device was allocated again, and then the answer came."""
+    """The device is allocated again between the question and the answer."""
     known = after(reading(0, [A]), reading(20, [A])).with_allocated([A], 30.0)
     for answer in ([A], []):
         late = update(known, reading(29.9, answer, [A]), PATIENCE)
@@ -189,7 +189,7 @@ def test_an_answer_from_before_an_allocate_is_about_the_pod_before():
 
 
 def test_silence_and_youth_release_no_allocate():
-    """Nothing is known of a pod that was admitted just before the kubelet went."""
+    """A pod may have been admitted just before the kubelet stopped."""
     silent = after(reading(0, [])).with_allocated([A], 1.0)
     silent = update(silent, reading(100), PATIENCE)
     assert may_hold(silent, A)

@@ -60,13 +60,13 @@ def test_mixed_warns_of_a_device_without_partitions(build):
 
 
 def test_two_entries_share_one_resource_and_its_indices(build):
-    """Entries of one resource count on: the second entry's devices follow the first's."""
+    """The indices of the second entry follow those of the first."""
     stock = build.inventory(build.entry("a"), build.entry("b"))
     assert ["0", "1", "2", "3"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
 
 
 def test_partition_ids_do_not_depend_on_their_neighbours(build):
-    """A partition that stays where it is keeps its id when others come and go."""
+    """A partition keeps its id when others are added or removed."""
     one = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
     two = build.inventory(build.entry(count=1, partitions={0: ("1g.5gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
     name = "nvidia.com/mig-3g.20gb"
@@ -86,7 +86,6 @@ def test_gpu_patterns_name_devices_first_match_wins(build):
 
 
 def test_a_model_that_no_pattern_matches_is_an_error(build):
-    """Nothing is silently ignored: a device without a name is reported."""
     stock = build.inventory(build.entry(), gpus=(PatternItem(pattern="H100*", name="nvidia.com/h100"),))
     assert {} == stock.resources
     assert any("does not match any resources.gpus pattern ('H100*')" in problem.message for problem in stock.problems)
@@ -103,7 +102,7 @@ def test_mig_patterns_rename_profiles(build):
 
 
 def test_one_name_for_devices_and_partitions_is_reported(build):
-    """A pattern that gives partitions the whole devices' name mixes what `single` would refuse: a warning."""
+    """A pattern that gives partitions the name of whole devices has a warning."""
     stock = build.inventory(
         build.entry(partitions={0: ("1g.5gb",)}),
         mig=(PatternItem(pattern="*", name="nvidia.com/gpu").with_private(_where=Where("t:7:3")),),
@@ -171,14 +170,13 @@ def test_devices_in_their_first_mode_keep_their_resource(build, strategy):
 
 
 def test_single_refuses_devices_in_different_modes(build):
-    """Under `single` one device in CPX beside one that nobody partitioned is heterogeneous."""
+    """One device in CPX, and one in SPX because it is not partitioned."""
     stock = amd(build, MigStrategy.SINGLE, partitions={1: ("cpx_nps4",) * 8})
     assert {} == stock.resources
     assert "all partitions must be alike; found cpx_nps4, spx_nps1" in stock.problems[0].message
 
 
 def test_a_layout_that_cannot_be_had_says_what_to_do(build):
-    """The reason why a layout is refused comes with its hint."""
     stock = build.inventory(build.entry(partitions={0: ("1c.3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
     (problem,) = stock.problems
     assert "is a compute instance inside a 3g.20gb" in problem.message

@@ -1,4 +1,4 @@
-"""Where partitions sit, and what is said when they cannot."""
+"""The places of partitions, and the errors if they do not fit."""
 
 from collections import Counter
 from itertools import combinations_with_replacement, permutations, product
@@ -48,7 +48,7 @@ def shown(placements):
 
 
 def test_layouts_of_real_hardware_are_placed(subtests):
-    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
+    """The starts are allowed on an A100, in the order of the list."""
     cases = [
         ([], []),
         (["7g.40gb"], ["7g.40gb@0"]),
@@ -137,7 +137,7 @@ def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
 
 
 def test_compute_slices_are_a_budget_of_their_own():
-    """A list whose memory slices fit is refused where the compute slices do not."""
+    """A list whose memory slices fit is refused if the compute slices do not."""
     tight = made_geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
     with pytest.raises(LayoutError, match=r"^2x needs 2 of compute-slices, and those before it leave 1 of 3$"):
         place(tight, ["1x", "1x", "2x"])
@@ -160,7 +160,7 @@ def test_engines_are_a_budget_of_their_own():
 
 
 def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
-    """A list that would take ages to decide is an error that says how to help, not a hang."""
+    """A search that would take very long ends with an error that says what to do."""
     comb = tuple(
         made_profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
         for number in range(64)
@@ -170,7 +170,7 @@ def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
 
 
 def test_named_layouts():
-    """Every profile has an all- layout with as many as fit; the geometry adds its own."""
+    """Every profile has a layout all-<profile> with as many partitions as fit, beside those of the geometry."""
     counts = {name: len(profiles) for name, profiles in layouts_of(A100).items()}
     assert {
         "all-1g.5gb": 7,
@@ -186,7 +186,6 @@ def test_named_layouts():
 
 
 def test_unknown_layout():
-    """A layout's name is checked as a profile's is."""
     with pytest.raises(LayoutError, match="unknown layout 'all-balancd'") as refused:
         layout(A100, "all-balancd")
     assert refused.value.hint.startswith("did you mean 'all-balanced'? allowed: all-1g.5gb, ")
@@ -201,7 +200,7 @@ def test_unknown_layout():
     ],
 )
 def test_modes_that_the_hardware_lacks(wanted, text):
-    """Half a mode, two modes at once, and a pair of modes that does not exist are refused."""
+    """A part of a mode, two modes at once, and an unknown mode."""
     with pytest.raises(LayoutError, match=text):
         place(MODES, wanted)
 
@@ -241,7 +240,7 @@ def geometry_and_list(draw):
 
 
 def rules_hold(geometry, placements):
-    """The definition of a valid layout, spelled out on its own."""
+    """An independent definition of a valid layout."""
     slices = [each for placement in placements for each in placement.slices]
     kinds = Counter(placement.profile.name for placement in placements)
     holders = Counter(placement.profile.exclusive for placement in placements if placement.profile.exclusive)
@@ -282,7 +281,7 @@ def refused_at(geometry, wanted):
 
 @given(geometry_and_list())
 def test_place_finds_an_arrangement_exactly_when_one_exists(case):
-    """Whatever the grid, the answer is valid, and a no is a proof."""
+    """An answer is valid, and without one there is no valid arrangement."""
     geometry, wanted = case
     found = arranged(geometry, wanted)
     assert brute_force(geometry, wanted) == (found is not None)
@@ -291,7 +290,7 @@ def test_place_finds_an_arrangement_exactly_when_one_exists(case):
 
 @given(geometry_and_list(), st.randoms(use_true_random=False))
 def test_the_order_of_the_list_moves_nothing(case, random):
-    """The same parts sit in the same places however the list is written."""
+    """The same partitions have the same places in any order of the list."""
     geometry, wanted = case
     shuffled = random.sample(wanted, len(wanted))
     first, second = arranged(geometry, wanted), arranged(geometry, shuffled)
@@ -300,7 +299,7 @@ def test_the_order_of_the_list_moves_nothing(case, random):
 
 @given(geometry_and_list())
 def test_every_refusal_blames_an_item_that_is_too_many(case):
-    """The list up to the blamed item cannot be had, and without it it can."""
+    """The list up to the named item does not fit, and without that item it does."""
     geometry, wanted = case
     position = refused_at(geometry, wanted)
     assert position is None or brute_force(geometry, wanted[:position])
@@ -309,13 +308,12 @@ def test_every_refusal_blames_an_item_that_is_too_many(case):
 
 @pytest.mark.parametrize("count", range(1, 5))
 def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
-    """All short lists of the real grid, exhaustively."""
     for wanted in combinations_with_replacement(NAMES, count):
         assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
 
 
 def test_one_more_small_partition_moves_no_other():
-    """Growing a layout by a smallest part keeps every part where it was, while there is room."""
+    """As long as there is room."""
     for wanted in permutations(["3g.20gb", "2g.10gb", "1g.5gb"]):
         before, after = place(A100, wanted), place(A100, [*wanted, "1g.5gb"])
         assert set(map(str, before)) < set(map(str, after))

@@ -1,4 +1,4 @@
-"""What a plan keeps of the last one."""
+"""The results of a plan that the next plan uses."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ def spec(**virtual):
 
 
 def test_cdi_documents_follow_the_lists_over_turns():
-    """They are those of the lists after an edit and after its undoing, and the same while nothing changes."""
+    """The documents are those of the lists, also after an edit and after it is undone."""
     before = ObservedState()
     documents = []
     for wanted in (spec(), spec(), spec(count=3), spec(count=3, memory="1Gi"), spec()):

@@ -61,7 +61,7 @@ def parents(chosen):
 @pytest.mark.parametrize("candidates", [whole(4), whole(4, [0, 0, 1, 1])], ids=["plain", "numa"])
 @pytest.mark.parametrize("links", [{}, {("g0", "g1"): 100}], ids=["unlinked", "linked"])
 def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, must, size):
-    """An impossible request gets no answer rather than a wrong one."""
+    """An impossible request gets an empty answer."""
     assert [] == Allocator(candidates, links=links).prefer(available, must, size)
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, m
     [(DISTRIBUTED, 4, [2, 2]), (PACKED, 5, [4, 1]), (DISTRIBUTED, 1, [1]), (PACKED, 8, [4, 4])],
 )
 def test_replicas_are_spread_or_packed(policy, size, expected):
-    """Two devices with four replicas each: distributed takes turns, packed fills one first."""
+    """Two devices with four replicas each: distributed alternates, packed fills one first."""
     candidates = replicas(2, 4)
     assert (
         expected
@@ -83,27 +83,27 @@ def test_replicas_are_spread_or_packed(policy, size, expected):
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
 def test_what_others_hold_counts(policy, expected):
-    """A device with replicas gone is the last choice when spreading, and the first when packing."""
+    """A device with used replicas is chosen last if replicas are distributed, and first if they are packed."""
     candidates = replicas(2, 4)
     available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
     assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
 
 
 def test_must_include_counts_as_gone():
-    """What must be included is part of the answer, first, and weighs on its device."""
+    """An id that must be included is in the answer, and counts as used."""
     candidates = replicas(2, 4)
     assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
 
 
 def test_replicas_of_partitions_are_spread_within_the_device_too():
-    """Replicas of two partitions of one device: one of each, not two of the same."""
+    """Two replicas are of two partitions of the device."""
     candidates = [slot(f"m{u}::{r}", "g0", unit=f"m{u}") for u in range(2) for r in range(4)]
     assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
 def test_partitions_count_for_their_device(policy, expected):
-    """Unreplicated partitions are spread over devices, or packed onto one."""
+    """Partitions without replicas are spread over devices, or packed onto one."""
     candidates = partitions([7, 7, 7])
     assert expected == list(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], 3)).values())
 
@@ -117,7 +117,7 @@ def test_partitions_count_for_their_device(policy, expected):
     ],
 )
 def test_packed_partitions_are_of_the_devices_with_most_in_use(free, must, size, expected):
-    """As with replicas; of devices that are equally full, as few as possible."""
+    """Among devices that are equally full, as few as possible."""
     candidates = partitions([8] * len(free))
     available = [each for each in ids(candidates) if 8 - int(each[-1]) <= free[int(each[1])]]
     assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
@@ -150,7 +150,7 @@ ONE_EACH = {parent: range(1) for parent in range(2, 8)}
 @pytest.mark.parametrize("links", [0, 100], ids=["numa", "links"])
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
-    """Spread or packed, of devices that are as full as each other those on one NUMA node are taken."""
+    """Among devices that are equally full, those on one NUMA node."""
     candidates, scores = board([8] * 8, [0] * 4 + [1] * 4, links, replicas)
     mark = "::0" * (replicas > 1)
     available = [each + mark for each in offered(ONE_EACH)]
@@ -174,7 +174,7 @@ def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
     ],
 )
 def test_whole_devices_stay_on_few_numa_nodes(available, must, size, expected):
-    """Without links, devices come from as few NUMA nodes as hold them."""
+    """Without links, devices are on as few NUMA nodes as possible."""
     allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
     assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
 
@@ -226,7 +226,7 @@ def weight(links, chosen):
 
 
 def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
-    """On the boards of go-gpuallocator's tables, the set is never worse connected than theirs."""
+    """On the boards of go-gpuallocator's tables, the set is linked at least as well as theirs."""
     cases = [
         (VOLTA, [0, 2, 4, 5], [], 2, [4, 5]),
         (VOLTA, [0, 4, 5, 6], [], 2, [5, 6]),
@@ -261,7 +261,7 @@ def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
     ids=["volta-2", "volta-4", "pascal-2", "pascal-4", "rtx-2"],
 )
 def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds):
-    """Filling a board request by request reaches the best total over all ways to cut it, as theirs does."""
+    """Requests that fill a board reach the best total of all divisions, as with go-gpuallocator."""
     left = [f"g{i}" for i in range(size * rounds)]
     allocator = Allocator(whole(len(left)), links=links)
     best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
@@ -285,7 +285,7 @@ def cuts(items, size):
 
 
 def test_many_linked_devices_stay_in_their_islands():
-    """Beyond the exact size, islands of linked devices are found, and one that is broken into is used up."""
+    """With more devices than are compared exactly, an island that is partly used is filled first."""
     links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
     allocator = Allocator(whole(64), links=links)
     available = [f"g{i}" for i in range(64) if i % 8 or i // 8 == 5]
@@ -316,7 +316,7 @@ def test_the_allocator_of_a_preset_knows_its_board(tmp_path):
 
 @st.composite
 def cases(draw):
-    """Any resource, any offer, any possible request."""
+    """A resource, available ids, and a possible request."""
     count = draw(st.integers(1, 9))
     kind = draw(st.sampled_from(["whole", "linked", "replicas", "partitions"]))
     if kind in ("whole", "linked"):
@@ -344,7 +344,7 @@ def cases(draw):
 
 @given(cases(), st.randoms(use_true_random=False))
 def test_every_answer_is_complete_and_independent_of_order(case, random):
-    """Right size, within what is offered, with all that must be; and the order of the lists changes nothing."""
+    """It has the right size, only available ids, and all that must be included."""
     allocator, _, _, available, must, size, _ = case
     chosen = allocator.prefer(available, must, size)
     assert size == len(chosen) == len(set(chosen))

@@ -1,4 +1,4 @@
-"""What devices say of themselves, put into templates: what would lead elsewhere or mean something else is refused."""
+"""Facts of devices in templates: values that lead to another directory or have another meaning are refused."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def annotation(text):
 
 
 def raw(number, **changes):
-    """A stick, as discovery finds it."""
+    """A USB device, as discovery finds it."""
     facts = {"serial": f"S{number}", "port": f"1-{number}", "hidraw": "hidraw0,hidraw1"} | changes.pop("attributes", {})
     usb = f"/dev/bus/usb/001/00{number}"
     common = {"nodes": (DeviceNode(usb, usb),), "paths": (usb,), "attributes": facts}
@@ -66,7 +66,7 @@ def reasons(stock):
 
 
 def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
-    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
+    """It is listed with the reason, not granted, and not in the CDI specification. The next device works."""
     cases = [
         (path, "../../../etc", "it would lead to another directory"),
         (path, "a/b", "it would lead to another directory"),
@@ -103,7 +103,7 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
 
 
 def test_what_is_meant_works(subtests):
-    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
+    """Plain names, whole paths, lists from discovery, commas in the configuration, text in annotations."""
     cases = [
         path("/srv/{attributes.serial}"),
         path("/srv{path}/x"),
@@ -123,7 +123,7 @@ def test_what_is_meant_works(subtests):
 
 
 def test_a_word_that_a_command_would_take_for_an_option():
-    """`-rf` as a serial number is refused only where it begins the word."""
+    """The serial number `-rf` is refused only at the beginning of a word."""
     for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
         action = Action(command=(parse("wipe"), parse(text)))
         stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
@@ -131,7 +131,7 @@ def test_a_word_that_a_command_would_take_for_an_option():
 
 
 def test_virtual_devices_are_trusted_further(build):
-    """What people wrote may have commas, lines and directories; what no path can hold is refused for all alike."""
+    """Their attributes are written by the user, so they may have commas, line breaks and directories."""
     facts = {"model": "Acme, Inc.\nX1", "where": "a/b", "away": "../x"}
     for text, refused in (
         ("/srv/{attributes.where}", False),
@@ -150,7 +150,7 @@ _TEXTS = st.text(max_size=12) | st.sampled_from(["..", ".", "a,b", "/", "-x", "\
 
 @given(serial=_TEXTS, other=_TEXTS)
 def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
-    """What is handed out is below the directory that was written, one value per device, and text on the wire."""
+    """Paths stay below the written directory, and each device has one value of a variable."""
     container = Container(
         env={"X": "{attributes.serial}"},
         mounts=({"hostPath": "/srv/{attributes.serial}/{attributes.other}x", "containerPath": "/data"},),

@@ -1,4 +1,4 @@
-"""What becomes of a layout that a label chooses: a held partition is never cut, and states follow the protocol."""
+"""Layouts that a label chooses: partitions that a pod holds are never removed, and states follow the protocol."""
 
 import itertools
 
@@ -28,7 +28,7 @@ NAMES = st.sampled_from([*LAYOUTS, "unknown", None])
 
 
 class Node:
-    """A node whose label changes: what is listed follows from what is in force, as in the agent."""
+    """A node whose label changes. The layouts in force decide what is listed, as in the agent."""
 
     def __init__(self, *, label=MIG, value=None, default="", layouts=None, strategy=MigStrategy.MIXED):
         self.build = Build()
@@ -44,40 +44,38 @@ class Node:
 
     @property
     def progress(self):
-        """What became of the label."""
         return self.progresses[self.label]
 
     @property
     def state(self):
-        """How far it is."""
         return self.progress.state
 
     @property
     def told(self):
-        """The label with the state, as the plan has it."""
+        """The label with the state, as in the plan."""
         return repartition.state_labels(self.progresses, self.spec.entries).get(
             self.spec.entries[0].choice.protocol.label, ""
         )
 
     @property
     def keys(self):
-        """All that is listed."""
+        """The keys of all listed devices."""
         return sorted((name, slot) for name, each in self.listed.resources.items() for slot in each.ids)
 
     @property
     def counts(self):
-        """How many of each resource are listed."""
+        """The number of listed devices of each resource."""
         return {name.partition("/")[2]: len(each.slots) for name, each in self.listed.resources.items() if each.slots}
 
     def choose(self, value):
-        """Set the label, or take it away."""
+        """Set the label, or remove it."""
         self.labels.pop(self.label, None)
         if value:
             self.labels[self.label] = value
         self.look()
 
     def look(self, *, known=True):
-        """One turn of the agent."""
+        """One reconciliation of the agent."""
         hardware = {name: {raw.index: raw.id for raw in raws} for name, raws in self.found.items()}
         seen = RepartitionView(
             labels=dict(self.labels) if known else None,
@@ -93,13 +91,12 @@ class Node:
         self.listed = self.build.inventory(*served.entries, found=self.found, mig_strategy=served.flags.mig_strategy)
 
     def write(self):
-        """The state's label is written, and seen."""
         if self.told:
             self.labels[self.spec.entries[0].choice.protocol.label] = self.told
         self.look()
 
     def restart(self, *, known=True):
-        """All is forgotten but what is recorded."""
+        """Forget everything except the recorded state."""
         was = self.progress
         recorded = Progress(label=self.label, value=was.value, state=was.state, sentence=was.sentence, parts=was.parts)
         self.progresses = {self.label: recorded}
@@ -107,20 +104,18 @@ class Node:
 
 
 def test_a_first_start_takes_what_the_label_says():
-    """Nothing is listed yet, so nothing is cut."""
     node = Node(value="balanced")
     assert ("success", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}) == (node.told, node.counts)
 
 
 @pytest.mark.parametrize(("default", "counts"), [("", {"gpu": 2}), ("all-3g.20gb", {"mig-3g.20gb": 4})])
 def test_without_the_label_the_default_is_in_force_and_no_state_is_written(default, counts):
-    """A node that nobody labelled says nothing."""
     node = Node(default=default)
     assert ("", counts) == (node.told, node.counts)
 
 
 def test_a_new_value_is_pending_until_that_is_written():
-    """Then it is put in force."""
+    """After the label with the state is written, the layout comes into force."""
     node = Node(value="all-disabled")
     node.choose("all-1g.5gb")
     assert ("pending", {"gpu": 2}) == (node.told, node.counts)
@@ -138,7 +133,7 @@ def test_a_new_value_is_pending_until_that_is_written():
     ],
 )
 def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
-    """Whatever it was before."""
+    """A layout that is unknown or does not fit is refused, and the old one stays."""
     node = Node(value="balanced")
     before = node.listed
     node.choose(name)
@@ -149,14 +144,13 @@ def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
 
 
 def test_an_unknown_name_at_the_start_leaves_the_default():
-    """There is no other layout that could stay."""
     node = Node(value="nothing", default="all-3g.20gb")
     assert ("failed", {"mig-3g.20gb": 4}) == (node.told, node.counts)
 
 
 @pytest.mark.parametrize("way", ["before", "while it is pending"])
 def test_a_held_partition_is_not_cut(way):
-    """The sentence names the pod. It stays failed though the pod goes, until the value is another one."""
+    """The reason names the pod. The state is failed, even after the pod ends, until the value changes."""
     node = Node(value="all-1g.5gb")
     before = node.listed
     held = next(key for key in node.keys if key[1] == before.resources["nvidia.com/mig-1g.5gb"].slots[3].id)
@@ -176,7 +170,7 @@ def test_a_held_partition_is_not_cut(way):
 
 
 def test_a_held_whole_device_is_not_cut():
-    """Nor is another one of the same node: all change or none."""
+    """Other devices of the entry do not change either."""
     node = Node(value="all-disabled")
     node.holders[node.keys[1]] = "holder"
     node.choose("all-1g.5gb")
@@ -185,7 +179,7 @@ def test_a_held_whole_device_is_not_cut():
 
 
 def test_a_held_partition_that_stays_hinders_nothing():
-    """Neither one of a device that is left alone."""
+    """The new layout has the held partition too, and does not change the other device."""
     node = Node(value="all-3g.20gb")
     slots = node.listed.resources["nvidia.com/mig-3g.20gb"].slots
     stays = next(slot.id for slot in slots if slot.device.raw.index == 0 and slot.device.slices.start == 4)
@@ -197,7 +191,7 @@ def test_a_held_partition_that_stays_hinders_nothing():
 
 
 def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
-    """It stays pending for as long."""
+    """The state is pending while the holders are not known."""
     node = Node(value="all-3g.20gb")
     node.complete = False
     node.choose("balanced")
@@ -212,7 +206,7 @@ def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
 
 
 def test_a_pod_without_a_name_is_waited_for():
-    """The kubelet names it soon, or nobody has the device; else it fails in the end."""
+    """If the kubelet names no pod after a while, the layout fails."""
     node = Node(value="all-3g.20gb")
     node.holders[node.keys[0]] = ""
     node.choose("balanced")
@@ -229,7 +223,7 @@ def test_a_pod_without_a_name_is_waited_for():
 
 
 def test_a_file_that_means_something_else_by_a_name_triggers():
-    """As another value does."""
+    """A new meaning of a name is handled like a new value."""
     node = Node(value="first")
     (entry,) = node.spec.entries
     layouts = LAYOUTS | {"first": NamedLayout({0: ("7g.40gb",)})}
@@ -242,7 +236,7 @@ def test_a_file_that_means_something_else_by_a_name_triggers():
 
 
 def test_amd_tells_success_and_failure_alone():
-    """Without a word in between."""
+    """AMD's protocol has no word for pending."""
     node = Node(label="dcm.amd.com/gpu-config-profile", value="all-disabled")
     assert {"dcm.amd.com/gpu-config-profile-state": "success"} == repartition.state_labels(
         node.progresses, node.spec.entries
@@ -255,7 +249,7 @@ def test_amd_tells_success_and_failure_alone():
 
 
 def test_under_migstrategy_none_partitions_are_not_listed_and_nothing_is_cut():
-    """A held device stays whole to the kubelet whatever the label says."""
+    """The kubelet sees whole devices, so a held one does not prevent a layout."""
     node = Node(value="all-disabled", strategy=MigStrategy.NONE)
     node.holders[node.keys[0]] = "holder"
     node.choose("all-1g.5gb")
@@ -263,7 +257,7 @@ def test_under_migstrategy_none_partitions_are_not_listed_and_nothing_is_cut():
 
 
 def test_entries_with_one_label_change_together():
-    """A name that one of them does not know leaves that one alone."""
+    """An entry that does not have the named layout stays as it is."""
     build = Build()
     small = {"both": NamedLayout({0: ("1g.5gb",)}), "one": NamedLayout({0: ("2g.10gb",)})}
     entries = tuple(
@@ -282,13 +276,12 @@ class HeldIsNeverCut(RuleBasedStateMachine):
 
     @initialize(value=NAMES, default=st.sampled_from(["", "balanced", "all-enabled"]))
     def begin(self, value, default):
-        """A node, with a label or without."""
         self.node = Node(value=value, default=default)
         self.pods = itertools.count()
 
     @rule(value=NAMES)
     def label(self, value):
-        """Nothing is cut before `pending` was there, or after a failure."""
+        """Nothing changes while the state is pending or failed."""
         before = self.node.listed
         self.node.choose(value)
         if self.node.state in (RepartitionState.PENDING, RepartitionState.FAILED):
@@ -299,7 +292,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
     @precondition(lambda self: self.node.keys)
     @rule(data=st.data())
     def start_pod(self, data):
-        """A pod gets something."""
+        """A pod gets a device."""
         key = data.draw(st.sampled_from(self.node.keys))
         self.node.holders.setdefault(key, data.draw(st.sampled_from([f"pod-{next(self.pods)}", ""])))
         self.node.look()
@@ -307,7 +300,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
     @precondition(lambda self: self.node.holders)
     @rule(data=st.data())
     def end_pod(self, data):
-        """What failed does not succeed by that."""
+        """The end of a pod does not change a failed state."""
         before = self.node.state
         del self.node.holders[data.draw(st.sampled_from(sorted(self.node.holders)))]
         self.node.look()
@@ -315,18 +308,16 @@ class HeldIsNeverCut(RuleBasedStateMachine):
 
     @rule()
     def write(self):
-        """The state is written."""
         self.node.write()
 
     @rule(seconds=st.sampled_from([0.5, PRODUCTION.repartition_pending, PRODUCTION.repartition_holder]))
     def wait(self, seconds):
-        """Time passes."""
         self.node.now += seconds
         self.node.look()
 
     @rule(known=st.booleans())
     def restart(self, known):
-        """It changes nothing."""
+        """A restart changes nothing."""
         counts, state = self.node.counts, self.node.state
         self.node.restart(known=known)
         assert counts == self.node.counts
@@ -334,18 +325,16 @@ class HeldIsNeverCut(RuleBasedStateMachine):
 
     @rule(complete=st.booleans())
     def kubelet(self, complete):
-        """It says who holds what, or not."""
         self.node.complete = complete
         self.node.look()
 
     @invariant()
     def what_is_held_is_listed(self):
-        """A held partition is never cut."""
         assert self.node.holders.keys() <= set(self.node.keys)
 
     @invariant()
     def success_means_in_force(self):
-        """And a failure says why."""
+        """The chosen layout is in force, and a failure has a reason."""
         progress, (entry,) = self.node.progress, self.node.spec.entries
         assert (progress.state is RepartitionState.FAILED) <= bool(progress.sentence)
         layout = entry.choice.layouts.get(progress.value or entry.choice.default)
@@ -362,7 +351,7 @@ TestHeldIsNeverCut.settings = settings(stateful_step_count=30, deadline=None)
 
 @pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
 def test_a_restart_goes_on_from_what_was_listed(known):
-    """It cuts nothing, and what had failed still has."""
+    """A restart changes no partition, and a failed state stays."""
     node = Node(value="balanced")
     before = node.listed
     node.restart(known=known)
@@ -378,7 +367,6 @@ def test_a_restart_goes_on_from_what_was_listed(known):
 
 
 def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
-    """It is a new value all the same."""
     node = Node(value="balanced")
     node.choose("nothing")
     node.labels[MIG] = "all-1g.5gb"

@@ -47,7 +47,7 @@ sharing:
 
 
 def test_each_node_is_a_resource_of_its_own(fake: FakeHost) -> None:
-    """What a name cannot hold is written '_'."""
+    """Characters that are not allowed in a name become '_'."""
     assert {
         "acme.dev/video0": ["video-video0"],
         "acme.dev/video1": ["video-video1"],
@@ -57,7 +57,7 @@ def test_each_node_is_a_resource_of_its_own(fake: FakeHost) -> None:
 
 
 def test_an_item_of_sharing_is_for_all_names_that_are_written_alike(fake: FakeHost) -> None:
-    """Those of the entries that it lists."""
+    """It shares the devices of the entries that it lists."""
     found = listed(arranged(NODES + SHARED, fake))
 
     assert ["video-video0::0", "video-video0::1"] == found["acme.dev/video0"]
@@ -66,7 +66,7 @@ def test_an_item_of_sharing_is_for_all_names_that_are_written_alike(fake: FakeHo
 
 
 def test_replicas_under_a_name_of_their_own(fake: FakeHost) -> None:
-    """With renameByDefault each keeps the name that its device made."""
+    """With renameByDefault, each resource has its own new name."""
     text = NODES + SHARED.replace("timeSlicing:", "timeSlicing:\n    renameByDefault: true")
 
     assert ["acme.dev/video0.shared", "acme.dev/video1.shared"] == [
@@ -75,7 +75,7 @@ def test_replicas_under_a_name_of_their_own(fake: FakeHost) -> None:
 
 
 def test_devices_of_one_name_are_one_resource(fake: FakeHost) -> None:
-    """Whichever entries they are of, also those whose name is written out."""
+    """They may be of several entries, also of one without placeholders."""
     text = """
 devices:
   - {name: a, resource: "acme.dev/n{numa}", virtual: {count: 3, numa: [0, 1, 0]}}
@@ -90,7 +90,7 @@ devices:
 
 
 def test_what_containers_get_is_said_by_the_made_name(fake: FakeHost) -> None:
-    """Each resource answers for its devices under its own name."""
+    """Each resource has an entry with its own name."""
     text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {count: 2}}]'
 
     entries = [each.entries["a"].resource for each in arranged(text, fake).resources.values()]
@@ -99,7 +99,7 @@ def test_what_containers_get_is_said_by_the_made_name(fake: FakeHost) -> None:
 
 
 def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> None:
-    """The error names the device; the others are not concerned."""
+    """The error names the device; other devices are not affected."""
     fake.node("-")
 
     inventory = arranged('devices: [{name: a, resource: "acme.dev/{attributes.below}", glob: "/dev/[v-]*"}]', fake)
@@ -110,7 +110,6 @@ def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> N
 
 
 def test_a_template_that_can_be_no_name(subtests):
-    """Is refused with its place."""
     cases = [
         ("{name}/x", "must begin with a domain without placeholders, such as example.com/{index}"),
         ("acme.dev/{indx}", "unknown placeholder {indx}"),

@@ -1,4 +1,4 @@
-"""What a pod may hold is never dropped from a list."""
+"""A device that a pod may hold never leaves its list."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def silent(at, since, holders=None):
 
 
 def again(lists, devices, in_use, now):
-    """The lists after the next turn."""
+    """The lists after the next reconciliation."""
     return keep_in_use(devices, in_use, now, listed=lists.inventory, retired=lists.retired)
 
 
@@ -33,7 +33,7 @@ def states(inventory, name=GPU):
 
 
 def test_a_vanished_device_is_listed_unhealthy_until_nobody_can_hold_it(build):
-    """An answer counts that was asked for some time after it was listed so: not one from before."""
+    """Only answers count that the kubelet gave some time after the device was listed as Unhealthy."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     kept = keep_in_use(after, asked(0.0), 1.0, listed=before)
     assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
@@ -45,7 +45,7 @@ def test_a_vanished_device_is_listed_unhealthy_until_nobody_can_hold_it(build):
 
 
 def test_a_held_device_stays_forever(build):
-    """As long as the kubelet names a holder, the id stays with the holder in its reason; it is looked at less often."""
+    """Its reason names the pod that holds it, and the kubelet is asked less and less often."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     held = asked(1e6, {HELD: "default/train"})
     kept = keep_in_use(after, held, 0.0, listed=before)
@@ -64,7 +64,7 @@ def test_the_kubelet_is_asked_as_soon_as_its_answers_are_trusted(build):
 
 
 def test_an_allocate_in_flight_stays(build):
-    """An id that an unfinished Allocate names never goes: dropping it would crash the kubelet."""
+    """The kubelet crashes if an id disappears during its Allocate."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     kept = keep_in_use(after, asked(0.0), 0.0, listed=before)
     in_flight = replace(asked(1e6), in_flight=frozenset({HELD}))
@@ -72,7 +72,7 @@ def test_an_allocate_in_flight_stays(build):
 
 
 def test_without_pod_resources_it_stays_ten_minutes(build):
-    """After it was removed, and after a kubelet began to serve that does not answer."""
+    """The ten minutes begin when it was removed and a kubelet serves that does not answer."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     for removed, since in ((0.0, 0.0), (100.0, 0.0), (0.0, 100.0)):
         kept = keep_in_use(after, silent(removed, since), removed, listed=before)
@@ -82,7 +82,7 @@ def test_without_pod_resources_it_stays_ten_minutes(build):
 
 
 def test_a_removed_resource_drains(build):
-    """A resource that the configuration lost lives on with all its devices Unhealthy, then goes as a whole."""
+    """All devices of a removed resource are Unhealthy; then the resource goes."""
     before = build.inventory(build.entry())
     kept = keep_in_use(EMPTY, asked(0.0), 0.0, listed=before)
     assert kept.inventory.resources[GPU].draining
@@ -91,7 +91,7 @@ def test_a_removed_resource_drains(build):
 
 
 def test_what_overlaps_a_held_partition_waits(build):
-    """A new partition over one that a pod holds is Unhealthy until that one is released; others are not."""
+    """A new partition that overlaps a held one is Unhealthy until that one is free."""
     old = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
     new = build.inventory(build.entry(count=1, partitions={0: ("7g.40gb",)}), mig_strategy=MigStrategy.MIXED)
     three = build.ids(old, "nvidia.com/mig-3g.20gb")[0]
@@ -103,7 +103,7 @@ def test_what_overlaps_a_held_partition_waits(build):
 
 
 def test_what_pods_hold_and_nobody_knows_is_listed(build):
-    """An id that a pod holds and the configuration lost while the plugin was down is listed as Unhealthy at once."""
+    """A held id that the configuration lost while vdev was down is listed as Unhealthy at once."""
     fresh = build.inventory(build.entry())
     held = asked(0.0, {(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"})
     kept = keep_in_use(fresh, held, 0.0)
@@ -116,7 +116,7 @@ def test_what_pods_hold_and_nobody_knows_is_listed(build):
 
 
 def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
-    """After ten minutes in which it serves and does not answer, what no source names goes."""
+    """After ten minutes without an answer, a device that no source names is removed."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=0))
     held = {(GPU, "GPU-gggg0"): "default/train"}
     kept = keep_in_use(after, silent(150.0, 100.0, held), 150.0, listed=before)
@@ -127,7 +127,6 @@ def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
 
 
 def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
-    """Fewer replicas block nothing; sharing a device that a pod has alone waits for it."""
     plain = build.inventory(build.entry()).resources[GPU].slots
     shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2})).resources[GPU].slots
     assert not overlaps(shared[0], shared[1])
@@ -136,7 +135,7 @@ def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
 
 
 def test_a_node_that_is_held_under_another_name_waits(build):
-    """The entry was renamed, or another one took the node over: who holds it holds the node."""
+    """A pod that holds a device under its old name holds the same host node under the new one."""
     old = build.entry("old", "a.b/old", nvidia=False, count=1, geometry=None)
     new = build.entry("new", "a.b/new", nvidia=False, count=1, geometry=None)
     here, elsewhere = ("char 188:0",), ("char 188:1",)
@@ -156,7 +155,7 @@ def test_a_node_that_is_held_under_another_name_waits(build):
 
 
 def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
-    """However soon it is decided again, another resource lists it only some time after the old one dropped it."""
+    """Another resource lists an id only some time after the first one dropped it."""
     fresh = build.inventory(build.entry(resource="nvidia.com/other"))
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
     soon = keep_in_use(fresh, asked(10.0), 10.1, lately_dropped=dropped)

@@ -1,4 +1,4 @@
-"""Replicas: who is shared, under which name, and what is wrong with a rule."""
+"""Replicas: which devices are shared, under which name, and errors of rules."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,7 +48,7 @@ def test_a_partition_by_its_index(build):
 
 
 def test_impossible_rules_are_errors(subtests, build):
-    """What a rule cannot have is an error that names it, and the neighbours stay."""
+    """The error names the rule, and other resources stay."""
     cases = [
         (({"devices": 3},), "3 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
         (({"devices": ("7",)},), "has no device with index '7' on this node"),
@@ -76,7 +76,7 @@ RULES = st.lists(
 @given(count=st.integers(1, 6), drawn=RULES, rename_by_default=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, rename_by_default):
-    """Whatever is shared by whichever items: each device is plain or replicated, in one resource, with ids 0 to n-1."""
+    """Each device is plain or replicated, in one resource, with replicas 0 to n-1."""
     taken, rules = set(), []
     for devices, replicas, rename in drawn:
         mine = sorted(each for each in devices - taken if each < count)
@@ -99,7 +99,7 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
 
 
 def test_mps_has_no_more_clients_than_its_daemon_serves(subtests, build):
-    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
+    """48, or 16 for an old device. A device with too many replicas is left out."""
     cases = [
         ({}, 48, False),
         ({}, 49, True),
