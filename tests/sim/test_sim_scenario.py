@@ -1,8 +1,11 @@
 """The form of scenarios, and how they are played with a plugin in this process."""
 
+import tempfile
+
 import pytest
 import yaml
 
+from vdev.errors import SocketError
 from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import Capability, ScenarioError, ScenarioFormatError, parse
@@ -63,6 +66,15 @@ async def driver(plugin_class):
     """A node with a hand-written plugin."""
     async with StubDriver(plugin_class) as made:
         yield made
+
+
+async def test_a_node_that_cannot_start_leaves_nothing(kubelet, tmp_path, monkeypatch):
+    """Its temporary directory is removed if another kubelet runs in the directory that it was given."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SocketError, match="another kubelet is running here"):
+        async with EmbeddedNode(NodeOptions(kubelet_dir=kubelet.root)):
+            pass
+    assert [] == [*tmp_path.iterdir()]
 
 
 def scenario(*steps, pods=None, configuration=None, **more):

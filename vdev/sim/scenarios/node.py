@@ -93,20 +93,24 @@ class EmbeddedNode:
         self._kubelet_options = kubelet_options
         self._has_api = options.mentions("kubeconfig")
         self._clock = LeapClock()
-        self._open = contextlib.AsyncExitStack()  # the API server, if a command asks for it
         self.capabilities = CAPABILITIES
         self.sees_edits = True
         self.sees_slices = self._has_api  # without an API server, a driver cannot publish any
 
     async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._open = stack.pop_all()
+        return self
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         options = self._options
-        self._root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="scenario-"))
-        kubelet_dir = options.kubelet_dir or self._root / "k"
-        self._places = PluginPlaces.below(
-            self._root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log
-        )
+        temporary = tempfile.TemporaryDirectory(prefix="scenario-", ignore_cleanup_errors=True)
+        root = Path(stack.enter_context(temporary))
+        kubelet_dir = options.kubelet_dir or root / "k"
+        self._places = PluginPlaces.below(root, kubelet_dir=kubelet_dir, node_name=options.node_name, log=self._log)
         await asyncio.to_thread(_forget_node, KubeletPaths(kubelet_dir))
-        api = await self._open.enter_async_context(ApiServer()) if self._has_api else None
+        api = await stack.enter_async_context(ApiServer()) if self._has_api else None
         kubelet_options = {
             "node_name": options.node_name,
             "timings": Timings(bound=options.timeout),
@@ -122,19 +126,14 @@ class EmbeddedNode:
         self._objects = self.kubelet.objects
         self._plugin = self._make_plugin(self._places)
         self._configured = False
-        await self.kubelet.start()
+        await stack.enter_async_context(self.kubelet)
+        stack.push_async_callback(self.stop_plugin)
         if api is not None:
             NodeObjects(self.kubelet, api.objects).register()
             await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
-        return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with self._open:
-            try:
-                await self._plugin.stop()
-            finally:
-                await self.kubelet.stop()
-                await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+        await self._open.aclose()
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
