@@ -146,8 +146,6 @@ class Kubelet:
             await process.kill()
             raise
         self._process = process
-        if process.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
-            self._node.reset()
         socket = str(self.socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
         process.every(process.timings.tick, process.tick)

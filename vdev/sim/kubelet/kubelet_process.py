@@ -50,6 +50,8 @@ class KubeletProcess(Life):
         if problem:
             self.journal.find([lint.warning("checkpoint-unreadable", "", problem)])
         self.fresh = found is None and not problem
+        if self.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
+            self._status.reset()
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
         self.alive = True
@@ -83,7 +85,8 @@ class KubeletProcess(Life):
             self.save()
 
     def changed(self, pods: frozenset[str]) -> None:
-        self.workers.push(pods)
+        if self.alive:
+            self.workers.push(pods)
         if self.settings.status_on_change:
             self.tick()
         self.journal.changed()
