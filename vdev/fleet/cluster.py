@@ -12,10 +12,10 @@ from .. import kube
 from ..errors import ApiServerError
 from ..kube import Informer, key_of, metadata_of
 from ..model.problem import Problem
+from ..model.telemetry import Range
 from ..planning.in_use import Use
 from ..telemetry.pod_loads import annotated_load
 from .pod_devices import Pod, read_pod
-from .seen_pods import SeenPods
 
 log = structlog.get_logger(__name__)
 
@@ -194,14 +194,14 @@ class Cluster:
             on_change=lambda old, new: _tell(on_slices, {each.node for each in (old, new) if each}),
             on_look=lambda: self._log(self._slices),
         )
-        self._pods: Informer[Pod] = Informer(
+        self.pods: Informer[Pod] = Informer(
             api,
             kube.PODS,
             fields="spec.nodeName!=",
             keep=lambda document: read_pod(document, annotated_load(document)),
             index=lambda pod: {pod.node},
             on_change=self._see_pod,
-            on_look=lambda: self._log(self._pods),
+            on_look=lambda: self._log(self.pods),
         )
         self._claims: Informer[Uses] = Informer(
             api,
@@ -211,7 +211,7 @@ class Cluster:
             on_change=lambda old, new: _tell(on_node, {use.pool for use in (*(old or ()), *(new or ()))}),
             on_look=lambda: self._log(self._claims),
         )
-        self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
+        self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self.pods, self._claims)
 
     @property
     def trouble(self) -> Mapping[str, ApiServerError]:
@@ -229,8 +229,13 @@ class Cluster:
     def slices_of(self, node: str) -> SeenSlices:
         return SeenSlices(self._slices, node)
 
-    def pods_of(self, node: str) -> SeenPods:
-        return SeenPods(self._pods, node)
+    def pods_of(self, node: str) -> Mapping[str, Pod]:
+        """The pods of the node that ask for extended resources, by uid."""
+        return {each.uid: each for each in self.pods.indexed(node) if each.containers}
+
+    def pod_loads(self, node: str) -> Mapping[str, Range]:
+        """The loads that pods of the node ask for, by `namespace/name`."""
+        return {each.key: each.load for each in self.pods.indexed(node) if isinstance(each.load, Range)}
 
     def claim_uses(self, node: str) -> tuple[Use, ...]:
         """The devices of the node that claims have, with each pod that reserved them."""

@@ -37,8 +37,8 @@ from .faults import FleetFaults
 from .fleet_telemetry import FleetTelemetry
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
+from .pod_notes import PodNotes
 from .scope import MAKER, Scope
-from .seen_pods import PodNotes
 from .work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -280,7 +280,7 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, pods.pod_loads)
+            self.telemetry.note(name, member.plan, self.cluster.pod_loads(name))
         return again is not None
 
     def _member(self, name: str) -> Member:
@@ -307,7 +307,7 @@ class Fleet:
             takes_back=True,
             may_have_kubelet=False,
         )
-        notes = PodNotes(self._api, self.clock, self.cluster.pods_of(name), name)
+        notes = PodNotes(self._api, self.clock, self.cluster, name)
         member = self.members[name] = Member(seen, slices, notes, access, engine)
         assert self._group is not None
         create = self._group.create_task
@@ -330,7 +330,7 @@ class Fleet:
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.claim_uses(seen.name):
             return False
-        return not any(each.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
+        return not any(each.noted for each in self.cluster.pods_of(seen.name).values())
 
     async def _leave(self, name: str, member: Member) -> None:
         """Remove what was written on a node that the file no longer selects, unless it is gone or has a kubelet."""

@@ -22,9 +22,9 @@ from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
-from .pod_devices import Assignment, assign, by_resource, keys_of
+from .pod_devices import Assignment, Pod, assign, by_resource, keys_of
+from .pod_notes import PodNotes
 from .scope import delayed, next_age
-from .seen_pods import PodNotes, SeenPods
 
 _MACHINE = Machine("vdev")
 
@@ -104,7 +104,7 @@ class Member:
         """Whether the last plan has anything to write, such as devices that stay because somebody holds them."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
-    async def sync(self, pods: SeenPods, claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
+    async def sync(self, pods: Mapping[str, Pod], claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
         """Plan for the node and its pods, and apply; returns the time at which to plan again, or None.
 
         `claim_uses` are the devices that claims have; `rejects`: pods that a kubelet would refuse must fail. If nothing
@@ -113,7 +113,7 @@ class Member:
         self.claim_uses = claim_uses
         before, given = self.assigned, (self.delays, rejects, claim_uses)
         chosen = self._layouts.labels_of(self._spec, self.node.labels)
-        seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
+        seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
         if is_quiet and seen == self._planned_from:
             return self._again
@@ -123,7 +123,7 @@ class Member:
             self._again = self._clock.now()  # the devices that pods have now are input of the next plan
         return self._again
 
-    async def _sync(self, pods: SeenPods, *, rejects: bool) -> float | None:
+    async def _sync(self, pods: Mapping[str, Pod], *, rejects: bool) -> float | None:
         last, in_use = self.plan, self._in_use(pods)
         spec, base = self._layouts.look(
             self._spec,
@@ -170,10 +170,10 @@ class Member:
         grown = None if later is None or age is None else self._clock.now() + later - age
         return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, grown))
 
-    def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
+    def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
         """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
-        before, present = self.assigned.devices, [*pods.by_uid.values()]
+        before, present = self.assigned.devices, [*pods.values()]
         self.assigned = assign(self.plan.advertised, present, self.assigned)
         for pod in present:
             devices = self.assigned.devices.get(pod.uid)
@@ -186,11 +186,11 @@ class Member:
                 self.engine.note_allocate(use.driver, (device.device.id,))
         self._used = used
 
-    def _in_use(self, pods: SeenPods) -> InUse:
+    def _in_use(self, pods: Mapping[str, Pod]) -> InUse:
         """The devices of the pods that still exist."""
         holders: dict[Key, Holder] = {}
         for uid, devices in self.assigned.devices.items():
-            pod = pods.by_uid.get(uid)
+            pod = pods.get(uid)
             if pod is not None:
                 for container, of in devices.items():
                     keys = {(name, each) for name, ids in of.items() for each in ids}
@@ -208,9 +208,9 @@ class Member:
             return None
 
 
-def _noted(pods: SeenPods) -> Mapping[Key, str]:
+def _noted(pods: Mapping[str, Pod]) -> Mapping[Key, str]:
     """The pods that hold devices, according to their annotations."""
-    return {key: each.key for each in pods.by_uid.values() for key in keys_of(each.noted or {})}
+    return {key: each.key for each in pods.values() for key in keys_of(each.noted or {})}
 
 
 def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:

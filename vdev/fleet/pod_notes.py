@@ -1,4 +1,4 @@
-"""The pods of the fleet's nodes, and what is written on them about their devices.
+"""Writes on the pods of a fleet's node which devices they have.
 
 The annotation `vdev.dev/devices` names the devices of a pod, also for the next controller. If a pod's status lists its
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
@@ -10,10 +10,11 @@ from typing import Any
 import structlog
 
 from ..aio.clock import Clock
-from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, timestamp
-from ..model.telemetry import Range
+from ..kube import EVENTS, PODS, Api, Conflict, Missing, event, timestamp
+from ..model.device import Key
 from ..node.api_applier import Writer
 from ..planning.resources import Inventory
+from .cluster import Cluster
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note
 from .scope import MAKER
 
@@ -24,55 +25,33 @@ _REASON = "UnexpectedAdmissionError"
 _STATUSES = "allocatedResourcesStatus"
 
 
-class SeenPods:
-    """The pods of one node."""
-
-    def __init__(self, informer: Informer[Pod], node: str) -> None:
-        self._informer = informer
-        self._node = node
-
-    @property
-    def by_uid(self) -> Mapping[str, Pod]:
-        """The pods that ask for extended resources."""
-        return {each.uid: each for each in self._informer.indexed(self._node) if each.containers}
-
-    @property
-    def pod_loads(self) -> Mapping[str, Range]:
-        """The loads that pods ask for, by `namespace/name`."""
-        return {each.key: each.load for each in self._informer.indexed(self._node) if isinstance(each.load, Range)}
-
-    def wrote(self, document: Document) -> None:
-        self._informer.wrote(document)
-
-    def removed(self, pod: Pod) -> None:
-        self._informer.removed(pod.key)
-
-
 class PodNotes(Writer):
     """Writes the devices of the pods of one node on these pods."""
 
     name = "writing the devices of pods"
 
-    def __init__(self, api: Api, clock: Clock, pods: SeenPods, node: str) -> None:
+    def __init__(self, api: Api, clock: Clock, cluster: Cluster, node: str) -> None:
         super().__init__()
         self._api = api
         self._clock = clock
-        self._pods = pods
+        self._cluster = cluster
         self._node = node
         self._assigned = Assignment()
-        self._health: Mapping[tuple[str, str], bool] = {}
+        self._unhealthy: frozenset[Key] = frozenset()
         self._rejects = False
         self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
         """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
         self._assigned, self._rejects = assigned, rejects
-        self._health = {
-            (name, slot.id): slot.health.healthy
+        self._unhealthy = frozenset(
+            (name, slot.id)
             for name, resource in inventory.resources.items()
+            if resource.healthy < len(resource.slots)
             for slot in resource.slots
-        }
-        if any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
+            if not slot.health.healthy
+        )
+        if any(self._due()) or any(map(self._is_unreported, self._assigned.rejected)):
             self._is_due.set()
 
     async def _write_due(self) -> None:
@@ -80,9 +59,9 @@ class PodNotes(Writer):
             try:
                 await self._write(pod, devices)
             except Missing:
-                self._pods.removed(pod)  # the watch has not reported it yet
+                self._cluster.pods.removed(pod.key)  # the watch has not reported it yet
         for uid, why in self._assigned.rejected.items():
-            refused = self._pods.by_uid.get(uid)
+            refused = self._cluster.pods_of(self._node).get(uid)
             if self._is_unreported(uid) and refused is not None:
                 await self._refuse(refused, why)
             self._reported[uid] = self._rejects
@@ -93,7 +72,7 @@ class PodNotes(Writer):
         return uid not in self._reported or (self._rejects and not self._reported[uid])
 
     def _due(self) -> Iterator[tuple[Pod, Devices]]:
-        pods = self._pods.by_uid
+        pods = self._cluster.pods_of(self._node)
         for uid, devices in self._assigned.devices.items():
             pod = pods.get(uid)
             if pod is None or not any(devices.values()):
@@ -118,7 +97,7 @@ class PodNotes(Writer):
                 "resources": [
                     {
                         "resourceID": each,
-                        "health": "Healthy" if self._health.get((resource, each), True) else "Unhealthy",
+                        "health": "Unhealthy" if (resource, each) in self._unhealthy else "Healthy",
                     }
                     for each in ids
                 ],
@@ -130,8 +109,8 @@ class PodNotes(Writer):
     async def _write(self, pod: Pod, devices: Devices) -> None:
         if pod.annotation != note(devices):
             noted = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
-            self._pods.wrote(await self._api.patch(PODS, pod.name, noted, namespace=pod.namespace))
-            pod = self._pods.by_uid.get(pod.uid, pod)
+            self._cluster.pods.wrote(await self._api.patch(PODS, pod.name, noted, namespace=pod.namespace))
+            pod = self._cluster.pods_of(self._node).get(pod.uid, pod)
         statuses = self._statuses(pod, devices)
         if statuses != pod.statuses:
             change = {
@@ -139,7 +118,7 @@ class PodNotes(Writer):
                 "status": {"containerStatuses": statuses},
             }
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
-            self._pods.wrote(answer)
+            self._cluster.pods.wrote(answer)
 
     async def _refuse(self, pod: Pod, why: str) -> None:
         """Write a kubelet's Event for a refused pod, and let the pod fail if that is wanted."""
@@ -165,4 +144,4 @@ class PodNotes(Writer):
             status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {message}"}
             change = {"metadata": {"uid": pod.uid}, "status": status}
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
-            self._pods.wrote(answer)
+            self._cluster.pods.wrote(answer)
