@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from vdev import smi
 from vdev.model.device import Device, RawDevice
 from vdev.model.telemetry import PhysicsModel, order
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
 from vdev.telemetry.simulation import SensorReading, Throttle
-from vdev.telemetry.tool_data import ToolDevice
+from vdev.telemetry.tool_data import ToolDevice, script
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -161,10 +160,10 @@ class Container:
 
     def start(self, tool: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a tool of the container."""
-        script = self.root / tool
-        script.write_text(smi.script(tool))
+        path = self.root / tool
+        path.write_text(script(tool))
         return subprocess.Popen(
-            [self.program, *SHELLS[self.shell][1:], str(script), *arguments],
+            [self.program, *SHELLS[self.shell][1:], str(path), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
-from .. import smi
 from ..dra.amd_devices import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import bus_id
 from ..model.geometry import PIN
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number
 from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, shell_format
+from .tool_data import ToolDevice, assignments, packaged, shell_format
 
 ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
@@ -23,13 +22,15 @@ _NONE = "N/A"
 _INDEX, _PROGRAM = "@index@", "@program@"  # the script knows them, because they differ from container to container
 _ARGUMENTS = ("index", "index", "program")  # of its function `show`
 _MEASURE = re.compile(r"(\$[a-z_]+|0) (\S+)")
+_SECTIONS = json.loads(packaged("amd-sections.json"))
+"""The sections of amd-smi by command, as trees of texts in which `$name` is a value."""
 _IDENTITY = ("bdf", "uuid", "kfd_id", "node_id", "partition_id")
 
 
 def amd_data(shown: ToolDevice) -> str:
     """The contents of the file: values of the device, and each section as text and as JSON."""
     values = _values(shown)
-    sections: Mapping[str, Mapping[str, Any]] = _filled(smi.amd_sections(), values)
+    sections: Mapping[str, Mapping[str, Any]] = _filled(_SECTIONS, values)
     # The values of `list` are directly in the device; the other commands have a branch for each section.
     trees = {f"list_{name}": section for name, section in sections["list"].items()}
     for command in ("static", "metric"):

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from string import Template
 from xml.sax.saxutils import escape
 
-from .. import smi
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .dcgm import DRIVER
 from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, shell_format
+from .tool_data import ToolDevice, assignments, packaged, shell_format
 
 _ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
 CUDA = "13.0"  # without the attribute cudaVersion
@@ -21,6 +20,8 @@ _NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 1
 _REMAP_PENDING = 63  # the Xid of a row that is remapped at the next reset
 _VIDEO = 0.78  # clock of the video engines, as a fraction of the graphics clock
 _NONE = "N/A"
+_XML_LOG = [Template(text) for text in packaged("nvidia-log.xml").split("%%\n")]
+"""The parts of the XML log: its head, the driver, a GPU, a MIG device, and the rest of a GPU."""
 
 
 def nvidia_data(shown: ToolDevice) -> str:
@@ -256,7 +257,7 @@ def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
         "pci_sub_number": str(values["pci_sub_id"]).removeprefix("0x"),
     }
     plain = {key: escape(str(value)) for key, value in shown_values.items()}
-    head, driver, gpu, part, rest = (Template(text) for text in smi.nvidia_log())
+    head, driver, gpu, part, rest = _XML_LOG
     texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
     if shown.part is not None:
         texts["xml_mig"] = part

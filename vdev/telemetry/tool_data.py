@@ -1,10 +1,16 @@
-"""The devices whose containers get their maker's tool, and the form of the files that the tools read."""
+"""The makers' command-line tools for containers: which devices have one, its script, and the form of its data files.
+
+A tool is one POSIX shell script, mounted at the path of the maker's own tool. It prints from the data files of the
+container's devices, which `nvidia_tool` and `amd_tool` render.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
 
 from ..model.device import Device
 from ..model.entry import Entry
@@ -129,7 +135,52 @@ def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str,
     return links
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+
+def packaged(name: str) -> str:
+    """The text of a file in this directory."""
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
+def script(tool: str) -> str:
+    text = packaged(f"{tool}.sh")
+    if tool != "nvidia-smi":
+        return text
+    comment, blank, program = text.partition("\n\n")
+    return f"{comment}\n{_fields()}{blank}{program}"
+
+
+def _fields() -> str:
+    """nvidia-fields.txt as two shell functions: one finds a field, the other lists the fields of a switch."""
+    cases: list[str] = []
+    listed: dict[str, list[str]] = {}
+    switch = ""
+    for line in packaged("nvidia-fields.txt").splitlines():
+        if line.startswith("["):
+            switch = line.strip("[]")
+            listed[switch] = [f'List of valid properties to query for the switch "--query-{switch}=":', ""]
+        elif line and not line.startswith("#"):
+            joined, rest = line.split(" |", 1)
+            names = joined.split()
+            unit, value, meaning = (part.strip() for part in rest.split("|", 2))
+            plain = " Plain=yes" if value.startswith("=") else ""
+            known = " | ".join(f"{switch}:{name}" for name in names)
+            sets = f'Head={names[0]} Unit={unit} Value="{value.removeprefix("=").strip()}"{plain}'
+            cases.append(f"        {known}) {sets} ;;\n")
+            listed[switch] += [" or ".join(f'"{name}"' for name in names), meaning, ""]
+    helps = []
+    for switch, lines in listed.items():
+        text = "\n".join(lines).replace("'", "'\\''")
+        helps.append(f"        {switch}) say '{text}' ;;\n")
+    return (
+        "\nfield() {\n    case $1 in\n" + "".join(cases) + "        *) return 1 ;;\n    esac\n}\n"
+        "\nhelp_fields() {\n    case $1 in\n" + "".join(helps) + '        *) unknown "$Option" ;;\n    esac\n}\n'
+    )
+
+
+# --- data files -------------------------------------------------------------------------------------------------------
 
 
 def assignments(values: Mapping[str, object]) -> str:

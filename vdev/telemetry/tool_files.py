@@ -15,7 +15,6 @@ from pathlib import Path
 
 import structlog
 
-from .. import smi
 from ..agent.host_files import HostFiles
 from ..aio.clock import Timing
 from ..errors import HostError, reason_of
@@ -28,7 +27,7 @@ from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
 from .sensors import MeasuredDevice
 from .simulation import LOST
-from .tool_data import ToolDevice, devices_with_tool, held, published
+from .tool_data import ToolDevice, devices_with_tool, held, published, script
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +130,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         broken = {}
         for tool in tools:
             name = telemetry.TOOLS[tool]
-            path, text = Path(telemetry.tool_path(str(self.root), name)), smi.script(name).encode()
+            path, text = Path(telemetry.tool_path(str(self.root), name)), script(name).encode()
             try:
                 _make(path.parent)
                 if not _holds(path, text):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.kit.smi_tools import IDLE, Container, h100, instance
-from vdev import smi
+from vdev.telemetry.tool_data import script
 
 
 def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
@@ -16,9 +16,9 @@ def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
     pytest.importorskip("nvsmi", reason="no nvsmi here: it is one of the packages for development")
     place = box.root / "bin"
     place.mkdir(exist_ok=True)
-    script = place / "nvidia-smi"
-    script.write_text(f"#!{box.program} {'sh' if box.shell == 'busybox' else ''}\n" + smi.script("nvidia-smi"))
-    script.chmod(0o755)
+    path = place / "nvidia-smi"
+    path.write_text(f"#!{box.program} {'sh' if box.shell == 'busybox' else ''}\n" + script("nvidia-smi"))
+    path.chmod(0o755)
     found = subprocess.run(
         [sys.executable, "-m", "nvsmi", *arguments, "--json"],
         capture_output=True,

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from tests.kit.smi_tools import h100, instance, mi300x
-from vdev import smi
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
+from vdev.telemetry.tool_data import script
 
 TOOLS = ("nvidia-smi", "amd-smi")
 PASSED = {
@@ -29,7 +29,7 @@ def findings(tool: str) -> list[dict[str, str | int]]:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
     command = ["shellcheck", "-s", "sh", "-f", "json", "-"]
-    done = subprocess.run(command, input=smi.script(tool), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=script(tool), capture_output=True, text=True, check=False)
     found: list[dict[str, str | int]] = json.loads(done.stdout)
     return found
 
@@ -44,7 +44,7 @@ def test_scripts_are_clean_and_use_what_the_data_files_have(tool: str) -> None:
     text = of_nvidia if tool == "nvidia-smi" else amd_data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))
     used = {str(each["message"]).split()[0] for each in found if each["code"] == 2154}
-    commands = re.findall("each_gpu .*", smi.script(tool))  # for eval, so shellcheck does not look into them
+    commands = re.findall("each_gpu .*", script(tool))  # for eval, so shellcheck does not look into them
     in_quotes = {name for command in commands for name in re.findall(r"\$([a-z_]+)", command)}
     assert used
     assert in_quotes
