@@ -200,14 +200,15 @@ def documented_events():
 
 @pytest.fixture
 async def plugins(kubelet):
-    """Make plugins that serve and, without `register=False`, are registered and shown by the node on return."""
+    """Make plugins. On return they serve, are registered and shown by the node, if no option says otherwise."""
     made = []
 
-    async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, register=True, on=None, **options):
+    async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, serve=True, register=True, on=None, **options):
         plugin = StubPlugin(on or kubelet, resource, devices, **options)
         made.append(plugin)
-        await plugin.serve()
-        if register:
+        if serve:
+            await plugin.serve()
+        if serve and register:
             await plugin.register()
             if devices is not None:
                 await shows(on or kubelet, resource, len({d.ID for d in plugin.devices}))
@@ -258,21 +259,6 @@ def shows_fixture():
 def device_fixture():
     """Make an entry of a device list: `device(id, health, numa)`."""
     return device
-
-
-@pytest.fixture
-async def plugin_class():
-    """The plugin's class for tests with their own kubelet. All are stopped at the end, also after a failure."""
-    made = []
-
-    class Plugin(StubPlugin):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            made.append(self)
-
-    yield Plugin
-    for each in made:
-        await each.stop()
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ async def sim(short_dir):
     await asyncio.wait(running)
 
 
-async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
+async def test_sim_prints_what_happens(sim, short_dir, plugins):
     """The text output has the node, the plugin, pods with their edits, findings and a restart."""
 
     class Home:
@@ -193,8 +193,8 @@ async def test_sim_prints_what_happens(sim, short_dir, plugin_class):
 
     out, task = await sim()
     await out.has("kill -HUP")
-    plugin = plugin_class(Home, NPU, ["d1", "d1"])
-    await (await plugin.serve()).register()
+    plugin = await plugins(NPU, ["d1", "d1"], on=Home, register=False)
+    await plugin.register()
     await out.has(f"{NPU}  ")
     write(short_dir / "pods" / "p.yaml", manifest("p", {NPU: 1}))
     await out.has("env         STUB_DEVICES=d1")

@@ -39,10 +39,10 @@ async def test_invalid_name(kubelet, plugins):
     assert [] == plugin.calls
 
 
-async def test_nobody_serves(short_dir, plugin_class):
+async def test_nobody_serves(short_dir, plugins):
     """A registration without a server behind its endpoint fails once the dial times out."""
     async with Kubelet(short_dir, timings=Timings(dial=0.3)) as kubelet:
-        plugin = plugin_class(kubelet, NPU, ["d1"])
+        plugin = await plugins(NPU, ["d1"], on=kubelet, serve=False)
         assert "failed to dial device plugin: context deadline exceeded" == await refused(plugin)
         assert {} == kubelet.node().capacity
 
@@ -155,10 +155,10 @@ async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, sh
     await shows(kubelet, NPU, 1, 1)
 
 
-async def test_late_listener(short_dir, plugin_class, shows):
+async def test_late_listener(short_dir, plugins, shows):
     """A plugin may start to listen after it registered, within the dial timeout."""
     async with Kubelet(short_dir, clock=ManualClock(), timings=Timings(dial=20)) as kubelet:
-        plugin = plugin_class(kubelet, NPU, ["d1"])
+        plugin = await plugins(NPU, ["d1"], on=kubelet, serve=False)
         async with asyncio.TaskGroup() as group:
             group.create_task(plugin.register(), name="register")
             await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU])

@@ -34,9 +34,9 @@ class Stubs:
 class StubDriver(EmbeddedNode):
     """A node whose plugin is in this process; a configuration is a YAML map from resource to device ids."""
 
-    def __init__(self, plugin_class):
+    def __init__(self, plugins):
         super().__init__(NodeOptions(), plugin=Stubs)
-        self.plugin_class = plugin_class
+        self.plugins = plugins
 
     @property
     def stubs(self):
@@ -48,8 +48,8 @@ class StubDriver(EmbeddedNode):
             if resource in self.stubs:
                 self.stubs[resource].list(*ids)
             else:
-                self.stubs[resource] = self.plugin_class(self.kubelet, resource, ids)
-                await self.stubs[resource].again()
+                self.stubs[resource] = await self.plugins(resource, ids, on=self.kubelet, register=False)
+                await self.stubs[resource].register()
 
     async def restart_kubelet(self):
         """Register again after the restart, as a good plugin does."""
@@ -62,9 +62,9 @@ class StubDriver(EmbeddedNode):
 
 
 @pytest.fixture
-async def driver(plugin_class):
+async def driver(plugins):
     """A node with a hand-written plugin."""
-    async with StubDriver(plugin_class) as made:
+    async with StubDriver(plugins) as made:
         yield made
 
 

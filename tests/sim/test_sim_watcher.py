@@ -52,15 +52,13 @@ class Asked(registration_grpc.RegistrationServicer):
 
 
 @pytest.fixture
-async def watched(kubelet, clock, plugin_class):
+async def watched(kubelet, clock, plugins):
     """Makes plugins, and waits until the kubelet has notified them. `endpoint` may be a function of the kubelet."""
     made = []
 
     async def make(devices=("d1", "d2"), *, socket="../npu.sock", on=None, serve=True, **info):
         home = on or kubelet
-        plugin = plugin_class(home, NPU, devices, socket=socket)
-        if serve:
-            await plugin.serve()
+        plugin = await plugins(NPU, devices, on=home, serve=serve, register=False, socket=socket)
         asked = Asked(home, plugin, **{"endpoint": str(home.root / "npu.sock")} | info)
         made.append(asked)
         await asked.start()
