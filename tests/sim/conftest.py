@@ -249,18 +249,6 @@ async def ask():
         yield Caller(server)
 
 
-@pytest.fixture(name="shows")
-def shows_fixture():
-    """Wait for the node's numbers, for example `await shows(kubelet, "acme.dev/npu", 2, 2)`."""
-    return shows
-
-
-@pytest.fixture(name="device")
-def device_fixture():
-    """Make an entry of a device list: `device(id, health, numa)`."""
-    return device
-
-
 @pytest.fixture
 def short_dir():
     """A temporary directory with a path that is short enough for sockets."""

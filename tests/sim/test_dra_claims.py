@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.dra_driver import RefusalError, device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from tests.sim.conftest import shows
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
@@ -287,7 +288,7 @@ async def test_a_reboot_prepares_again(kubelet, clock, driver):
     assert "gpu-0" == kubelet.pod("one").container().edits.envs["DRA_MAIN"]
 
 
-async def test_a_rejected_pod_releases_its_claims(kubelet, driver, plugins, shows):
+async def test_a_rejected_pod_releases_its_claims(kubelet, driver, plugins):
     """Another pod gets the device."""
     await plugins("acme.dev/npu", ["d1"])
     await shows(kubelet, "acme.dev/npu", 1)
@@ -338,7 +339,7 @@ async def test_podresources_names_all_devices_of_a_claim(kubelet, driver):
         assert first == second[: len(first)] != second
 
 
-async def test_an_extended_resource_of_a_class(kubelet, dra, plugins, shows):
+async def test_an_extended_resource_of_a_class(kubelet, dra, plugins):
     """DRA serves a pod with a limit and no claim, unless a device plugin has the resource."""
     await add(kubelet, device_class("acme.dev", extendedResourceName="acme.dev/gpu"))
     driver = await dra(slice_of("acme.dev", DEVICES))

@@ -5,7 +5,7 @@ import json
 import grpc
 import pytest
 
-from tests.sim.conftest import listed
+from tests.sim.conftest import device, listed, shows
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManifestError, ManualClock, Phase, Timings, manifest
 
@@ -87,7 +87,7 @@ async def test_allocation_and_shortage(kubelet, plugins):
     ]
 
 
-async def test_unregistered_device(kubelet, plugins, shows, clock):
+async def test_unregistered_device(kubelet, plugins, clock):
     """Conformance 36: a resource whose plugin is gone for five minutes, and of which a pod still has a device."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("first", {NPU: 1}))
@@ -99,7 +99,7 @@ async def test_unregistered_device(kubelet, plugins, shows, clock):
     assert rejected(f"cannot allocate unregistered device {NPU}") == pod.message
 
 
-async def test_affinity_buckets(kubelet, plugins, device):
+async def test_affinity_buckets(kubelet, plugins):
     """Conformance 34: devices on the requested nodes come first, then those on others, then those without a node."""
     await plugins(NPU, [device("on0", numa=[0]), device("on1", numa=[1]), device("both", numa=[0, 1]), device("free")])
     for count, expected in ((2, {"on0", "both"}), (1, {"on1"}), (1, {"free"})):
@@ -203,7 +203,7 @@ async def test_empty_allocate_response(kubelet, plugins):
     assert rejected(f"requested number of devices unavailable for {NPU}. Requested: 1, Available: 0") == other.message
 
 
-async def test_preferred_parameters(kubelet, plugins, device):
+async def test_preferred_parameters(kubelet, plugins):
     """The request has the available devices, those that must be included, and the container's total."""
     plugin = await plugins(
         NPU, [device("a0", numa=[0]), device("b0", numa=[1]), device("b1", numa=[1])], preferred=True
@@ -219,7 +219,7 @@ async def test_preferred_parameters(kubelet, plugins, device):
     assert ("a0", "b0") == pod.container().devices[NPU]
 
 
-async def test_no_preference_when_all_aligned_are_needed(kubelet, plugins, device):
+async def test_no_preference_when_all_aligned_are_needed(kubelet, plugins):
     """If exactly enough devices are aligned, they are taken without a call."""
     plugin = await plugins(NPU, [device("a0", numa=[0]), device("b0", numa=[1])], preferred=True)
     await kubelet.run_pod(manifest("p", {NPU: 1}), numa_affinity=[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.sim.conftest import listed
+from tests.sim.conftest import device, listed, shows
 from vdev.errors import SocketError
 from vdev.sim import Kubelet, KubeletPanic, Phase, manifest
 
@@ -40,7 +40,7 @@ async def test_container_and_kubelet_restart(kubelet, plugins):
     assert 1 == len(plugin.requests("Allocate"))
 
 
-async def test_finished_pod_is_not_admitted_again(kubelet, plugins, shows):
+async def test_finished_pod_is_not_admitted_again(kubelet, plugins):
     """Conformance 6: a succeeded pod is not admitted again after a kubelet restart."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -94,7 +94,7 @@ async def test_reboot_after_the_plugin(kubelet, plugins):
     assert "previously allocated devices are no longer healthy" in kubelet.pod("p").message
 
 
-async def test_health_in_pod_status(kubelet, plugins, device):
+async def test_health_in_pod_status(kubelet, plugins):
     """Conformance 19 and 45: the health of a held device is in the pod's status at once."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -105,7 +105,7 @@ async def test_health_in_pod_status(kubelet, plugins, device):
         assert expected == kubelet.pod("p").container().allocated_resources_status
 
 
-async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
+async def test_pod_status_only_when_health_changes(kubelet, plugins):
     """Conformance 46: a list updates a pod only if the health of its device has changed."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -118,7 +118,7 @@ async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
     assert 1 == len(updates)
 
 
-async def test_dropped_device_leaves_the_status_standing(kubelet, plugins, shows):
+async def test_dropped_device_leaves_the_status_standing(kubelet, plugins):
     """A held id that is dropped does not change the pod's status, but is a finding."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -169,7 +169,7 @@ async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
     assert ["checkpoint-unreadable"] == [finding.code for finding in kubelet.findings]
 
 
-async def test_new_node_zeroes_what_it_showed(kubelet, plugins, shows):
+async def test_new_node_zeroes_what_it_showed(kubelet, plugins):
     """Conformance 43: without a checkpoint, the node counts as new and its extended resources are zero."""
     await plugins(NPU, ["d1"])
     await kubelet.stop()

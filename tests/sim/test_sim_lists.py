@@ -2,13 +2,14 @@
 
 import grpc
 
+from tests.sim.conftest import device, shows
 from vdev.sim import Kubelet, ManualClock, manifest
 
 NPU = "acme.dev/npu"
 GPU = "acme.dev/gpu"
 
 
-async def test_unhealthy_while_used(kubelet, plugins, shows, device):
+async def test_unhealthy_while_used(kubelet, plugins):
     """Conformance 14: a pod runs on when its device becomes unhealthy."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
@@ -20,7 +21,7 @@ async def test_unhealthy_while_used(kubelet, plugins, shows, device):
     await shows(kubelet, NPU, 1, 0)
 
 
-async def test_stream_fails_at_once(kubelet, plugins, shows):
+async def test_stream_fails_at_once(kubelet, plugins):
     """Conformance 16: a ListAndWatch that fails at once leaves 0/0 on the node, without a retry."""
     plugin = await plugins(NPU, ["d1"], register=False)
     plugin.failures["ListAndWatch"] = (grpc.StatusCode.INTERNAL, "no stream")
@@ -29,7 +30,7 @@ async def test_stream_fails_at_once(kubelet, plugins, shows):
     assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()
 
 
-async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
+async def test_capacity_and_allocatable(kubelet, plugins):
     """Conformance 31: a list replaces the previous one, and does not affect other resources."""
     plugin = await plugins(NPU, ["d1", "d2", device("d3", "Unhealthy")])
     await shows(kubelet, NPU, 3, 2)
@@ -44,7 +45,7 @@ async def test_capacity_and_allocatable(kubelet, plugins, shows, device):
     await shows(kubelet, GPU, 1, 1)
 
 
-async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, clock):
+async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, clock):
     """Conformance 48: a disconnect makes all devices unhealthy; after the grace period, the resource is unknown."""
     plugin = await plugins(NPU, ["d1"])
     await plugin.stop()
@@ -58,7 +59,7 @@ async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, shows, 
     )
 
 
-async def test_duplicate_id_with_both_healths(kubelet, plugins, shows, device):
+async def test_duplicate_id_with_both_healths(kubelet, plugins):
     """An id listed with both healths counts twice in capacity and once in allocatable, as in the real kubelet."""
     plugin = await plugins(NPU, ["d1"])
     plugin.list("d1", device("d1", "Unhealthy"))
@@ -66,14 +67,14 @@ async def test_duplicate_id_with_both_healths(kubelet, plugins, shows, device):
     assert ["duplicate-id-health"] == [finding.code for finding in kubelet.errors]
 
 
-async def test_list_below_the_limit(kubelet, plugins, shows):
+async def test_list_below_the_limit(kubelet, plugins):
     """85 000 ids of 36 characters (4 165 000 bytes) pass, with a warning."""
     await plugins(NPU, [f"{i:036}" for i in range(85_000)])
     await shows(kubelet, NPU, 85_000, 85_000)
     assert ["list-near-limit"] == [finding.code for finding in kubelet.findings]
 
 
-async def test_list_over_the_limit(kubelet, plugins, shows):
+async def test_list_over_the_limit(kubelet, plugins):
     """86 000 ids of 36 characters (4 214 000 bytes) end the stream with ResourceExhausted."""
     plugin = await plugins(NPU, ["d1"])
     plugin.list(*(f"{i:036}" for i in range(86_000)))
@@ -95,7 +96,7 @@ async def test_node_status_only_each_tick(short_dir, plugins):
         assert {NPU: 1} == kubelet.node().capacity
 
 
-async def test_any_other_health_is_unhealthy(kubelet, plugins, shows, device):
+async def test_any_other_health_is_unhealthy(kubelet, plugins):
     """Only the word Healthy is healthy, and other words are findings."""
     await plugins(NPU, ["d1", device("d2", "healthy"), device("d3", "")])
     await shows(kubelet, NPU, 3, 1)

@@ -3,6 +3,7 @@
 import grpc
 import pytest
 
+from tests.sim.conftest import device, shows
 from vdev.pb import podresources_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
 from vdev.sim import Kubelet, ManualClock, manifest
@@ -23,7 +24,7 @@ def api(channel):
     return v1_grpc.PodResourcesListerStub(channel)
 
 
-async def test_list_shape(kubelet, plugins, api, device):
+async def test_list_shape(kubelet, plugins, api):
     """There is an entry per device and NUMA node; without topology, the field is missing."""
     await plugins(NPU, [device("d1", numa=[0, 1]), device("d2")])
     await kubelet.run_pod(manifest("p", {NPU: 2}))
@@ -73,7 +74,7 @@ async def test_get(kubelet, plugins, api):
     )
 
 
-async def test_allocatable(kubelet, plugins, api, device, shows):
+async def test_allocatable(kubelet, plugins, api):
     """GetAllocatableResources lists healthy devices, including held ones, and none of a lost plugin."""
     plugin = await plugins(NPU, ["d1", device("d2", "Unhealthy"), "d3"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))

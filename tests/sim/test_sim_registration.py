@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.sim.conftest import shows
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, Timings, manifest
 
@@ -111,7 +112,7 @@ async def newer(short_dir):
 
 
 @pytest.mark.parametrize(("pre_start", "preferred"), [(False, False), (True, True)])
-async def test_reregistration(kubelet, plugins, shows, pre_start, preferred):
+async def test_reregistration(kubelet, plugins, pre_start, preferred):
     """Conformance 30: a second and a third instance with other devices replace the list, whatever their options."""
     await plugins(NPU, ["d1", "d2"], pre_start=pre_start, preferred=preferred)
     await plugins(NPU, ["d1", "d2", "d3"], pre_start=pre_start, preferred=preferred)
@@ -120,7 +121,7 @@ async def test_reregistration(kubelet, plugins, shows, pre_start, preferred):
     await shows(kubelet, NPU, 1, 1)
 
 
-async def test_old_stream_takes_the_new_connection_down(kubelet, plugins, shows):
+async def test_old_stream_takes_the_new_connection_down(kubelet, plugins):
     """1.36: the end of the old instance's stream closes the new instance's connection."""
     old = await plugins(NPU, ["d1"])
     new = await plugins(NPU, ["d1", "d2"])
@@ -130,7 +131,7 @@ async def test_old_stream_takes_the_new_connection_down(kubelet, plugins, shows)
     assert "registered-while-streaming" in [finding.code for finding in kubelet.findings]
 
 
-async def test_old_stream_leaves_the_new_connection_alone(newer, plugins, shows):
+async def test_old_stream_leaves_the_new_connection_alone(newer, plugins):
     """1.37: the end of the old instance's stream changes nothing for the new instance."""
     old = await plugins(NPU, ["d1"], on=newer)
     new = await plugins(NPU, ["d1", "d2"], on=newer)
@@ -140,7 +141,7 @@ async def test_old_stream_leaves_the_new_connection_alone(newer, plugins, shows)
     assert 1 == len(new.streams)
 
 
-async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, shows):
+async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins):
     """1.36: after a failed second registration, the kubelet does not notice the end of the first plugin."""
     old = await plugins(NPU, ["d1"])
     new = await plugins(NPU, ["d1"], register=False)
@@ -155,7 +156,7 @@ async def test_failed_reregistration_orphans_the_old_stream(kubelet, plugins, sh
     await shows(kubelet, NPU, 1, 1)
 
 
-async def test_late_listener(short_dir, plugins, shows):
+async def test_late_listener(short_dir, plugins):
     """A plugin may start to listen after it registered, within the dial timeout."""
     async with Kubelet(short_dir, clock=ManualClock(), timings=Timings(dial=20)) as kubelet:
         plugin = await plugins(NPU, ["d1"], on=kubelet, serve=False)
@@ -167,7 +168,7 @@ async def test_late_listener(short_dir, plugins, shows):
         await plugin.stop()
 
 
-async def test_impatient_plugin(kubelet, plugins, shows):
+async def test_impatient_plugin(kubelet, plugins):
     """A plugin whose own deadline ends its registration is not registered, and can register again."""
     plugin = await plugins(NPU, ["d1"], register=False)
     release = plugin.hold("GetDevicePluginOptions")

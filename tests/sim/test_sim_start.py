@@ -7,7 +7,7 @@ import json
 import grpc
 import pytest
 
-from tests.sim.conftest import listed
+from tests.sim.conftest import device, listed, shows
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
 
@@ -92,7 +92,7 @@ async def test_a_pod_in_admission_is_named(kubelet, plugins):
     assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}  # a List frees nothing of it
 
 
-async def test_checkpoint_form(kubelet, plugins, device):
+async def test_checkpoint_form(kubelet, plugins):
     """The checkpoint has the real kubelet's form: keys, NUMA nodes as text, the response in base64, mode 0600."""
     await plugins(NPU, [device("d1", numa=[0, 1]), device("sick", "Unhealthy")])
     assert checkpoint(kubelet)["Data"] == {"PodDeviceEntries": None, "RegisteredDevices": {NPU: ["d1"]}}
@@ -159,7 +159,7 @@ async def test_a_device_is_given_twice(kubelet, plugins, clock):
     assert kubelet.errors == []
 
 
-async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
+async def test_a_finished_init_container_uses_nothing(kubelet, plugins):
     """The device of a finished init container may be dropped from the list, and does not count as held."""
     plugin = await plugins(NPU, ["d1", "d2"])
     document = manifest("p", {})

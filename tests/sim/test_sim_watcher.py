@@ -4,6 +4,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from tests.sim.conftest import shows
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from vdev.pb import pluginregistration_v1_pb2 as registration
 from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
@@ -79,7 +80,7 @@ def lost(kubelet):
     return [entry.fields["error"] for entry in kubelet.journal.of("pluginLost")]
 
 
-async def test_its_devices_are_the_nodes(kubelet, watched, shows):
+async def test_its_devices_are_the_nodes(kubelet, watched):
     """It is notified, called at the full path of its endpoint, and gets pods."""
     asked = await watched()
     assert [(True, "")] == asked.statuses
@@ -120,7 +121,7 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
     await kubelet.wait_until(lambda: (True, "") in asked.statuses)
 
 
-async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows):
+async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched):
     """A failed registration is tried again with growing pauses."""
     asked = await watched(serve=False, endpoint="")
     await shows(kubelet, NPU, 2, 2)
@@ -155,7 +156,7 @@ async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monk
         assert {} == kubelet.node().capacity
 
 
-async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched, shows):
+async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched):
     """Its devices are unhealthy and its stream is closed, even if it still serves."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
@@ -166,7 +167,7 @@ async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watche
     assert [f"the registration socket for {asked.info.endpoint} is gone"] == lost(kubelet)
 
 
-async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched, shows):
+async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched):
     """It is registered again, because its socket in plugins_registry remains."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
@@ -183,7 +184,7 @@ async def test_an_endpoint_beside_kubelet_sock_is_a_finding(kubelet, watched):
     assert ["endpoint-removed"] == codes(kubelet)
 
 
-async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, clock, watched, shows):
+async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, clock, watched):
     """The finding ends when the plugin creates its registration socket again."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
@@ -200,7 +201,7 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await shows(kubelet, NPU, 2, 2)
 
 
-async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, watched, shows):
+async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, watched):
     """After a failed NotifyRegistrationStatus, it is unregistered and tried again."""
     asked = await watched(devices=["d1"], fails=True)
     await kubelet.wait_until(lambda: lost(kubelet))
