@@ -175,11 +175,11 @@ def _node(node: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
 
 def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
     """Check that an entry gives each type once, and that entries of one node mean the same by a type."""
-    said: dict[str, list[tuple[Place, Entry, TrueWhen]]] = {}
+    seen: dict[str, list[tuple[Place, Entry, TrueWhen]]] = {}
     for entry in entries:
         for place, each in enumerate(entry.conditions):
             here = report.of(entry).at("conditions", place)
-            for first, owner, true_when in said.setdefault(each.type, []):
+            for first, owner, true_when in seen.setdefault(each.type, []):
                 if owner is entry:
                     here.error("type", f"the condition {each.type} is given twice", f"it is at {first} too")
                     break
@@ -189,7 +189,7 @@ def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
                     message = f"the condition {each.type} is True while devices are {true_when} at {first}"
                     here.error("trueWhen", message, "let both mean the same, or give it another type")
                     break
-            said[each.type].append((here.place(()), entry, each.true_when))
+            seen[each.type].append((here.place(()), entry, each.true_when))
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------
@@ -429,8 +429,8 @@ def _resources(spec: Spec, entry: Entry) -> Iterator[str]:
     """Return the resources that may count the entry's devices."""
     if not entry.listed:
         return
-    told = [name_of(spec, entry, each) for each in ("", *entry.possible_profiles)]
-    names = [each[0] for each in told if not isinstance(each, Problem)]
+    named = [name_of(spec, entry, each) for each in ("", *entry.possible_profiles)]
+    names = [each[0] for each in named if not isinstance(each, Problem)]
     yield from names
     for rule in spec.sharing.resources if spec.sharing else ():
         if rule.name in names:

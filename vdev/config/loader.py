@@ -81,13 +81,17 @@ class Document:
 
     def known(self, path: KeyPath) -> KeyPath:
         """Return the part of `path` that is in the files, without the index of a single item for a list of one."""
+        return self.split(path)[0]
+
+    def split(self, path: KeyPath) -> tuple[KeyPath, KeyPath]:
+        """Return the part of `path` that is in the files, and the rest."""
         found: KeyPath = ()
-        for step in path:
+        for number, step in enumerate(path):
             if (*found, step) in self.values:
                 found = (*found, step)
             elif step != 0:
-                break
-        return found
+                return found, path[number:]
+        return found, ()
 
     def is_for_nvidia(self, path: KeyPath) -> bool:
         """Whether the value of `path` is from a file with which NVIDIA's plugin would start."""

@@ -51,12 +51,12 @@ def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override
         for end in range(len(written), 0, -1):
             if override := overrides.get(written[:end]):
                 return override.source
-        known = document.known(written)
-        # Values of a shorthand have its place: a single value for a list of it, a pattern for {path: pattern}.
+        known, rest = document.split(written)
+        # Values of a shorthand have its place, such as a pattern for {path: pattern}.
         root: Any = document.root
-        inside = all(isinstance(step, int) or step in _SHORTHANDS for step in written[len(known) :])
+        inside = all(isinstance(step, int) or step in _SHORTHANDS for step in rest)
         short = inside and not isinstance(functools.reduce(operator.getitem, known, root), dict)
-        return str(document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
+        return str(document.value_place(known)) if known and (not rest or short) else DEFAULT
 
     return tuple(_below(spec, (), (), source_of))
 

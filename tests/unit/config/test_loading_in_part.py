@@ -91,3 +91,11 @@ def test_everything_is_rendered_and_loads_to_the_same() -> None:
     once = config.load([path])
     again = config.load_text(config.render(once.origins()), str(path))
     assert once.spec == again.spec
+
+
+def test_the_keys_of_a_single_item_have_their_places():
+    """As in a list of one."""
+    text = "devices:\n- name: a\n  resource: a.b/c\n  usb: {vendor: '1050'}\n  onNodes: x\n"
+    sources = {each.path: each.source for each in config.load_text(text, "f").origins()}
+    assert ("f:4:17", "default") == (sources["devices[0].usb[0].vendor"], sources["devices[0].usb[0].permissions"])
+    assert "f:5:12" == sources["devices[0].onNodes[0]"]
