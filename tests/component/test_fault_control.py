@@ -96,7 +96,7 @@ async def test_the_count_of_injections_says_in_which_resources(start_agent, cloc
 
 
 async def test_add_list_clear(agent, vdev, shows):
-    """A rule is added, listed as active, and cleared."""
+    """A rule is added, listed as active, and cleared, alone or with all others."""
     code, _ = await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
     assert 0 == code
     await shows(NPU, 4, 2)
@@ -106,6 +106,11 @@ async def test_add_list_clear(agent, vdev, shows):
     assert "waiting for its trigger" == rules["planned"]["state"]
     assert "two" in (await vdev("status"))[1]
     assert "cleared: two" in (await vdev("fault", "clear", "two"))[1]
+    await shows(NPU, 4, 4)
+    await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
+    await vdev("fault", "trigger", "planned")
+    await shows(NPU, 4, 1)
+    await vdev("fault", "clear", "--all")
     await shows(NPU, 4, 4)
 
 
@@ -124,15 +129,6 @@ async def test_trigger(agent, vdev, shows, clock):
         await shows(NPU, 4, 3)
         clock.advance(30)
         await shows(NPU, 4, 4)
-
-
-async def test_clear_all(agent, vdev, shows):
-    """All rules end."""
-    await vdev("fault", "add", "{name: two, devices: [acme/0-1], health: Unhealthy}")
-    await vdev("fault", "trigger", "planned")
-    await shows(NPU, 4, 1)
-    await vdev("fault", "clear", "--all")
-    await shows(NPU, 4, 4)
 
 
 REFUSALS = [

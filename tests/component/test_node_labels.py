@@ -66,14 +66,6 @@ async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, accou
     assert writes == api_server.writes
 
 
-async def test_what_somebody_takes_away_is_written_again(start_agent, account, api_server, labels):
-    """At once the first times, and then more slowly."""
-    await start_agent(config(), api_server=account)
-    await api_server.until(lambda: OURS == labels())
-    await api_server.edit("nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": None}}}, manager="kubectl")
-    await api_server.until(lambda: OURS == labels())
-
-
 async def test_an_edit_does_not_wait_for_a_repair(start_agent, account, api_server, labels):
     """An edit is written at once, even if another client removes a label again and again."""
     agent = await start_agent(config(), api_server=account)

@@ -1,4 +1,4 @@
-"""Each switch under `node` does its work with exactly the permissions that its component in deploy/ gives."""
+"""Each switch under `node` needs exactly the permissions that its component in deploy/ gives."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def has_event(server, _node):
     ],
 )
 async def test_a_component_is_enough(component, switch, done, start_agent, account, api_server):
-    """And nothing that it leaves out is ever missed."""
+    """No other permission is needed."""
     status = {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
     document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
     await api_server.add("nodes", document, manager="kubelet", status=status)
@@ -56,9 +56,9 @@ async def test_a_component_is_enough(component, switch, done, start_agent, accou
     assert [] == [each for each in agent.agent.reconciler.problems if each.is_error]
 
 
-@pytest.mark.parametrize("switch", ["labels", "events"])
-async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, api_server):
-    """It is said once and stays a problem, whatever else the agent does meanwhile; then it is written after all."""
+@pytest.mark.parametrize("switch", ["labels", "events", "conditions"])
+async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, api_server, shows):
+    """The device plugin serves. There is one problem until the permission is granted, and then the write follows."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = {"list nodes", "watch nodes"}
     agent = await start_agent(
@@ -68,6 +68,7 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
         retry_step_first=50,
         retry_step_most=50,
     )
+    await shows("acme.dev/npu", 2, 2)
     await api_server.until(lambda: any("may not" in str(each) for each in agent.agent.reconciler.problems))
     refused = api_server.writes
     for _ in range(10):
@@ -85,7 +86,7 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
 
 @pytest.mark.parametrize("switch", ["labels", "events"])
 async def test_a_permission_that_comes_is_used_at_once(switch, start_agent, account, api_server):
-    """However long the pauses between attempts have become: as soon as the Node can be read."""
+    """The write follows as soon as the Node can be read, even during a long pause between attempts."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = set()
     agent = await start_agent(

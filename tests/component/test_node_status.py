@@ -117,15 +117,3 @@ async def test_conditions_that_leave_the_file_leave_the_node(start_agent, accoun
     assert ["MemoryPressure", "Ready"] == [each["type"] for each in status_of()["conditions"]]
     assert "True" == condition(status_of(), "Ready")["status"]
     assert "4" == status_of()["capacity"][NPU]
-
-
-async def test_without_the_permission(kubelet, start_agent, account, api_server, node, shows):
-    """The device plugin serves. The missing permission is a problem, and the write follows when it is granted."""
-    api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
-    agent = await start_agent(config(status="false", conditions="true"), api_server=account)
-    await shows(NPU, 4, 4)
-    await api_server.until(lambda: any("patch nodes/status" in str(each) for each in agent.agent.reconciler.problems))
-    api_server.permissions.add("patch nodes/status")
-    agent.clock.advance(60.0)
-    await api_server.until(lambda: condition(api_server.object("nodes", "node-1")["status"], "NpuHealthy"))
-    await api_server.until(lambda: not agent.agent.reconciler.problems)

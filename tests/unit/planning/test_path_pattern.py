@@ -100,19 +100,6 @@ def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
     assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
 
 
-@given(st.lists(names, max_size=4), st.lists(names, min_size=1, max_size=2))
-def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]) -> None:
-    """None, one or many, unless one of them is hidden."""
-    path = "/" + "/".join([*between, ends[-1]])
-    expected = not any(name.startswith(".") for name in between)
-    wanted = (
-        path_pattern.PathPattern("", ("**", "*"))
-        if not ends[-1].startswith(".")
-        else path_pattern.PathPattern("", ("**", ".*"))
-    )
-    assert expected == (wanted.captures(path) is not None)
-
-
 @pytest.mark.parametrize(
     ("text", "path", "captures"),
     [

@@ -103,15 +103,19 @@ class Node:
         self.look(known=known)
 
 
-def test_a_first_start_takes_what_the_label_says():
-    node = Node(value="balanced")
-    assert ("success", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}) == (node.told, node.counts)
-
-
-@pytest.mark.parametrize(("default", "counts"), [("", {"gpu": 2}), ("all-3g.20gb", {"mig-3g.20gb": 4})])
-def test_without_the_label_the_default_is_in_force_and_no_state_is_written(default, counts):
-    node = Node(default=default)
-    assert ("", counts) == (node.told, node.counts)
+@pytest.mark.parametrize(
+    ("value", "default", "state", "counts"),
+    [
+        ("balanced", "", "success", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}),
+        (None, "", "", {"gpu": 2}),
+        (None, "all-3g.20gb", "", {"mig-3g.20gb": 4}),
+        ("nothing", "all-3g.20gb", "failed", {"mig-3g.20gb": 4}),
+    ],
+)
+def test_the_layout_at_the_start(value, default, state, counts):
+    """Without the label, or with an unknown name, it is the default."""
+    node = Node(value=value, default=default)
+    assert (state, counts) == (node.told, node.counts)
 
 
 def test_a_new_value_is_pending_until_that_is_written():
@@ -141,11 +145,6 @@ def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
     assert node.progress.sentence.startswith(why)
     node.choose("balanced")
     assert "success" == node.told
-
-
-def test_an_unknown_name_at_the_start_leaves_the_default():
-    node = Node(value="nothing", default="all-3g.20gb")
-    assert ("failed", {"mig-3g.20gb": 4}) == (node.told, node.counts)
 
 
 @pytest.mark.parametrize("way", ["before", "while it is pending"])
