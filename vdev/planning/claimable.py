@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..model.device import Device, RawDevice, Slot, grouped
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
-from ..model.spec import SharedItem, Spec
+from ..model.spec import Spec
 from . import naming, sharing
 from .partitions import placements
 from .resources import Resource
@@ -74,12 +74,9 @@ def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequen
         chosen = sharing.chosen([] if is_dynamic else problems, name, members, rules, entries)
         shared = {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
         if is_dynamic and shared:
-            problems.append(_not_shared(entry, name, rules[0]))
+            message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
+            hint = "set dra.partitions to static where claims are to share devices"
+            problems.append(warning(rules[0].where, message, hint))
         elif not is_dynamic:
             found |= shared
     return found
-
-
-def _not_shared(entry: Entry, name: str, rule: SharedItem) -> Problem:
-    message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
-    return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")

@@ -26,7 +26,7 @@ from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
 from ..node.conditions import NONE, Losses, NodeCondition, SlotCounts, capacity, conditions, losses
-from ..node.labels import NO_LABELS, Labels, node_labels
+from ..node.labels import NO_LABELS, node_labels
 from ..node.maker_labels import Machine
 from . import inventory, resources
 from .allocation import cdi_documents
@@ -194,15 +194,11 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     previous, faults, node = observed.previous, observed.faults, observed.spec.node
 
     # 1. Health from probes, and from appliers that cannot deliver a device. Discovery's own verdict stays.
-    devices = observed.inventory
-    if observed.without_tools:
-        devices = resources.without_tools(devices, observed.without_tools)
-    if observed.health:
-        devices = resources.with_health(devices, observed.health)
+    devices = resources.without_tools(observed.inventory, observed.without_tools)
+    devices = resources.with_health(devices, observed.health)
 
     # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
-    if faults is not targets.NONE:
-        devices = targets.apply_faults(devices, faults)
+    devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
     held, claimed = NOTHING_CLAIMED, dict[Key, Device]()
@@ -224,9 +220,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     )
 
     # 5. A fault rule can take a device out of its list even though a pod holds it: so it comes after step 4.
-    advertised = kept.inventory
-    if faults.dropped:
-        advertised, devices = targets.drop(advertised, faults.dropped), targets.drop(devices, faults.dropped)
+    advertised, devices = targets.drop(kept.inventory, faults.dropped), targets.drop(devices, faults.dropped)
 
     # 6. Pools leave out retired devices, because a pod may still hold them.
     pools = NO_POOLS
@@ -244,7 +238,11 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else NONE
 
     # 8. Labels follow the configuration and the devices that exist, not their health.
-    labels = _labels(observed) if node.labels else NO_LABELS
+    labels = NO_LABELS
+    if node.labels:
+        gone = observed.inventory.raws - devices.raws
+        found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
+        labels = node_labels(observed.spec, observed.node, found, devices, observed.machine)
 
     problems = [*labels.problems]
     for pool in pools.values():
@@ -260,8 +258,8 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         pools=pools,
         lost=lost,
         labels={
-            **(labels.values if node.labels is True else NO_LABELS.values),
-            **(state_labels(observed.layouts, observed.spec.entries) if observed.layouts else {}),
+            **(labels.values if node.labels is True else {}),
+            **state_labels(observed.layouts, observed.spec.entries),
         },
         features=labels.values if node.labels == NFD else None,
         capacity=capacity(advertised) if node.status else {},
@@ -283,14 +281,6 @@ def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) ->
         if driver not in offers or device.id not in offers[driver].by_id
     ]
     return blocked(devices, taken)
-
-
-def _labels(observed: ObservedState) -> Labels:
-    unplugged = {**observed.faults.removed, **observed.faults.dropped}
-    present = targets.drop(observed.inventory, unplugged)
-    gone = observed.inventory.raws - present.raws
-    found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
-    return node_labels(observed.spec, observed.node, found if gone else observed.found, present, observed.machine)
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:

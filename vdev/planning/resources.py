@@ -209,7 +209,7 @@ def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
         device, raw = slot.device, slot.device.raw
         return replace(slot, device=replace(device, raw=replace(raw, tools=""))) if raw.id in raws else slot
 
-    return inventory.with_slots(bare)
+    return inventory.with_slots(bare) if raws else inventory
 
 
 def counts(inventory: Inventory) -> dict[str, int]:
