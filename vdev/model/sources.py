@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, TypeVar, assert_never
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainValidator,
     TypeAdapter,
@@ -123,8 +124,38 @@ class Operator(StrEnum):
 _NAMES = {Operator.GT: "gt", Operator.GE: "ge", Operator.LT: "lt", Operator.LE: "le"}
 _OPERATORS = {each.value: each for each in (Operator.IN, Operator.NOT_IN, Operator.EXISTS)}
 _OPERATORS |= {word: each for each, name in _NAMES.items() for word in (each.value, name)}
-_TEXT_LIST = {"type": "array", "minItems": 1, "items": {"type": "string"}}
-_OPERANDS = {Operator.IN: _TEXT_LIST, Operator.NOT_IN: _TEXT_LIST, Operator.EXISTS: {"type": "boolean"}}
+
+
+_HEX = "0x"
+_NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
+
+
+def number(text: str | None) -> float | None:
+    """Return the value of a number in sysfs, decimal or hexadecimal with `0x`; None if it is not a number."""
+    text = "" if text is None else text.strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    return float(int(text, 16)) if _HEX in text.lower() else float(text)
+
+
+def _number_text(value: object) -> str:
+    if isinstance(value, bool) or number(str(value)) is None:
+        refuse(f"expected a number, got {described(value)}")
+    return str(value)
+
+
+_pattern_problem = functools.partial(path_pattern.problem, is_path=False)
+TextPattern = Annotated[Text, without_problem(_pattern_problem)]
+WordPattern = Annotated[Word, without_problem(_pattern_problem)]
+"""A pattern for a word."""
+
+_PATTERN: TypeAdapter[str] = TypeAdapter(TextPattern)
+_PATTERNS: TypeAdapter[Any] = TypeAdapter(Annotated[tuple[TextPattern, ...], not_empty()])
+_EXISTS: TypeAdapter[Any] = TypeAdapter(Flag)
+_COMPARED_WITH: TypeAdapter[Any] = TypeAdapter(
+    Annotated[str, BeforeValidator(_number_text), WithJsonSchema({"type": ["number", "string"]})]
+)
+_OPERANDS = {Operator.IN: _PATTERNS, Operator.NOT_IN: _PATTERNS, Operator.EXISTS: _EXISTS}
 _TEST_JSON = {
     "anyOf": [
         {"type": "string"},
@@ -134,7 +165,7 @@ _TEST_JSON = {
             "maxProperties": 1,
             "additionalProperties": False,
             "properties": {
-                word: _OPERANDS.get(kind, {"type": ["number", "string"]}) for word, kind in _OPERATORS.items()
+                word: _OPERANDS.get(kind, _COMPARED_WITH).json_schema() for word, kind in _OPERATORS.items()
             },
         },
     ]
@@ -155,7 +186,7 @@ def _test(value: object) -> AttributeTest:
     if isinstance(value, AttributeTest):
         return value
     if type(value) is str:
-        return AttributeTest(Operator.GLOB, _patterns(value), value)
+        return AttributeTest(Operator.GLOB, (_PATTERN.validate_python(value),), value)
     if not isinstance(value, dict):
         quoted = f'write it in quotes: "{value}"' if isinstance(value, str) else ""
         refuse(
@@ -166,43 +197,15 @@ def _test(value: object) -> AttributeTest:
             f"expected one operator, got {len(value)}",
             listed(_OPERATORS, lead="expected one of", command="vdev schema"),
         )
-    ((word, operand),) = value.items()
+    ((word, given),) = value.items()
     kind = _OPERATORS[one_of(word, _OPERATORS)]
-    values = _operand(kind, operand)
-    is_list = kind in (Operator.IN, Operator.NOT_IN)
-    return AttributeTest(kind, values, {word: list(values) if is_list else Plain(values[0])})
+    operand = _OPERANDS.get(kind, _COMPARED_WITH).validate_python(given)
+    if isinstance(operand, tuple):
+        return AttributeTest(kind, operand, {word: list(operand)})
+    text = str(operand).lower()
+    return AttributeTest(kind, (text,), {word: Plain(text)})
 
 
-def _patterns(*texts: str) -> tuple[str, ...]:
-    for text in texts:
-        if any(found := path_pattern.problem(text, is_path=False)):
-            refuse(*found)
-    return texts
-
-
-def _operand(kind: Operator, value: object) -> tuple[str, ...]:
-    match kind:
-        case Operator.IN | Operator.NOT_IN:
-            items = value if isinstance(value, list) else []
-            if not items:
-                refuse(f"expected a list of strings, got {described(value)}")
-            for item in items:
-                if type(item) is not str:
-                    refuse(f"expected a list of strings, with {described(item)} in it", f'write it in quotes: "{item}"')
-            return _patterns(*items)
-        case Operator.EXISTS:
-            return (str(_EXISTS.validate_python(value)).lower(),)
-        case _:
-            if isinstance(value, bool) or number(str(value)) is None:
-                refuse(f"expected a number, got {described(value)}")
-            return (str(value),)
-
-
-_EXISTS: TypeAdapter[bool] = TypeAdapter(Flag)
-
-
-_HEX = "0x"
-_NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
 _COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
     Operator.GT: operator.gt,
     Operator.GE: operator.ge,
@@ -228,14 +231,6 @@ def meets(test: AttributeTest, value: str | None) -> bool:
             return left is not None and right is not None and _COMPARED[test.operator](left, right)
         case _:
             assert_never(test.operator)
-
-
-def number(text: str | None) -> float | None:
-    """Return the value of a number in sysfs, decimal or hexadecimal with `0x`; None if it is not a number."""
-    text = "" if text is None else text.strip()
-    if not _NUMBER.fullmatch(text):
-        return None
-    return float(int(text, 16)) if _HEX in text.lower() else float(text)
 
 
 def wording(attribute: str, test: AttributeTest) -> str:
@@ -276,9 +271,6 @@ Subsystem = Annotated[
     Text, matching(r"(?!\.{1,2}$)[^/]+", "the name of a class, a bus or a subsystem, such as tty, without '/'")
 ]
 """A name below /sys/class or /sys/bus."""
-
-WordPattern = Annotated[Word, without_problem(functools.partial(path_pattern.problem, is_path=False))]
-"""A pattern for a word."""
 
 AttributeCondition = Annotated[AttributeTest, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
 """A condition on an attribute's value."""

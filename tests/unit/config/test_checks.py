@@ -187,7 +187,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
             "sysfs: {class: drm, match: {a: {like: x}}}",
             "match.a: the string 'like' is not allowed here; did you mean 'le'? expected one of in, notIn",
         ),
-        ("sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
+        ("sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list, got the string"),
         ("sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
         ("sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
         ("usb: {}", "devices[0].usb: every USB device would match"),
