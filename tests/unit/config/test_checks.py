@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.refused import refusals
+from tests.kit.refused import check_refusals, refusals
 from vdev import config
 from vdev.errors import ConfigError
 
@@ -229,9 +229,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ("virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
     ]
-    for line, expected in cases:
-        with subtests.test(line=line):
-            assert expected in "\n".join(refusals(HEAD + line))
+    check_refusals(subtests, cases, f"{HEAD}@")
 
 
 def test_resource_names_follow_the_kubelets_rules(subtests):

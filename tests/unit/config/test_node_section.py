@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.refused import refusals
+from tests.kit.refused import check_refusals, refusals
 from vdev import config
 from vdev.model.entry import Condition, TrueWhen
 from vdev.model.spec import Node
@@ -32,9 +32,7 @@ def test_what_the_section_refuses(subtests):
         ("{label: true}", "unknown key 'label'"),
         ("[]", "node: expected a mapping"),
     ]
-    for section, expected in cases:
-        with subtests.test(section=section):
-            assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+    check_refusals(subtests, cases, "devices: []\nnode: @")
 
 
 def test_labels_and_conditions_of_an_entry():
@@ -76,9 +74,7 @@ def test_what_an_entry_refuses(subtests):
         ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
         ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
     ]
-    for line, expected in cases:
-        with subtests.test(line=line):
-            assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+    check_refusals(subtests, cases, f"{ENTRY}@")
 
 
 def test_entries_that_share_a_condition_mean_the_same():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.refused import refusals
+from tests.kit.refused import check_refusals, refusals
 from vdev import config
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.model.telemetry import EntryTelemetry, LoadPattern, Range, SmiTool, Telemetry
@@ -67,10 +67,7 @@ def test_what_a_load_refuses(subtests):
         ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
         ("{load: 5}", "unknown key 'load'"),
     ]
-    for block, expected in cases:
-        with subtests.test(block=block):
-            found = refusals(ENTRY + f"  telemetry: {block}\n")
-            assert any(expected in line for line in found), found
+    check_refusals(subtests, cases, f"{ENTRY}  telemetry: @\n")
 
 
 def test_what_the_section_refuses(subtests):
@@ -84,10 +81,7 @@ def test_what_the_section_refuses(subtests):
         ("[]", "telemetry: expected a mapping"),
         ("{adress: x}", "did you mean 'address'?"),
     ]
-    for section, expected in cases:
-        with subtests.test(section=section):
-            found = refusals(f"telemetry: {section}\n" + ENTRY)
-            assert any(expected in line for line in found), found
+    check_refusals(subtests, cases, f"telemetry: @\n{ENTRY}")
 
 
 def test_what_else_is_refused():
