@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ..dra.amd_devices import DRIVER_VERSION
 from ..model.geometry import PIN
-from .exporters import Exporter, Labels, Metric, Values, table
+from .exporters import Exporter, Labels, Metric, Values, readings, table
 from .sensors import DeviceInfo, MeasuredDevice, User
 from .simulation import Throttle
 
@@ -34,7 +34,7 @@ METRICS: Sequence[Metric] = (
             f"gpu_ecc_{word}_{block}",
             "gauge",
             f"{word.title()}able error count in {block.upper()} block",
-            f"{word}ed" if block == _MEMORY_BLOCK else "none",
+            f"ecc_{word}ed" if block == _MEMORY_BLOCK else "none",
         )
         for word in ("correct", "uncorrect")
         for block in _BLOCKS
@@ -50,53 +50,44 @@ METRICS: Sequence[Metric] = (
 
 def _values(it: MeasuredDevice) -> Values:
     own, whole, physics = it.own, it.whole, it.info.physics
-    health: Values = {"healthy": int(it.info.health.healthy)}
+    health: Values = {"healthy": it.info.health.healthy}
     if whole.lost:
         return health
+    used = own.memory_used_mib + own.memory_reserved_mib
     of_partition: Values = {
         **health,
         "zero": 0,
-        "busy": round(own.gpu_percent),
+        "busy": own.gpu_percent,
         "total": own.memory_total_mib,
-        "used": own.memory_used_mib + own.memory_reserved_mib,
+        "used": used,
         "free": own.memory_free_mib,
     }
     of_device: Values = {
-        "power": round(whole.power_w),
+        "power_w": whole.power_w,
         "visible_total": own.memory_total_mib,
-        "visible_used": own.memory_used_mib + own.memory_reserved_mib,
+        "visible_used": used,
         "visible_free": own.memory_free_mib,
         "gtt": GTT,
         "free_gtt": GTT,
-        "corrected": whole.ecc_corrected,
-        "uncorrected": whole.ecc_uncorrected,
+        "ecc_corrected": whole.ecc_corrected,
+        "ecc_uncorrected": whole.ecc_uncorrected,
         "none": 0,
     }
     if it.info.device.is_partition and it.info.device.part > 0:
         return {**of_partition, **dict.fromkeys(of_device, 0)}
-    memory_c = whole.memory_temperature_c
-    received, sent = whole.pcie_rx_bytes_s, whole.pcie_tx_bytes_s
     linked = None if whole.nvlink_mb is None else whole.nvlink_mb * 1000 // (2 * physics.links)
     return {
+        **readings(whole),
         **of_partition,
         **of_device,
-        "temperature": round(whole.temperature_c),
-        "memory_temperature": round(memory_c or whole.temperature_c),
-        "hbm_temperature": None if memory_c is None else round(memory_c),
-        "gpu": round(whole.gpu_percent),
-        "copy": round(whole.copy_percent),
-        "decoder": round(whole.decoder_percent),
-        "video": round(max(whole.encoder_percent, whole.decoder_percent)),
-        "clock": whole.sm_clock_mhz,
-        "memory_clock": whole.memory_clock_mhz,
-        "min_clock": round(physics.idle_clock),
-        "min_memory_clock": round(physics.idle_memory_clock),
-        "max_clock": round(physics.peak_clock),
-        "max_memory_clock": round(physics.peak_memory_clock),
-        "energy_uj": whole.energy_mj * 1000,
+        "memory_temperature": whole.memory_temperature_c or whole.temperature_c,
+        "video": max(whole.encoder_percent, whole.decoder_percent),
+        "min_clock": physics.idle_clock,
+        "min_memory_clock": physics.idle_memory_clock,
+        "max_clock": physics.peak_clock,
+        "max_memory_clock": physics.peak_memory_clock,
         "speed": SPEEDS.get(physics.pcie_generation, 32),
-        "bandwidth": round((received + sent) * 8 / 1e6),
-        "replays": whole.pcie_replays,
+        "bandwidth": (whole.pcie_rx_bytes_s + whole.pcie_tx_bytes_s) * 8 / 1e6,
         "nothing": 0,
         "thermal": 100 if whole.throttle & Throttle.SOFTWARE_THERMAL else 0,
         **{f"link_{number}": linked for number in range(min(_LINKS, physics.links))},

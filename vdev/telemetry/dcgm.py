@@ -2,57 +2,27 @@
 internal/pkg/rendermetrics/render_metrics.go).
 
 Each MIG instance has its own lines, as under the exporter's default of `-d f`, with the sensors of its device where it
-has none of its own. DCGM has no utilization of an instance in percent. A lost device has only the line of its Xid. A
-device that several containers have has a line for each of them.
+has none of its own. DCGM has no utilization of an instance in percent. The tensor cores are active for 0.65 of the time
+of the load. A lost device has only the line of its Xid. A device that several containers have has a line for each.
 """
 
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
-from .exporters import Exporter, Labels, Values, table
+from .exporters import Exporter, Labels, Values, readings, table
 from .sensors import DeviceInfo, MeasuredDevice, User
 
 DRIVER = "580.95.05"  # without the attribute driverVersion
-_TENSOR = 0.65  # time in which the tensor cores are active, as a fraction of the load
 METRICS = table("dcgm.csv")
 
 
 def _values(it: MeasuredDevice) -> Values:
-    own, whole = it.own, it.whole
-    if whole.lost:
-        return {"xid": whole.xid}
-    memory_c = whole.memory_temperature_c
-    values: dict[str, float | None] = {
-        "zero": 0,
-        "sm_clock": whole.sm_clock_mhz,
-        "memory_clock": whole.memory_clock_mhz,
-        "memory_temperature": None if memory_c is None else round(memory_c),
-        "temperature": round(whole.temperature_c),
-        "power": whole.power_w,
-        "energy_mj": whole.energy_mj,
-        "replays": whole.pcie_replays,
-        "xid": whole.xid,
-        "free": own.memory_free_mib,
-        "used": own.memory_used_mib,
-        "reserved": own.memory_reserved_mib,
-        "corrected": whole.ecc_corrected,
-        "uncorrected": whole.ecc_uncorrected,
-        "throttle": int(whole.throttle),
-        "remapped": whole.remapped_rows,
-        "remap_failed": int(whole.remap_failed),
-        "nvlink_mb": whole.nvlink_mb,
-        "busy_ratio": own.gpu_percent / 100,
-        "tensor_ratio": own.gpu_percent * _TENSOR / 100,
-        "copy_ratio": own.copy_percent / 100,
-        "sent": round(whole.pcie_tx_bytes_s),
-        "received": round(whole.pcie_rx_bytes_s),
-    }
+    own = it.own
+    if own.lost:
+        return {"xid": own.xid}
+    values = {**readings(own), "zero": 0}
     if not it.info.device.is_partition:
-        values |= {
-            "utilization": round(own.gpu_percent),
-            "copy": round(own.copy_percent),
-            "encoder": round(own.encoder_percent),
-            "decoder": round(own.decoder_percent),
-        }
+        utilization = own.gpu_percent, own.copy_percent, own.encoder_percent, own.decoder_percent
+        values |= zip(("utilization", "copy", "encoder", "decoder"), utilization, strict=True)
     return values
 
 

@@ -1,15 +1,17 @@
 """What an exporter is: a table of metrics, and functions for the values and labels of a device.
 
-The tables are CSV files in this directory. Each line is a metric: name, type, help, the name of its value, and labels
-in addition to those of the device. `EXPORTER` is the one for devices of other makers than NVIDIA and AMD.
+The tables are CSV files in this directory. Each line is a metric: name, type, help, value, scale, decimals, and labels
+in addition to those of the device. The value is a sensor (a field of `SensorReading`), or another name that the
+exporter's `values` have. `EXPORTER` is the one for devices of other makers than NVIDIA and AMD.
 """
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 
 from .sensors import DeviceInfo, MeasuredDevice, User
+from .simulation import SensorReading, Throttle
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]
@@ -24,6 +26,11 @@ class Metric:
     help: str
     value: str  # the key of its value in `Values`
     labels: Labels = ()  # in addition to those of the device
+    scale: float = 1  # by which the value is multiplied
+    decimals: int = 0
+
+    def text(self, value: float) -> str:
+        return f"{value * self.scale:.{self.decimals}f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +48,37 @@ class Exporter:
 
 def table(name: str) -> tuple[Metric, ...]:
     text = resources.files(__package__).joinpath(name).read_text("utf-8")
-    rows = csv.DictReader(text.splitlines())
-    return tuple(Metric(row["name"], row["type"], row["help"], row["value"], _pairs(row["labels"])) for row in rows)
+    return tuple(
+        Metric(
+            row["name"],
+            row["type"],
+            row["help"],
+            row["value"],
+            _pairs(row["labels"]),
+            float(row["scale"] or 1),
+            int(row["decimals"] or 0),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
 def _pairs(text: str) -> Labels:
     return tuple((name, value) for name, _, value in (pair.partition("=") for pair in text.split()))
 
 
-_MIB = 2**20
+_SENSORS = [each.name for each in fields(SensorReading)]
+
+
+def readings(measured: SensorReading) -> dict[str, float | None]:
+    """The values of all sensors by name."""
+    return {name: getattr(measured, name) for name in _SENSORS}
+
+
 METRICS = table("others.csv")
 
 
 def _values(it: MeasuredDevice) -> Values:
-    own, whole = it.own, it.whole
-    return {
-        "healthy": int(it.info.health.healthy),
-        "load": own.gpu_percent / 100,
-        "memory_bytes": own.memory_total_mib * _MIB,
-        "used_bytes": own.memory_used_mib * _MIB,
-        "free_bytes": own.memory_free_mib * _MIB,
-        "temperature": round(whole.temperature_c, 1),
-        "power": whole.power_w,
-        "energy": whole.energy_mj / 1000,
-        "clock": whole.sm_clock_mhz * 1_000_000,
-        "throttled": int(whole.throttle > 1),
-        "received": whole.pcie_rx_bytes_s,
-        "sent": whole.pcie_tx_bytes_s,
-        "corrected": whole.ecc_corrected,
-        "uncorrected": whole.ecc_uncorrected,
-    }
+    return {**readings(it.own), "healthy": it.info.health.healthy, "throttled": it.own.throttle > Throttle.IDLE}
 
 
 def _labels(info: DeviceInfo, user: User | None, node: str, _hostname_label: str) -> Labels:

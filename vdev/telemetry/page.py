@@ -55,7 +55,7 @@ def _page(
                 amd_devices.add(each.info.device.raw.id)
         if amd_devices:
             text = _text(_EXPORTERS[SmiTool.AMD], (("hostname", node), *more))
-            amd_nodes.append(_line("gpu_nodes_total", text, len(amd_devices)))
+            amd_nodes.append(_line("gpu_nodes_total", text, str(len(amd_devices))))
     for maker, exporter in _EXPORTERS.items():
         yield from _families(exporter, rows[maker])
     if amd_nodes:
@@ -75,7 +75,7 @@ def _families(exporter: Exporter, rows: Sequence[_Row]) -> Iterator[str]:
                 value = row.values.get(metric.value)
                 if value is not None:
                     text = _text(exporter, (*row.labels, *metric.labels)) if metric.labels else row.text
-                    lines.append(_line(name, text, value))
+                    lines.append(_line(name, text, metric.text(value)))
         if lines:
             yield _family(name, metric.type, metric.help, lines)
 
@@ -89,5 +89,5 @@ def _text(exporter: Exporter, labels: Labels) -> str:
     return ",".join(f'{name}="{escaped(value)}"' for name, value in ordered)
 
 
-def _line(name: str, labels: str, value: float) -> str:
-    return f"{name}{{{labels}}} {value}\n" if isinstance(value, int) else f"{name}{{{labels}}} {value:.6f}\n"
+def _line(name: str, labels: str, value: str) -> str:
+    return f"{name}{{{labels}}} {value}\n"
