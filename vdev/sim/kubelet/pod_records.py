@@ -19,6 +19,7 @@ class PodRecord(PodStatus):
     affinity: frozenset[int] | None = None  # the NUMA nodes to align with
     waits_for_devices: bool = False  # it is not bound until the node has enough devices
     known: bool = False  # the current kubelet process knows it
+    deleted: bool = False  # another pod may have its name
     sandbox: bool = False  # its claims were prepared since the node booted
     noted: PodStatus | None = None  # the last status in the journal
     work: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the kubelet works on it
@@ -27,6 +28,11 @@ class PodRecord(PodStatus):
     def ended(self) -> bool:
         """Whether it has ended or was deleted, so its containers do not run."""
         return self.terminating or self.phase.terminal
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for the scheduler."""
+        return not (self.bound or self.ended or self.deleted)
 
     @property
     def is_new(self) -> bool:
@@ -88,6 +94,7 @@ class PodStore:
 
     def remove(self, pod: PodRecord) -> None:
         """Remove a deleted pod."""
+        pod.deleted = True
         del self.records[pod.spec.key]
         name, namespace = pod.spec.name, pod.spec.namespace
         self.journal.note("podDeleted", "pod", f"{pod.spec.key} deleted", name=name, namespace=namespace)
@@ -95,25 +102,13 @@ class PodStore:
     def note(self, pod: PodRecord) -> None:
         """Record a pod's status if it has changed. Work on a deleted pod may go on, but is not recorded."""
         status = pod.status()
-        if status != pod.noted and self.exists(pod):
+        if status != pod.noted and not pod.deleted:
             pod.noted = status
             self.journal.note("pod", "pod", render_pod(status), **pod_json(status))
 
-    def waits(self, pod: PodRecord) -> bool:
-        """Whether a pod waits for the scheduler."""
-        return self.exists(pod) and not pod.bound and not pod.ended
-
-    def exists(self, pod: PodRecord) -> bool:
-        """Whether a pod has not been deleted. Another one may have its name."""
-        return self.records.get(pod.spec.key) is pod
-
     def uses(self, uid: str, container: str) -> bool:
         """Whether a container uses its devices or will use them, so neither it nor its pod has ended."""
-        pod = self.by_uid(uid)
+        pod = next((each for each in self.records.values() if each.uid == uid), None)
         if pod is None or pod.phase.terminal:
             return False
         return not any(each.done for each in pod.containers if each.name == container)
-
-    def by_uid(self, uid: str) -> PodRecord | None:
-        """The record of a pod by its UID."""
-        return next((record for record in self.records.values() if record.spec.uid == uid), None)

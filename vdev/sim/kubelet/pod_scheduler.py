@@ -49,7 +49,7 @@ class PodScheduler:
             await self._changed.wait()
             self._changed.clear()
             self._journal.find(check_pools(await self._own_slices()))
-            for pod in [each for each in self._store.records.values() if self._store.waits(each)]:
+            for pod in [each for each in self._store.records.values() if each.waits]:
                 await self.bind(pod)
                 if pod.bound:
                     bound(pod)
@@ -64,7 +64,7 @@ class PodScheduler:
         For a pod that names its node, claims are created from templates, but nothing is allocated.
         """
         async with self._lock:
-            if not self._store.waits(pod):
+            if not pod.waits:
                 return
             try:
                 if pod.spec.node:
@@ -78,7 +78,7 @@ class PodScheduler:
                 pod.reason, pod.message = "Unschedulable", why
                 self._store.note(pod)
                 return
-            if not self._store.waits(pod):
+            if not pod.waits:
                 return  # it was deleted during the allocation, and its claims will be released
             pod.claims, pod.extended = claims, extended
             pod.bound, pod.reason, pod.message = True, "", ""

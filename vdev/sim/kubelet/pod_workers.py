@@ -62,7 +62,7 @@ class PodWorkers:
                 await self._admit_or_reject(pod)
             if pod.ended:
                 await self._end(pod)
-            elif self._store.exists(pod):
+            elif not pod.deleted:
                 await self._run(pod)
 
     def _retry(self, pod: PodRecord) -> None:
@@ -80,7 +80,7 @@ class PodWorkers:
 
     async def _admit_or_reject(self, pod: PodRecord) -> None:
         async with self._admission:
-            if pod.ended or not self._store.exists(pod):
+            if pod.ended or pod.deleted:
                 return  # it was deleted while other pods were admitted
             pod.known = True
             try:
@@ -220,7 +220,7 @@ class PodWorkers:
             self._retry(pod)
             return
         pod.claims, pod.extended = {}, None
-        if pod.terminating and self._store.exists(pod):
+        if pod.terminating and not pod.deleted:
             self._store.remove(pod)
 
     async def end_deleted(self, pod: PodRecord) -> None:
