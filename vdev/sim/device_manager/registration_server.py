@@ -69,16 +69,13 @@ class Registry(api_grpc.RegistrationServicer):
     async def _register(self, request: api.RegisterRequest) -> None:
         resource = request.resource_name
         self._journal.metrics.registrations[resource] += 1
-        text = (
-            f'requested API version "{request.version}" is not supported by kubelet. Supported version is ["{VERSION}"]'
-        )
-        self._check(resource, [request.version], text)
+        text = f'requested API version "{request.version}" is not supported by kubelet. '
+        self._check(resource, [request.version], f'{text}Supported version is ["{VERSION}"]')
         self._journal.find(lint.registration(request, self._directory, streams_open=self._streams(resource)))
         # As with Go's filepath.Join, an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        timer = asyncio.get_running_loop().call_later(
-            self._life.timings.slow, self._note_waiting, resource, request.endpoint
-        )
+        loop, slow = asyncio.get_running_loop(), self._life.timings.slow
+        timer = loop.call_later(slow, self._note_waiting, resource, request.endpoint)
         try:
             options = await self._connect(resource, socket, endpoint=request.endpoint)
         finally:
@@ -153,9 +150,7 @@ class Registry(api_grpc.RegistrationServicer):
         step = "failed to dial device plugin"
         try:
             if not await client.dial(self._life.timings.dial):
-                text = (
-                    f"nothing listened on {socket} when it registered; serve first: the kubelet dials for ten seconds"
-                )
+                text = f"nothing listened on {socket} when it registered; serve first: the kubelet dials for 10 s"
                 self._journal.find([warning("registered-before-serving", resource, text)])
             step = "failed to get device plugin options"
             options: api.DevicePluginOptions = await client.call("GetDevicePluginOptions", api.Empty())
@@ -168,19 +163,15 @@ class Registry(api_grpc.RegistrationServicer):
         # The health sets stay until its first list.
         self._table.endpoints[resource] = Endpoint(client, options)
         self._life.spawn(self._run(client), f"list-and-watch {resource}")
-        extra = ["pre-start"] if options.pre_start_required else []
-        extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
+        text = f"{resource} registered{' again' if again else ''} ({endpoint}"
+        text += f"{', pre-start' * options.pre_start_required}"
+        text += f"{', preferred allocation' * options.get_preferred_allocation_available})"
+        shown = {
+            "preStartRequired": options.pre_start_required,
+            "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
+        }
         self._journal.note(
-            "registered",
-            "plugin",
-            f"{resource} registered{' again' if again else ''} ({', '.join([endpoint, *extra])})",
-            resource=resource,
-            endpoint=endpoint,
-            options={
-                "preStartRequired": options.pre_start_required,
-                "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
-            },
-            again=again,
+            "registered", "plugin", text, resource=resource, endpoint=endpoint, options=shown, again=again
         )
         return options
 

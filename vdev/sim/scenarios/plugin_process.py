@@ -13,7 +13,7 @@ import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
@@ -70,45 +70,28 @@ class PluginPlaces:
         )
 
 
+@dataclass(eq=False)
 class CommandPlugin:
-    """A plugin that is started by a command.
+    """A plugin that is started by a command."""
 
-    Args:
-        argv: the command
-        log: the file to which its output is appended
-        environ: its environment
-        again: restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
-        strict: an exit code after SIGTERM other than 0 or SIGTERM's is an error
-        grace: how many seconds it may take to end after SIGTERM
-    """
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        log: Path,
-        environ: Mapping[str, str],
-        again: bool = False,
-        strict: bool = False,
-        grace: float = GRACE_SECONDS,
-    ) -> None:
-        self._argv = list(argv)
-        self._log = log
-        self._environ = dict(environ)
-        self._again = again
-        self._strict = strict
-        self._grace = grace
-        self._process: Process | None = None
-        self._started = 0.0
+    argv: Sequence[str]
+    _: KW_ONLY
+    log: Path  # to which its output is appended
+    environ: Mapping[str, str]
+    again: bool = False  # restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
+    strict: bool = False  # an exit code after SIGTERM other than 0 or SIGTERM's is an error
+    grace: float = GRACE_SECONDS  # for its end after SIGTERM
+    _process: Process | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
 
     async def start(self) -> None:
         """Start the command, without waiting until the plugin serves. Raises ScenarioError if it cannot be started."""
         self._started = time.monotonic()
         try:
-            with self._log.open("ab") as log:
-                self._process = await _start(self._argv, log, environ=self._environ)
+            with self.log.open("ab") as log:
+                self._process = await _start(self.argv, log, environ=self.environ)
         except (OSError, ValueError) as error:
-            raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
+            raise ScenarioError(f"cannot start {self.argv[0]}: {reason_of(error)}") from error
 
     async def stop(self) -> None:
         """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it does not run.
@@ -122,15 +105,15 @@ class CommandPlugin:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
-            async with asyncio.timeout(self._grace):
+            async with asyncio.timeout(self.grace):
                 code = await process.wait()
         except TimeoutError:
-            text = f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed"
+            text = f"the plugin did not end within {self.grace:g} s of SIGTERM, and was killed"
             raise ScenarioError(text) from None
         finally:
             await _kill(process)  # also if the wait was cancelled
-        if code in _CRASHES or (self._strict and code not in _CLEAN_EXITS):
-            raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {last_words(self._log)}")
+        if code in _CRASHES or (self.strict and code not in _CLEAN_EXITS):
+            raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {last_words(self.log)}")
 
     async def kill(self) -> None:
         """Send SIGKILL to the process group, and wait for the end. No effect if it does not run."""
@@ -144,12 +127,12 @@ class CommandPlugin:
         if process is None or process.returncode is None:
             return
         await _kill(process)
-        if self._again:
+        if self.again:
             if time.monotonic() - self._started >= _RESTART_SECONDS:
                 await self.start()
             return
         self._process = None
-        raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self._log)}")
+        raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self.log)}")
 
 
 class VdevRun(CommandPlugin):
