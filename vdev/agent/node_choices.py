@@ -6,7 +6,7 @@ is seen, and without an API server, the layouts of an earlier process stay, or t
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,14 +14,13 @@ import structlog
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
 from ..model.device import Device
-from ..model.dra import DraPartitions
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
 from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import InUse
 from ..planning.inventory import arrange
-from ..planning.repartition import HeldDevice, Progresses, RepartitionState, RepartitionView
+from ..planning.repartition import Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
 
 if TYPE_CHECKING:
@@ -104,18 +103,16 @@ class NodeChoices(ChosenLayouts):
     def _look(self, in_use: InUse, claimed: Mapping[tuple[str, str], Device]) -> Progresses:
         """Return the state of each label now."""
         reconciler, document = self._agent.reconciler, self._view.document
-        spec, found = reconciler.spec, reconciler.scan.devices
+        spec = reconciler.spec
         entries = self._entries(spec)
         if not entries:
             return {}
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
-            hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
+            found=reconciler.scan.devices,
             listed=reconciler.previous.advertised,
-            held={key: in_use.pods.get(key, "") for key in in_use.all()},
-            complete=in_use.is_complete,
-            read_at=in_use.answered_at,
-            claimed=with_pods(spec, claimed, in_use),
+            in_use=in_use,
+            claimed=claimed,
             now=self._clock.now(),
             intervals=self._intervals,
         )
@@ -156,14 +153,3 @@ class NodeChoices(ChosenLayouts):
             {"label": each.label, "value": each.value, "state": each.state.value, "reason": each.sentence}
             for each in self.progresses.values()
         ]
-
-
-def with_pods(spec: Spec, claimed: Mapping[tuple[str, str], Device], in_use: InUse) -> Sequence[HeldDevice]:
-    """Return the claimed devices of entries whose partitions are published as the layout has them, with the pods."""
-    static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
-    pods = {(use.driver, use.device): use.pod for use in in_use.claims}
-    return [
-        HeldDevice((key[0], device.id), device, pods.get(key, ""))
-        for key, device in sorted(claimed.items(), key=lambda row: row[0])
-        if device.raw.entry in static
-    ]

@@ -1,15 +1,16 @@
 """The partition layouts that labels of a Node without a kubelet choose. The cluster's pods and claims hold devices."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from ..agent.node_choices import ChosenLayouts, with_pods
+from ..agent.node_choices import ChosenLayouts
 from ..dra.pools import Held, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import InUse
+from ..planning.in_use import Holder, InUse
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses, RepartitionView
@@ -34,7 +35,6 @@ class Layouts(ChosenLayouts):
         in_use: InUse,
         noted: Mapping[Key, str],
         claimed: Held,
-        now: float,
     ) -> tuple[Spec, Inventory]:
         """Return the configuration with the layouts in force, and its inventory; `last` is the last plan.
 
@@ -51,11 +51,11 @@ class Layouts(ChosenLayouts):
             before, listed, pools = self._recall(spec, found, labels, noted, claimed)
         view = RepartitionView(
             labels=labels,
-            hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
+            found=found,
             listed=listed,
-            held=dict(in_use.pods) if last else noted,
-            claimed=with_pods(spec, claimed_by_name(pools, claimed), in_use),
-            now=now,
+            in_use=in_use if last else replace(in_use, devices={key: Holder(pod) for key, pod in noted.items()}),
+            claimed=claimed_by_name(pools, claimed),
+            now=in_use.asked_at,
         )
         self.progresses = repartition.advance(before, entries, spec.flags.mig_strategy, view)
         cut = self.in_force(spec)

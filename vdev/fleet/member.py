@@ -133,7 +133,6 @@ class Member:
             in_use=in_use,
             noted=_noted(pods),
             claimed=self.claimed,
-            now=self._clock.now(),
         )
         faults = self.engine.look(base)
         self.plan = desired_state(

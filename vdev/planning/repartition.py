@@ -14,16 +14,19 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import itemgetter
+from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Key, grouped
+from ..model.device import Device, Key, RawDevice, grouped
 from ..model.dra import DraPartitions
 from ..model.entry import Entry, MigStrategy
 from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
 from ..model.problem import listed
 from ..model.spec import Spec
+from .in_use import InUse
 from .partitions import place
-from .resources import Inventory
+from .resources import EMPTY, Inventory
 
 PartsOfEntries = Mapping[str, Mapping[int, Parts]]
 """The partitions of devices, by entry and device index."""
@@ -62,33 +65,20 @@ class Progress:
     """The devices that a pod may hold, and that must be free before the layout comes into force."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldDevice:
-    """A device or partition that a pod may hold, by resource or driver and id; the pod is empty if it is not known."""
-
-    key: Key
-    device: Device
-    pod: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionView:
     """What is known at one moment."""
 
     labels: Mapping[str, str] | None = None
     """The labels of the Node; None: they are not known."""
-    hardware: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    """The id of each device, by entry and index."""
-    listed: Inventory = field(default_factory=lambda: Inventory({}))
+    found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
+    """The raw devices by entry."""
+    listed: Inventory = EMPTY
     """The device lists that the kubelet has."""
-    held: Mapping[Key, str] = field(default_factory=dict)
-    """The devices that pods may hold, each with its pod as namespace/name, or an empty text."""
-    complete: bool = True
-    """Whether pods hold nothing else."""
-    read_at: float = float("inf")
-    """When the kubelet was asked for that."""
-    claimed: Sequence[HeldDevice] = ()
-    """The devices that claims have."""
+    in_use: InUse = InUse()
+    """The devices that pods may hold."""
+    claimed: Mapping[tuple[str, str], Device] = field(default_factory=dict)
+    """The devices of prepared claims, by driver and published name."""
     now: float = 0.0
     intervals: Intervals = PRODUCTION
 
@@ -134,8 +124,11 @@ def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
 def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
     """The configuration of a node with these labels, if it had no devices before, and the state of each label."""
     entries = spec.on_node(node)
-    hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in entries}
-    found = advance({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, hardware=hardware))
+    devices: dict[str, list[RawDevice]] = {}
+    for entry in entries:
+        raws = (RawDevice(id=f"{entry.name}/{index}", entry=entry.name, index=index) for index in _indices(entry))
+        devices[entry.name] = list(raws)
+    found = advance({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, found=devices))
     return in_force(spec, found), found
 
 
@@ -162,7 +155,7 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
 def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progress:
     """The next state of one label, which these entries have."""
     # 1. The layout in force.
-    hardware = {entry.name: seen.hardware.get(entry.name, {}) for entry in entries}
+    hardware = {entry.name: {raw.index: raw.id for raw in seen.found.get(entry.name, ())} for entry in entries}
     known = {entry.name: _fitting(entry, before.parts.get(entry.name, {}), hardware[entry.name]) for entry in entries}
     if seen.labels is None:  # the layout that an earlier process had in force stays, else that of the entry
         return before if before.state is RepartitionState.UNSEEN else replace(before, parts=known)
@@ -206,14 +199,14 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     is_new = not is_same or before.state is not RepartitionState.PENDING
     since = seen.now if is_new else before.since
     held = list(_taken_away(changed, target, hardware, seen))
-    named = [each for each in held if each[0].pod] if seen.read_at >= since else []
+    named = [each for each in held if each.pod] if seen.in_use.answered_at >= since else []
     if named or (held and seen.now >= since + seen.intervals.repartition_holder):
-        return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0][1])
-    if held or not seen.complete:
+        return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0].sentence)
+    if held or not seen.in_use.is_complete:
         pause = seen.intervals.repartition_ask if is_new else seen.intervals.repartition_recheck
         what = "the kubelet to say which pods hold which devices"
         pending = _pending(now, since, what, again_at=seen.now + pause)
-        return replace(pending, awaited=frozenset(each.key for each, _ in held))
+        return replace(pending, awaited=frozenset(each.key for each in held))
 
     # 5. Other programs wait for `pending` before they stop pods. If nobody writes that label, it does not wait forever.
     protocol = _choice(entries[0]).protocol
@@ -239,27 +232,43 @@ def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLa
     return ""
 
 
+class _Obstacle(NamedTuple):
+    """A device that a change would take away from a pod, with a sentence about that."""
+
+    key: Key
+    pod: str  # empty if it is not known
+    sentence: str
+
+
 def _taken_away(
     changed: Sequence[tuple[Entry, int]],
     target: PartsOfEntries,
     hardware: Mapping[str, Mapping[int, str]],
     seen: RepartitionView,
-) -> Iterator[tuple[HeldDevice, str]]:
-    """The devices that the change would take away from pods, each with a sentence about that."""
-    held = []
-    for (name, slot), pod in sorted(seen.held.items()):
+) -> Iterator[_Obstacle]:
+    """The devices that the change would take away from pods: those in lists, and claimed ones of static partitions."""
+    held: list[tuple[Key, Device, str]] = []
+    pods = seen.in_use.pods
+    for name, slot in sorted(seen.in_use.all()):
         resource = seen.listed.resources.get(name)
         if resource and slot in resource.by_id:
-            held.append(HeldDevice((name, slot), resource.by_id[slot].device, pod))
-    by_raw = grouped((each.device.raw.id, each) for each in (*held, *seen.claimed))
+            held.append(((name, slot), resource.by_id[slot].device, pods.get((name, slot), "")))
+    static = {entry.name for entry, _ in changed if entry.dra and entry.dra.partitions is DraPartitions.STATIC}
+    users = {(use.driver, use.device): use.pod for use in seen.in_use.claims}
+    for (driver, published), device in sorted(seen.claimed.items(), key=itemgetter(0)):
+        if device.raw.entry in static:
+            held.append(((driver, device.id), device, users.get((driver, published), "")))
+
+    by_raw = grouped((each[1].raw.id, each) for each in held)
     for entry, index in changed:
         stays = _cut(entry.geometry, target[entry.name][index])
-        for each in by_raw.get(hardware[entry.name][index], ()):
-            profile, start = (each.device.profile, each.device.slices.start) if each.device.profile else _WHOLE
+        for key, device, pod in by_raw.get(hardware[entry.name][index], ()):
+            profile, start = (device.profile, device.slices.start) if device.profile else _WHOLE
             if (profile, start) not in stays:
                 what = f"{profile} at slice {start} of device {index}" if profile else f"device {index}"
-                who = f"pod {each.pod}" if each.pod else "a pod"
-                yield each, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it"
+                who = f"pod {pod}" if pod else "a pod"
+                sentence = f"{who} holds {what} of {entry.name}, which is not cut while a pod has it"
+                yield _Obstacle(key, pod, sentence)
 
 
 def _changes_offer(entry: Entry, strategy: MigStrategy) -> bool:

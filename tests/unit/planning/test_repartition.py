@@ -14,6 +14,7 @@ from vdev.model.entry import MigStrategy
 from vdev.model.geometry import NamedLayout, generated
 from vdev.model.spec import Flags
 from vdev.planning import repartition
+from vdev.planning.in_use import Holder, InUse
 from vdev.planning.repartition import Progress, RepartitionState, RepartitionView
 
 MIG = "nvidia.com/mig.config"
@@ -76,13 +77,14 @@ class Node:
 
     def look(self, *, known=True):
         """One reconciliation of the agent."""
-        hardware = {name: {raw.index: raw.id for raw in raws} for name, raws in self.found.items()}
         seen = RepartitionView(
             labels=dict(self.labels) if known else None,
-            hardware=hardware,
-            held={key: who and f"default/{who}" for key, who in self.holders.items()},
-            complete=self.complete,
-            read_at=self.read_at,
+            found=self.found,
+            in_use=InUse(
+                devices={key: Holder(who and f"default/{who}") for key, who in self.holders.items()},
+                is_complete=self.complete,
+                answered_at=self.read_at,
+            ),
             now=self.now,
             **({"listed": self.listed} if self.listed else {}),
         )
