@@ -104,7 +104,13 @@ class DeviceTable:
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
         changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
-        return frozenset(pod for pod in map(self._first_holder, changed) if pod is not None)
+        holders: dict[
+            str, str
+        ] = {}  # as in the kubelet, ids are looked up over all resources, and the first pod counts
+        for held in self.holders.values():
+            for id_ in held.ids:
+                holders.setdefault(id_, held.pod)
+        return frozenset(holders[id_] for id_ in changed & holders.keys())
 
     def disconnected(self, client: "PluginClient", *, now: float, is_1_37: bool) -> bool:
         """A plugin disconnected: the resource's devices become unhealthy and its grace period starts.
@@ -117,11 +123,9 @@ class DeviceTable:
             return False
         if is_1_37 and endpoint.client is not None and endpoint.client.socket != client.socket:
             return False
+        self.unhealthy.setdefault(resource, set()).update(self.healthy.get(resource, ()))
         if resource in self.healthy:
-            self.unhealthy.setdefault(resource, set()).update(self.healthy[resource])
             self.healthy[resource] = set()
-        else:
-            self.unhealthy.setdefault(resource, set())
         endpoint.stopped = now
         return True
 
@@ -203,7 +207,3 @@ class DeviceTable:
         self.allocated = {}
         for held in self.holders.values():
             self.allocated.setdefault(held.resource, set()).update(held.ids)
-
-    def _first_holder(self, id_: str) -> str | None:
-        """The pod that holds a device. As in the kubelet, the id alone is looked up, over all resources."""
-        return next((held.pod for held in self.holders.values() if id_ in held.ids), None)
