@@ -28,6 +28,7 @@ _LARGEST_MANIFEST = 1_000_000  # bytes; the API server's limit is near that
 class _Object:
     """A manifest in a file."""
 
+    path: str
     line: int  # its first line
     document: Mapping[str, Any]
     created: Mapping[str, Any] | None = None  # the object's metadata
@@ -61,18 +62,17 @@ class PodDirectory:
             _, objects = self._files.pop(name)
             self._delete(objects)
         for name in sorted(found.keys() - self._files.keys()):
-            self._files[name] = found[name], self._load(name, found[name])
+            self._files[name] = found[name], self._load(str(self._path / name), found[name])
+        new = [each for _, objects in self._files.values() for each in objects if each.created is None]
         # Pods come last, so that their claims and classes exist.
-        new = [(name, each) for name, (_, objects) in sorted(self._files.items()) for each in objects]
-        for name, each in sorted(new, key=lambda item: item[1].is_pod):
-            if each.created is None:
-                await self._create(name, each)
+        for each in sorted(new, key=lambda each: (each.is_pod, each.path)):
+            await self._create(each)
 
-    def _load(self, name: str, content: bytes) -> list[_Object]:
+    def _load(self, path: str, content: bytes) -> list[_Object]:
         """The objects of a file; none if there is a mistake in it, which is reported."""
         line, why = 1, "the file is empty: expected Pods or objects of DRA"
         try:
-            objects = [_Object(*each) for each in yaml_text.numbered_documents(content) if each[1] is not None]
+            objects = [_Object(path, *each) for each in yaml_text.numbered_documents(content) if each[1] is not None]
             for each in objects:
                 line = each.line
                 _check(each.document)
@@ -83,17 +83,17 @@ class PodDirectory:
         else:
             if objects:
                 return objects
-        self._journal.note_refused(str(self._path / name), why, line)
+        self._journal.note_refused(path, why, line)
         return []
 
-    async def _create(self, name: str, new: _Object) -> None:
+    async def _create(self, new: _Object) -> None:
         try:
             new.created = (await self._objects.create(new.document["kind"], new.document))["metadata"]
         except ApiObjectError as error:
             # It is tried again, because an old pod of this name may be Terminating.
             if new.refused != str(error):
                 new.refused = str(error)
-                self._journal.note_refused(str(self._path / name), str(error), new.line)
+                self._journal.note_refused(new.path, str(error), new.line)
 
     def _delete(self, objects: Iterable[_Object]) -> None:
         for each in sorted(objects, key=lambda each: not each.is_pod):

@@ -18,17 +18,14 @@ class LoopThread:
     """The thread, as a context manager."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._up = threading.Event()
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="vdev's event loop", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._up.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._loop is not None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -37,7 +34,6 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a condition of wait_until cannot call methods that take time")
-        assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             asyncio.get_running_loop()
@@ -47,7 +43,6 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the thread, and block until it is done, even if an event loop runs."""
-        assert self._loop is not None
         return _result(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def ask(self, look: Callable[[], _T]) -> _T:
@@ -61,10 +56,8 @@ class LoopThread:
         return self.wait(ask())
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            self._loop.call_soon(self._up.set)
-            self._loop.run_forever()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
 
 
 def in_thread(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[Any, _P], _T]:

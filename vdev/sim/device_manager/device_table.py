@@ -104,9 +104,7 @@ class DeviceTable:
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
         changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
-        holders: dict[
-            str, str
-        ] = {}  # as in the kubelet, ids are looked up over all resources, and the first pod counts
+        holders: dict[str, str] = {}  # as in the kubelet, over all resources; of several pods the first one
         for held in self.holders.values():
             for id_ in held.ids:
                 holders.setdefault(id_, held.pod)
