@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from ...aio.tasks import acting_on
+from ...aio.tasks import acting_on, in_background
 from ...errors import HostError, UsageError, reason_of
 from ..lint import twice
 from . import library
@@ -143,7 +143,11 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            failure = await _played(chosen, node, options.timeout, report)
+            async with in_background(report.follow(), name="report which step waits"):
+                try:
+                    await play(chosen.scenario, node, patience=options.timeout, done=report.step)
+                except ScenarioError as failed:
+                    failure = await node.explained(failed.why if isinstance(failed, StepFailed) else str(failed))
             happened = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # the plugin did not end as it should
         failure = failure or str(failed)
@@ -165,18 +169,6 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
     )
     report.end(result)
     return result
-
-
-async def _played(chosen: ScenarioFile, node: EmbeddedNode, patience: float, report: ScenarioReport) -> str:
-    """Why a scenario failed, with the plugin's last lines; empty if it passed."""
-    ticker = asyncio.create_task(report.follow(), name="report which step waits")
-    try:
-        await play(chosen.scenario, node, patience=patience, done=report.step)
-    except ScenarioError as failed:
-        return await node.explained(failed.why if isinstance(failed, StepFailed) else str(failed))
-    finally:
-        ticker.cancel()
-    return ""
 
 
 def _make_logs(given: Path | None, chosen: Sequence[ScenarioFile]) -> Path:
