@@ -15,7 +15,6 @@ from ..hostfs.files import is_directory
 from ..model.device import Slot, device_document, problem_document
 from ..model.problem import Problem, counted, errors
 from ..model.quantity import written
-from ..node.conditions import condition_document
 from ..planning.resources import Change, Resource, diff
 from ..preview import Preview
 from . import common
@@ -85,7 +84,7 @@ def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
-        "conditions": [condition_document(each) for each in new.conditions],
+        "conditions": [each.document for each in new.conditions],
         "resourceSlices": [document for pool in new.pools.values() for document in cutting.objects(pool, new.node)],
         "problems": [problem_document(each) for each in problems],
         "candidates": {
@@ -143,7 +142,7 @@ def _node_lines(new: Preview) -> Iterator[str]:
         yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.conditions:
         yield "\nconditions of the node"
-        rows = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        rows = [tuple(each.document.values()) for each in new.conditions]
         yield from common.table_lines(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 

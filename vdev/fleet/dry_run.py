@@ -9,7 +9,6 @@ import yaml
 from ..config import Loaded
 from ..dra import slices
 from ..model.spec import Spec
-from ..node.conditions import condition_document
 from ..planning.plan import DesiredState
 from .member import first_plan, spec_for_fleet
 from .scope import EVERY_NODE, MadeNode, Scope
@@ -47,7 +46,7 @@ def _node(made: MadeNode, plan: DesiredState) -> Document:
         "capacity": {**status.get("capacity", {}), **capacity},
         "allocatable": {**status.get("allocatable", {}), **allocatable},
     }
-    conditions = {"conditions": [condition_document(each) for each in plan.conditions]} if plan.conditions else {}
+    conditions = {"conditions": [each.document for each in plan.conditions]} if plan.conditions else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -88,18 +88,9 @@ class NodeCondition:
     message: str
 
     @property
-    def word(self) -> str:
-        return "True" if self.status else "False"
-
-
-def condition_document(condition: NodeCondition) -> dict[str, str]:
-    """The condition in the Node's status, without its times."""
-    return {
-        "type": condition.type,
-        "status": condition.word,
-        "reason": condition.reason,
-        "message": condition.message,
-    }
+    def document(self) -> dict[str, str]:
+        """The condition in the Node's status, without its times."""
+        return {"type": self.type, "status": str(self.status), "reason": self.reason, "message": self.message}
 
 
 def conditions(

@@ -33,18 +33,16 @@ class NodeLabels(ApiApplier):
         super().__init__(access)
         self.written: Mapping[str, str] = {}  # the labels that the Node has from vdev
         self.kept_by: Mapping[str, str] = {}  # by label, the manager that keeps it at another value
-        self._wanted: Mapping[str, str] | None = None  # None: labels were never wanted
+        self._wanted: Mapping[str, str] = {}
 
     async def apply(self, plan: DesiredState) -> None:
         """Take the plan's labels; at first also if there are none, because an earlier process may have left some."""
-        wanted = plan.labels
         choices = plan.observed.layouts.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
         is_asked = plan.observed.spec.node.labels is True or follows or self._takes_back
-        first = self._wanted is None and is_asked
-        if first or wanted != (self._wanted or {}):
-            self._wanted = wanted
-            self._note(wants=bool(wanted))
+        if plan.labels != self._wanted or (is_asked and not self._follows):
+            self._wanted = plan.labels
+            self._note(wants=bool(plan.labels))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
         free, _ = self._free(document)
@@ -63,7 +61,7 @@ class NodeLabels(ApiApplier):
 
     def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The wanted labels that nobody else keeps at another value, and by label the managers of the others."""
-        wanted, labels = self._wanted or {}, _labels(document)
+        wanted, labels = self._wanted, _labels(document)
         owners = owned_by_others(document, "metadata", "labels")
         kept_by = {label: owners[label] for label in wanted if label in owners and labels.get(label) != wanted[label]}
         return {label: value for label, value in wanted.items() if label not in kept_by}, kept_by
@@ -82,7 +80,7 @@ class NodeLabels(ApiApplier):
 
     def document(self) -> dict[str, Any]:
         """For the status: the labels that are wanted, written, and kept by others."""
-        return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}
+        return {"wanted": dict(self._wanted), "written": dict(self.written), "keptBy": dict(self.kept_by)}
 
 
 def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:

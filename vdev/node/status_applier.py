@@ -16,7 +16,7 @@ from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
 from .cleaning import cleared
-from .conditions import NodeCondition, SlotCounts, condition_document
+from .conditions import NodeCondition, SlotCounts
 
 log = structlog.get_logger(__name__)
 
@@ -40,28 +40,26 @@ class NodeStatus(ApiApplier):
     async def apply(self, plan: DesiredState) -> None:
         """Take the plan's resources and conditions; at first also none: an earlier process may have left some."""
         wanted = (plan.capacity, plan.conditions)
-        first = not self._follows and (plan.observed.spec.node.status or plan.observed.spec.node.conditions)
-        if first or wanted != (self._capacity, self._conditions):
+        is_asked = plan.observed.spec.node.status or plan.observed.spec.node.conditions
+        if wanted != (self._capacity, self._conditions) or (is_asked and not self._follows):
             self._capacity, self._conditions = wanted
             self.written = False
             self._note(wants=any(wanted))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
-        status = document.get(_STATUS) or {}
-        self._learn(status)
-        return self.written and not self._is_up_to_date(document, status)
+        self._learn(document.get(_STATUS) or {})
+        return self.written and not self._is_up_to_date(document)
 
     async def _write(self, document: Mapping[str, Any]) -> None:
-        status = document.get(_STATUS) or {}
-        if self._is_up_to_date(document, status):
+        if self._is_up_to_date(document):
             self.written = True
             return
-        wanted, written = (self._capacity, self._conditions), self._document(status)
+        wanted, written = (self._capacity, self._conditions), self._document(document.get(_STATUS) or {})
         offered = self._amounts.get("allocatable", {})
         rest = await cleared(self._api, document, written)
         if rest is not document:
             self._view.note(rest)
-        if rest is document or not self._is_up_to_date(rest, rest.get(_STATUS) or {}):
+        if rest is document or not self._is_up_to_date(rest):
             await self._apply(rest, {_STATUS: written}, status=True)
         self._offered = offered
         self.written = wanted == (self._capacity, self._conditions)  # else the plan changed in between
@@ -72,7 +70,7 @@ class NodeStatus(ApiApplier):
         return {
             "capacity": {name: each.capacity for name, each in self._capacity.items()},
             "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
-            "conditions": [condition_document(each) for each in self._conditions],
+            "conditions": [each.document for each in self._conditions],
             "written": self.written,
             "kubeletDecidesAllocatable": self.kubelet_decides,
         }
@@ -96,8 +94,9 @@ class NodeStatus(ApiApplier):
             if self.kubelet_decides:
                 log.info("the kubelet computes what is allocatable; unhealthy devices stay in it")
 
-    def _is_up_to_date(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    def _is_up_to_date(self, document: Mapping[str, Any]) -> bool:
         """Whether the Node has what the plan wants, and nothing else from vdev."""
+        status = document.get(_STATUS) or {}
         for part, amounts in self._amounts.items():
             present = status.get(part) or {}
             if any(amount_of(present.get(name)) != amount for name, amount in amounts.items()):
@@ -107,8 +106,7 @@ class NodeStatus(ApiApplier):
         if owned(document, _STATUS, "conditions", subresource=_STATUS) != {each.type for each in self._conditions}:
             return False
         present = {each.get("type"): each for each in status.get("conditions") or ()}
-        wanted = map(condition_document, self._conditions)
-        return all(each.items() <= present.get(each["type"], {}).items() for each in wanted)
+        return all(each.document.items() <= present.get(each.type, {}).items() for each in self._conditions)
 
     def _document(self, status: Mapping[str, Any]) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -124,5 +122,5 @@ class NodeStatus(ApiApplier):
     def _condition(self, wanted: NodeCondition, found: Mapping[str, Any]) -> dict[str, str]:
         """The condition with its times. It changed now, unless the Node already has this status."""
         now = timestamp(self._clock.wall())
-        since = found.get("lastTransitionTime") if found.get("status") == wanted.word else None
-        return {**condition_document(wanted), "lastHeartbeatTime": now, "lastTransitionTime": str(since or now)}
+        since = found.get("lastTransitionTime") if found.get("status") == wanted.document["status"] else None
+        return {**wanted.document, "lastHeartbeatTime": now, "lastTransitionTime": str(since or now)}
