@@ -14,16 +14,20 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from .. import config
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
-from ..errors import ApiServerError, ConfigError
+from ..errors import ApiServerError, ConfigError, UsageError
 from ..faults.engine import Engine
+from ..faults.rule_store import RuleStore
+from ..faults.rules import FaultRule
 from ..hostfs.watch import Watcher
 from ..kube import Api, ApiCall, Unreachable
 from ..model.fleet import Delays
@@ -33,7 +37,6 @@ from ..node.api_applier import NodeAccess, Writer, injected
 from ..observe.metrics import Metrics
 from . import scope
 from .cluster import Cluster, SeenNode
-from .faults import FleetFaults
 from .fleet_telemetry import FleetTelemetry
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
@@ -93,7 +96,14 @@ class Fleet:
             options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
         )
         self.telemetry = FleetTelemetry(options.timing.clock)
-        self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
+        self._rules = RuleStore(
+            lambda: {name: member.engine for name, member in self.members.items()},
+            options.timing.clock,
+            self._parse_rules,
+            owner="this controller",
+            allowed=options.fault_injection,
+            void=scope.without_effect,
+        )
         self._adopt(loaded, self._epoch)
 
     # --- the configuration --------------------------------------------------------------------------------------------
@@ -105,7 +115,7 @@ class Fleet:
         virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
         self._spec = spec.model_copy(update={"entries": virtual})
         self._warn(loaded.problems, tuple(scope.warnings(spec)))
-        self.faults.adopt(self._spec)
+        self._rules.configure(self._spec.faults.rules)
         self.scope = self.scope.after(spec.fleet)
         for name in self.scope.made:
             self._came.setdefault(name, now)
@@ -118,6 +128,14 @@ class Fleet:
             if each not in self.warnings:
                 log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
         self.warnings = (*known, *own)
+
+    def _parse_rules(self, text: str, name: str) -> tuple[FaultRule, ...]:
+        """Read rules of a command. Raises ConfigError, and UsageError for a rule that has no effect in a fleet."""
+        found = config.load_rules(text, name, self._spec)
+        for rule in found:
+            if why := scope.without_effect(rule):
+                raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
+        return found
 
     async def _follow_files(self) -> None:
         """Read the files again when they change; files with errors change nothing."""
@@ -187,7 +205,8 @@ class Fleet:
                 "syncing nodes": self._run_workers,
             }
             if (run_dir := self._options.run_dir) is not None:
-                commands, intervals = self.faults.commands, self._options.timing.intervals
+                commands = {**self._rules.commands, "status": _elsewhere, "top": _elsewhere}
+                intervals = self._options.timing.intervals
                 tasks["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
             for name, each in tasks.items():
                 group.create_task(self.retrier.supervise(name, each), name=name)
@@ -261,7 +280,7 @@ class Fleet:
         delays = None if seen.has_kubelet else self._delays(name)
         if delays is not None and seen.document is not None:
             member = member or self._member(name)
-            member.adopt(self._spec, delays, self.faults.store.rules)
+            member.adopt(self._spec, delays, self._rules.rules)
             await self._apply(name, member)
             return
         # The file does not select the node, or it has a kubelet, or it does not exist.
@@ -366,6 +385,10 @@ class Fleet:
     def _delays(self, name: str) -> Delays | None:
         """The delays of the node; None if it is not a node of the file."""
         return self.scope.delays(name, self.cluster.node(name).metadata)
+
+
+async def _elsewhere(_request: Mapping[str, Any]) -> Any:
+    raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
 
 
 def _step(writer: Writer, node: str) -> str:
