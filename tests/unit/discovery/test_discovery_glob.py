@@ -137,31 +137,30 @@ def test_excluded_paths_are_left_out(fake: FakeHost) -> None:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def three_cameras(fake: FakeHost) -> None:
+MEDIA = GlobItem(path="/dev/media*")
+
+
+@pytest.mark.parametrize(
+    ("second", "devices"),
+    [
+        (MEDIA, [["/dev/video0", "/dev/media0"]]),
+        (
+            MEDIA.model_copy(update={"limit": 2}),  # one node pairs with two of three
+            [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]],
+        ),
+        (GlobItem(path="/dev/missing"), []),
+    ],
+    ids=["shortest pattern", "limit", "no match"],
+)
+def test_the_ith_matches_form_a_device(fake: FakeHost, second: GlobItem, devices: list[list[str]]) -> None:
+    """There are as many devices as the shortest required pattern covers."""
     for number in range(3):
         fake.node(f"video{number}", f"81:{number}")
     fake.node("media0", "235:0")
-
-
-def test_the_ith_matches_form_a_device(fake: FakeHost) -> None:
-    """As many devices as the shortest required pattern covers."""
-    three_cameras(fake)
-    found = find(fake, "/dev/video*", "/dev/media*")
-    assert [["/dev/video0", "/dev/media0"]] == nodes(found)
-    assert "2 of 3 matches of /dev/video*" in messages(found)[0]
-
-
-def test_a_limit_lets_one_match_serve_several_devices(fake: FakeHost) -> None:
-    """One node with limit 2 pairs with two of three."""
-    three_cameras(fake)
-    found = find(fake, "/dev/video*", GlobItem(path="/dev/media*", limit=2))
-    assert [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]] == nodes(found)
-
-
-def test_a_required_pattern_without_match_gives_no_device(fake: FakeHost) -> None:
-    """A device is whole or none."""
-    three_cameras(fake)
-    assert [] == nodes(find(fake, "/dev/video*", "/dev/missing"))
+    found = find(fake, "/dev/video*", second)
+    assert devices == nodes(found)
+    left = f"{3 - len(devices)} of 3 matches of /dev/video*"
+    assert any(left in message for message in messages(found))
 
 
 def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
@@ -349,9 +348,6 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     first = discovery.discover(entry, fake.host, node="n")
     change(fake)
     assert first.devices != discovery.discover(entry, fake.host, node="n").devices
-
-
-# --- bad weather ------------------------------------------------------------------------------------------------------
 
 
 # --- optional paths alone, and all matches together -------------------------------------------------------------------

@@ -39,17 +39,12 @@ def find(fake: FakeHost, source: Sysfs, numbering: Numbering | None = None) -> F
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
-def by_class(name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
-    return by("class", name, *match, children=children, container_path=container_path)
+def by_class(name: str, *match: Match) -> Sysfs:
+    return Sysfs(**{"class": name, "match": dict(match)})
 
 
-def by_bus(name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
-    return by("bus", name, *match, children=children, container_path=container_path)
-
-
-def by(kind: str, name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
-    renamed = {"containerPath": container_path} if container_path else {}
-    return Sysfs(**{kind: name, "match": dict(match), "children": children, **renamed})
+def by_bus(name: str, *match: Match, children: tuple[str, ...] = ()) -> Sysfs:
+    return Sysfs(bus=name, match=dict(match), children=children)
 
 
 def nodes(found: Found) -> dict[str, list[str]]:

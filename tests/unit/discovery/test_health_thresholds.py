@@ -1,5 +1,6 @@
 """From probe results to a verdict: thresholds, grace, brake."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,18 +14,23 @@ def spec(**changes: object) -> HealthCheck:
     return HealthCheck(probe=Probe.EXISTS, interval=5.0).model_copy(update=changes)
 
 
-def run(policy: HealthCheck, results: str, *, gap: float = 5.0, is_scheduled: bool = True) -> list[bool]:
-    """The verdict after each result; `+` is a success, `-` a failure."""
-    track, verdicts = Track(appeared=0.0), []
+@pytest.mark.parametrize(
+    ("policy", "gap", "results", "healthy"),
+    [
+        ({}, 5.0, "+-+", "+-+"),
+        ({"unhealthy_threshold": 3}, 5.0, "--+---", "+++++-"),
+        ({"healthy_threshold": 2}, 5.0, "-+-++", "----+"),
+        ({"start_grace": 12.0}, 5.0, "----", "+++-"),
+        ({}, 0.1, "-+-+-+-+-+-+", "-+----------"),  # a flapping device recovers only after a whole quiet interval
+    ],
+    ids=["thresholds of one", "failures in a row", "successes in a row", "grace", "flapping"],
+)
+def test_the_verdict_after_each_result(policy: dict[str, float], gap: float, results: str, healthy: str) -> None:
+    track, verdicts = Track(appeared=0.0), ""
     for number, result in enumerate(results):
-        track = after_probe(track, policy, GOOD if result == "+" else BAD, number * gap, is_scheduled=is_scheduled)
-        verdicts.append(track.health.healthy)
-    return verdicts
-
-
-def test_one_failure_is_enough_by_default() -> None:
-    """Thresholds of one follow each result."""
-    assert [True, False, True] == run(spec(), "+-+")
+        track = after_probe(track, spec(**policy), GOOD if result == "+" else BAD, number * gap)
+        verdicts += "+" if track.health.healthy else "-"
+    assert verdicts == healthy
 
 
 def test_the_reason_is_the_probes() -> None:
@@ -32,27 +38,6 @@ def test_the_reason_is_the_probes() -> None:
     track = after_probe(Track(appeared=0.0), spec(), BAD, 0.0)
     assert "broken" == track.health.reason
     assert "worse" == after_probe(track, spec(), "worse", 5.0).health.reason
-
-
-def test_failures_must_come_in_a_row() -> None:
-    """A success in between starts the count again."""
-    assert [True, True, True, True, True, False] == run(spec(unhealthy_threshold=3), "--+---")[:6]
-
-
-def test_successes_must_come_in_a_row() -> None:
-    """The way back has a threshold of its own."""
-    assert [False, False, False, False, True] == run(spec(healthy_threshold=2), "-+-++")
-
-
-def test_failures_in_the_grace_do_not_count() -> None:
-    """A device that needs 12 seconds to come up is not unhealthy meanwhile."""
-    assert [True, True, True, False] == run(spec(start_grace=12.0), "----")
-
-
-def test_a_flapping_device_is_held_back() -> None:
-    """Ten swings a second give one recovery; the next takes a whole quiet interval."""
-    verdicts = run(spec(), "-+-+-+-+-+-+", gap=0.1)
-    assert [False, True] + [False] * 10 == verdicts
 
 
 specs = st.builds(
