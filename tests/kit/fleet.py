@@ -69,6 +69,21 @@ async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False
     await api_server.add("pods", document, namespace="default", status=status)
 
 
+async def add_claim(api_server, *devices, node="n", pod=""):
+    """Add an allocated claim `c` for these devices, which are names, or pairs of driver and name."""
+    found = [("gpu.nvidia.com", each) if isinstance(each, str) else each for each in devices]
+    results = [
+        {"request": f"r{number}", "driver": driver, "pool": node, "device": name}
+        for number, (driver, name) in enumerate(found)
+    ]
+    requests = [{"name": each["request"], "exactly": {"deviceClassName": "gpu"}} for each in results]
+    claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {"requests": requests}}}
+    status = {"allocation": {"devices": {"results": results}}}
+    if pod:
+        status["reservedFor"] = [{"resource": "pods", "name": pod, "uid": "1"}]
+    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+
+
 def devices(api_server, name):
     """The device ids in the annotations of a pod, by container."""
     found = next((each for each in api_server.all("pods") if each["metadata"]["name"] == name), {})

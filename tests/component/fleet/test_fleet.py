@@ -11,6 +11,7 @@ from tests.kit.fleet import (
     CONFIG,
     NPU,
     RACKS,
+    add_claim,
     add_kubelet,
     add_pod,
     allocatable,
@@ -281,14 +282,7 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
     """A device that leaves the file stays in the pool, with a taint, while a claim has it."""
     fleet = await start(ONE_NODE)
     await until(lambda: 2 == len(slices(api_server, "n")))
-    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
-    claim = {
-        "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-    }
-    await api_server.add(
-        "resourceclaims", claim, namespace="default", status={"allocation": {"devices": {"results": [result]}}}
-    )
+    await add_claim(api_server, "gpu-1")
     await until(lambda: fleet.cluster.claim_uses("n") and fleet.is_settled)
     assert {"capacity": 2, "allocatable": 2, "held": 1} == FleetView(fleet).status()["resources"]["gpu.nvidia.com"]
     (directory / "vdev.yaml").write_text(ONE_NODE.replace("80gb, count: 2", "80gb, count: 1"))

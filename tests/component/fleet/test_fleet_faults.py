@@ -146,6 +146,3 @@ async def test_labels_of_the_devices(start, api_server, until):
     await until(lambda: [["2", "1"], ["2", "1"]] == [capacity(api_server, each) for each in ("h1", "h2")])
     await until(lambda: 2 == len([each for each in reasons(api_server) if each == "GpuHot"]))
     await until(lambda: all_there(api_server, ("p1", "p2")))
-
-
-# --- people -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Layouts that a label of a Node chooses, where no kubelet is."""
 
-from tests.kit.fleet import capacity, node, slices
+import pytest
+
+from tests.kit.fleet import add_claim, capacity, node, slices
 
 LAYOUTS = """
 version: v1
@@ -16,16 +18,26 @@ fleet: {nodes: [{selector: {type: kwok}}]}
 MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("2g.10gb", "3g.20gb"))
 
 
-async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until):
-    """As an agent follows it: what a pod holds is not cut, and the state is told on the Node."""
-    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
+@pytest.fixture
+def choose(api_server):
+    """Set the label that chooses the layout."""
 
     async def choose(value):
         labels = {"nvidia.com/mig.config": value}
         await api_server.edit("nodes", "n", {"metadata": {"labels": labels}}, manager="kubectl")
 
-    def state():
-        return node(api_server, "n")["metadata"]["labels"].get("nvidia.com/mig.config.state")
+    return choose
+
+
+@pytest.fixture
+def state(api_server):
+    """Read the label with the state of the layout."""
+    return lambda: node(api_server, "n")["metadata"]["labels"].get("nvidia.com/mig.config.state")
+
+
+async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until, choose, state):
+    """As an agent follows it: what a pod holds is not cut, and the state is told on the Node."""
+    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
 
     first = await start(LAYOUTS)
     await until(lambda: ["1", "1"] == capacity(api_server, "n", "nvidia.com/gpu"))
@@ -56,30 +68,14 @@ async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until):
 CLAIMED = LAYOUTS.replace("    partitions:", "    advertise: [dra]\n    partitions:")
 
 
-async def test_what_only_a_claim_has_is_not_cut_after_a_restart(start, api_server, until):
+async def test_what_only_a_claim_has_is_not_cut_after_a_restart(start, api_server, until, choose, state):
     """Though the label changed while no controller was there, and no pod has a note of it."""
-
-    async def choose(value):
-        labels = {"nvidia.com/mig.config": value}
-        await api_server.edit("nodes", "n", {"metadata": {"labels": labels}}, manager="kubectl")
-
-    def state():
-        return node(api_server, "n")["metadata"]["labels"].get("nvidia.com/mig.config.state")
-
     labels = {"type": "kwok", "nvidia.com/mig.config": "all-3g.20gb"}
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": labels}})
     first = await start(CLAIMED)
     large = ["gpu-0-mig-3g20gb-9-0", "gpu-0-mig-3g20gb-9-4"]
     await until(lambda: large == slices(api_server, "n") and "success" == state())
-    results = [
-        {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": large[1]},
-        {"request": "other", "driver": "acme.dev", "pool": "n", "device": "x"},
-    ]
-    requests = [{"name": name, "exactly": {"deviceClassName": "gpu"}} for name in ("r", "other")]
-    claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {"requests": requests}}}
-    user = {"resource": "pods", "name": "p", "uid": "1"}
-    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
-    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+    await add_claim(api_server, large[1], ("acme.dev", "x"), pod="p")
     await first.stop()
     await choose("all-1g.5gb")
     again = await start(CLAIMED)

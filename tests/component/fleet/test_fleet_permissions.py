@@ -1,20 +1,12 @@
 """The fleet does all of its work with exactly the permissions that its Deployment has, and under its policy."""
 
 import asyncio
-import functools
 import importlib.util
 
-import pytest
 import yaml
 
-from tests.kit import quick
 from tests.kit.admission import refusal
 from tests.kit.manifests import DEPLOY, kustomize, rendered
-from vdev import config
-from vdev.aio.clock import LeapClock, Timing
-from vdev.fleet.controller import Fleet, Options
-from vdev.hostfs.watch import Watcher
-from vdev.intervals import Intervals
 
 CONFIG = """
 version: v1
@@ -86,14 +78,8 @@ class Policy:
             self.refused.append((operation, request.resource, request.name, why))
 
 
-@pytest.fixture
-async def watching():
-    """The first watch of files looks for the C library, which blocks."""
-    Watcher().close()
-
-
 @kustomize
-async def test_the_role_is_enough(watching, start_api, api_server, directory):
+async def test_the_role_is_enough(start, api_server, directory):
     """And each permission of it is used, from the first Node to the last one removed; none is missed."""
     policy = Policy(api_server) if importlib.util.find_spec("cel_expr_python") else None
     await api_server.add("nodes", {"metadata": {"name": "k", "labels": {"type": "kwok"}}})
@@ -101,31 +87,22 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     api_server.permissions = allowed
     file = directory / "vdev.yaml"
     text = CONFIG.replace("COUNT", "2").replace("LAST", "1")
-    file.write_text(text)
-    clock = LeapClock()
-    load = functools.partial(config.load, [file])
-    options = Options(files=(file,), load=load, selector={}, timing=Timing(Intervals(**quick.INTERVALS), clock))
-    fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock))
-    end = asyncio.Event()
-    task = asyncio.create_task(fleet.run(until=end.wait))
-    try:
-        await api_server.until(lambda: 3 == len(api_server.all("resourceslices")) and fleet.is_settled)
-        await api_server.add("pods", POD, namespace="default", status={"containerStatuses": [STATUS]})
-        await api_server.until(lambda: "vdev.dev/devices" in str(api_server.all("pods", "default")))
-        await api_server.until(lambda: "allocatedResourcesStatus" in str(api_server.all("pods", "default")))
-        await api_server.until(lambda: api_server.all("events", "default"))
-        file.write_text(text.replace("count: 2}, advertise", "count: 3}, advertise"))
-        await api_server.until(lambda: 9 == devices(api_server))
-        late = {**POD, "metadata": {"name": "late", "namespace": "default"}}
-        await api_server.add("pods", late, namespace="default", status={"phase": "Pending"})
-        await api_server.until(lambda: "Failed" == api_server.object("pods", "late", "default")["status"]["phase"])
-        await api_server.edit("nodes", "k", {"metadata": {"labels": {"type": "other"}}}, manager="kubectl")
-        await api_server.until(lambda: not api_server.object("nodes", "k")["metadata"].get("annotations"))
-        file.write_text(CONFIG.replace("advertise: [dra]", "").replace("COUNT", "2").replace("LAST", "0"))
-        await api_server.until(lambda: 2 == len(api_server.all("nodes")) and fleet.is_settled)
-    finally:
-        end.set()
-        await task
+    fleet = await start(text)
+    await api_server.until(lambda: 3 == len(api_server.all("resourceslices")) and fleet.is_settled)
+    await api_server.add("pods", POD, namespace="default", status={"containerStatuses": [STATUS]})
+    await api_server.until(lambda: "vdev.dev/devices" in str(api_server.all("pods", "default")))
+    await api_server.until(lambda: "allocatedResourcesStatus" in str(api_server.all("pods", "default")))
+    await api_server.until(lambda: api_server.all("events", "default"))
+    file.write_text(text.replace("count: 2}, advertise", "count: 3}, advertise"))
+    await api_server.until(lambda: 9 == devices(api_server))
+    late = {**POD, "metadata": {"name": "late", "namespace": "default"}}
+    await api_server.add("pods", late, namespace="default", status={"phase": "Pending"})
+    await api_server.until(lambda: "Failed" == api_server.object("pods", "late", "default")["status"]["phase"])
+    await api_server.edit("nodes", "k", {"metadata": {"labels": {"type": "other"}}}, manager="kubectl")
+    await api_server.until(lambda: not api_server.object("nodes", "k")["metadata"].get("annotations"))
+    file.write_text(CONFIG.replace("advertise: [dra]", "").replace("COUNT", "2").replace("LAST", "0"))
+    await api_server.until(lambda: 2 == len(api_server.all("nodes")) and fleet.is_settled)
+    await fleet.stop()
     used = {f"{each.verb} {each.resource}" for each in api_server.asked}
     assert set() == used - allowed
     # an Event that comes again within the hour; and a real server asks for both when an apply makes a Node

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.kit.fleet import capacity
+from tests.kit.fleet import add_claim, capacity
 from tests.kit.well_agent import served as served_at
 from vdev.observe.device_metrics import application
 
@@ -108,17 +108,7 @@ async def test_claims_load_devices_and_pods_say_their_load(start, api_server, un
     fleet = await start(LOADED)
     await until(lambda: fleet.is_settled and 2 == len(fleet.members))
     await loads(fleet, {("n1", "h0"): 0, ("n1", "npu"): 40, ("n2", "npu"): 40})
-    claim = {
-        "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
-    }
-    status = {
-        "allocation": {
-            "devices": {"results": [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0"}]}
-        },
-        "reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}],
-    }
-    await api_server.add("resourceclaims", claim, namespace="default", status=status)
+    await add_claim(api_server, "gpu-0", node="n1", pod="p")
     await loads(fleet, {("n1", "h0"): 30, ("n1", "h1"): 0})
     pod = {
         "metadata": {"name": "p", "namespace": "default", "annotations": {"vdev.dev/load": "75"}},
