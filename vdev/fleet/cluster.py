@@ -95,17 +95,13 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 
 class SeenNode:
-    """One Node, which its appliers see as a `TargetNode`.
+    """One Node, which its appliers see as a `TargetNode`. `note` takes the server's answer to a write."""
 
-    `on_change` is called after each change of it. `note` takes the server's answer to a write.
-    """
+    __slots__ = ("_users", "document", "name", "note")
 
-    __slots__ = ("_users", "document", "name", "note", "on_change")
-
-    def __init__(self, name: str, on_change: Callable[[], None], wrote: Callable[[Document], None]) -> None:
+    def __init__(self, name: str, wrote: Callable[[Document], None]) -> None:
         self.name = name
         self.document: Document | None = None
-        self.on_change = on_change
         self.note = wrote
         self._users: list[Callable[[], None]] = []
 
@@ -126,7 +122,6 @@ class SeenNode:
             return
         for tell in self._users:
             tell()
-        self.on_change()
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -222,8 +217,8 @@ class Cluster:
         """The Node of this name, which perhaps does not exist."""
         found = self.nodes.get(name)
         if found is None:
-            changed = functools.partial(self._on_node, name)
-            found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
+            found = self.nodes[name] = SeenNode(name, self._nodes.wrote)
+            found.subscribe(functools.partial(self._on_node, name))
         return found
 
     def slices_of(self, node: str) -> SeenSlices:

@@ -89,7 +89,7 @@ class Fleet:
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
         self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
-        self.maker = NodeMaker(api, lambda: self.scope)
+        self.maker = NodeMaker(api, options.name)
         self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
         self._events = TokenBucket(

@@ -6,7 +6,7 @@ created has an annotation as long as this fleet writes on it. If a Node of the f
 the fleet removes its labels, annotations and taints once, and then leaves the Node alone (see `controller`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.ownership import written
 from ..model.quantity import amount_of
 from .cluster import SeenNode
-from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, Scope, marked_by
+from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by
 
 log = structlog.get_logger(__name__)
 
@@ -24,14 +24,11 @@ Document = Mapping[str, Any]
 
 
 class NodeMaker:
-    """Creates, changes and deletes Nodes, and marks those of others on which the fleet writes.
+    """Creates, changes and deletes the Nodes of a fleet, and marks those of others on which the fleet writes."""
 
-    `scope` says which Nodes belong to the fleet.
-    """
-
-    def __init__(self, api: Api, scope: Callable[[], Scope]) -> None:
+    def __init__(self, api: Api, fleet: str) -> None:
         self._api = api
-        self._scope = scope
+        self._fleet = fleet
         self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
@@ -39,7 +36,7 @@ class NodeMaker:
         if seen.document is None:
             seen.note(await self._api.create(NODES, wanted.document(), manager=MAKER))
             log.debug("node made", node=wanted.name)
-        elif not self._scope().is_made(seen.metadata):
+        elif made_by(seen.metadata) != self._fleet:
             self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is left alone"
             return
         self.refused.pop(wanted.name, None)
@@ -76,24 +73,24 @@ class NodeMaker:
 
     async def mark(self, seen: SeenNode) -> None:
         """Mark a Node as one on which this fleet writes, unless another fleet does. Raises ApiServerError."""
-        by, fleet = marked_by(metadata_of(seen.document)), self._scope().name
-        if by in {"", fleet}:
+        by = marked_by(seen.metadata)
+        if by in {"", self._fleet}:
             self.refused.pop(seen.name, None)
         else:
             self.refused[seen.name] = (
                 f"the fleet {by!r} writes on it; if that fleet is gone, remove the annotation {FLEET} from the Node"
             )
         if not by:
-            await self._annotate(seen, fleet)
+            await self._annotate(seen, self._fleet)
 
     async def release(self, seen: SeenNode) -> None:
         """Remove the mark of this fleet. Raises ApiServerError."""
-        if self._scope().is_marked(metadata_of(seen.document)):
+        if marked_by(seen.metadata) == self._fleet:
             await self._annotate(seen, None)
 
     async def _annotate(self, seen: SeenNode, fleet: str | None) -> None:
         """Set or remove the annotation that names the fleet."""
-        metadata = {"uid": metadata_of(seen.document).get("uid"), "annotations": {FLEET: fleet}}
+        metadata = {"uid": seen.metadata.get("uid"), "annotations": {FLEET: fleet}}
         try:
             seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
         except (Missing, Conflict) as gone:

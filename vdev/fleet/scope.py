@@ -88,7 +88,7 @@ class Scope:
 
     def is_made(self, metadata: Metadata) -> bool:
         """Whether this fleet created the Node."""
-        return bool(_labels(metadata).get(MADE) == self.name)
+        return made_by(metadata) == self.name
 
     def is_marked(self, metadata: Metadata) -> bool:
         """Whether this fleet writes on a Node that it did not create."""
@@ -113,6 +113,11 @@ class Scope:
 
 EVERY_NODE = Scope()
 """The scope of a fleet with the default name, without a configuration."""
+
+
+def made_by(metadata: Metadata) -> str:
+    """The fleet that created a Node; empty if none did."""
+    return str(_labels(metadata).get(MADE) or "")
 
 
 def marked_by(metadata: Metadata) -> str:

@@ -173,7 +173,7 @@ async def test_a_made_node_is_only_deleted_in_the_version_that_was_seen(start, a
     """A kubelet may have registered on it since, which the watch has not told yet."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
-    seen = SeenNode("gpu-2", lambda: None, lambda _: None)
+    seen = SeenNode("gpu-2", lambda _: None)
     seen.see(node(api_server, "gpu-2"))
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
     with pytest.raises(Conflict):
