@@ -52,7 +52,6 @@ REFUSED = [
     ),
     (asked(count=-1), f"{EXACTLY}.count"),
     (asked(cuont=1), f"{EXACTLY}.cuont"),
-    (asked(allocationMode="All", count=1), f"{EXACTLY}.count"),
     (asked(allocationMode="Most"), f"{EXACTLY}.allocationMode"),
     (asked(selectors=[{}]), f"{EXACTLY}.selectors[0].cel"),
     (asked(count="1"), f"{EXACTLY}.count"),

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from tests.kit.rest import Caller
 from vdev.pb import api_objects_pb2 as pb
-from vdev.sim.api import dra_fields, protobuf_bodies
+from vdev.sim.api import protobuf_bodies, validation
 from vdev.sim.api.server import ApiServer
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -62,7 +62,7 @@ def test_the_recorded_bodies_have_every_field():
 def test_no_field_of_dra_is_unknown():
     """Their types are right, too. The values are not: the recorded objects have every field at once."""
     for kind in ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"):
-        wrong = dra_fields.wrong_fields(kind, RECORDED[kind]["object"])
+        wrong = validation.wrong_fields(kind, RECORDED[kind]["object"])
         assert [] == [each for each in wrong if "unknown field" in each[1] or ": must be a" in each[1]]
 
 

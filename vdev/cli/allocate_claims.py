@@ -99,7 +99,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: previe
     waiting = [claim for claim in claims if not claim["status"].get("allocation")]
     if not waiting:
         return
-    from ..sim.api import dra_fields  # not needed for --help; it imports gRPC
+    from ..sim.api import validation  # not needed for --help; it imports gRPC
     from ..sim.dra import cel_selectors, pools
     from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
@@ -123,7 +123,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: previe
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
                 raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
-            if wrong := dra_fields.wrong_fields("ResourceClaim", {"spec": claim["spec"]}):
+            if wrong := validation.wrong_fields("ResourceClaim", {"spec": claim["spec"]}):
                 problems = "; ".join(f"{field}: {why}" for field, why in wrong)
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {problems}")
         allocations = scheduler.allocate(waiting, seen.node)

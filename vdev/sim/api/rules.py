@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...model.names import DNS_NAME, annotation_key_problem, qualified_name_problem, value_problem
-from .dra_fields import wrong_fields
 from .kinds import DRA, ApiKind, Document, invalid, value_at, wrong
+from .validation import wrong_fields
 
 
 class Rules:

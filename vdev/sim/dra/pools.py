@@ -140,11 +140,7 @@ def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
     """The pools that a node can use, in the order in which the allocator tries them."""
-    return [
-        pool
-        for pool in _pools(slices, node, labels)
-        if any(each.here for each in pool.devices) or any(_reaches(spec, node, labels) for spec in pool.specs)
-    ]
+    return [pool for pool in _pools(slices, node, labels) if any(_reaches(spec, node, labels) for spec in pool.specs)]
 
 
 def _pools(slices: Iterable[Document], node: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Pool]:
@@ -154,13 +150,11 @@ def _pools(slices: Iterable[Document], node: str = "", labels: Mapping[str, str]
     for (driver, name), specs in sorted(by_pool.items()):
         generation = max(map(_generation, specs))
         newest = [spec for spec in specs if _generation(spec) == generation]
-        devices = []
+        devices: list[PoolDevice] = []
         for spec in newest:
-            for each in spec.get("devices") or ():
-                places = spec, each  # a device names its nodes itself if the slice does not
-                here = any(_reaches(place, node, labels or {}) for place in places)
-                everywhere = any(place.get("allNodes") for place in places)
-                devices.append(PoolDevice(driver, name, each, here=here, everywhere=everywhere))
+            here, everywhere = _reaches(spec, node, labels or {}), bool(spec.get("allNodes"))
+            found = spec.get("devices") or ()
+            devices += (PoolDevice(driver, name, each, here=here, everywhere=everywhere) for each in found)
         yield Pool(driver, name, newest, len(specs) - len(newest), devices)
 
 
@@ -172,13 +166,13 @@ def _count(spec: Document) -> int:
     return int(spec["pool"]["resourceSliceCount"])
 
 
-def _reaches(place: Document, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node can use the devices of a slice, or one device that selects its own nodes."""
-    if place.get("nodeName"):
-        return bool(place["nodeName"] == node)
-    if place.get("nodeSelector"):
-        return _selects(place["nodeSelector"], node, labels)
-    return bool(place.get("allNodes"))
+def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node can use the devices of a slice."""
+    if spec.get("nodeName"):
+        return bool(spec["nodeName"] == node)
+    if spec.get("nodeSelector"):
+        return _selects(spec["nodeSelector"], node, labels)
+    return bool(spec.get("allNodes"))
 
 
 def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
-"""The fields of DRA's objects in Kubernetes 1.36: names and types, as its protobuf messages define them, and limits.
+"""The objects of DRA that the API server refuses, by the types of Kubernetes 1.36.
 
-Everything behind the store may rely on the names and types. A real API server drops unknown fields with a warning; here
-they are refused, so that a typo is not overlooked. All limits of slices are checked. Of what users write, only mistakes
-that the scheduler cannot work with are refused; a cluster's API server checks more.
+Names and types of all fields are checked as the protobuf messages define them, because everything behind the store
+relies on them. A real API server drops unknown fields with a warning; here they are refused, so that a typo is not
+overlooked. Limits are checked if drivers exceed them in practice, or if the scheduler cannot work with the object.
 """
 
 import json
@@ -16,7 +16,6 @@ from ...model import names
 from ...pb import api_objects_pb2 as pb
 from ..lint import twice
 from ..objects.amounts import exact
-from ..objects.pod_manifest import quantity
 from .kinds import wrong
 from .protobuf_bodies import INLINE
 
@@ -43,10 +42,8 @@ def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
 
 # --- limits (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go) ------------------------------------
 
-_MOST_DEVICES, _MOST_SPECIAL_DEVICES, _MOST_ENTRIES = 128, 64, 32
-_LONGEST_POOL = 253
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
+_MOST_DEVICES, _MOST_SPECIAL_DEVICES, _MOST_ENTRIES = 128, 64, 32
 _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "ResourceSlice": ("spec",),
     "ResourceSliceSpec": ("driver", "pool"),
@@ -74,7 +71,7 @@ _REQUIRED: Mapping[str, Sequence[str]] = {  # by the name of a message
     "Condition": ("type", "status", "reason", "lastTransitionTime"),
 }
 _EXACTLY_ONE: Mapping[str, Sequence[str]] = {
-    "ResourceSliceSpec": (*_NODES_OF_DEVICES, "perDeviceNodeSelection"),
+    "ResourceSliceSpec": ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"),
     "DeviceAttribute": ("bool", "int", "string", "version"),
     "DeviceRequest": ("exactly", "firstAvailable"),
     "DeviceConstraint": ("matchAttribute", "distinctAttribute"),
@@ -97,17 +94,12 @@ def _label(text: str) -> str:
     return "" if _DNS_LABEL.fullmatch(text) else wrong(text, "not a DNS label: a-z, 0-9 and '-', at most 63 characters")
 
 
-def _pool(text: str) -> str:
-    sound = len(text) <= _LONGEST_POOL and all(map(names.DNS_NAME.fullmatch, text.split("/")))
-    return "" if sound else wrong(text, "expected DNS subdomains, with '/' between them")
-
-
-def _keys(problem: Callable[[str], str]) -> Callable[[_Value], str]:
-    return lambda value: next(filter(None, map(problem, value)), "")
+def _attribute_names(value: _Value) -> str:
+    return next(filter(None, map(names.attribute_problem, value)), "")
 
 
 def _counters(value: _Value) -> str:
-    return _size(1, 32)(value) or _keys(_label)(value)
+    return _size(1, 32)(value) or next(filter(None, map(_label, value)), "")
 
 
 _MODES = _one_of("All", "ExactCount", "")
@@ -115,29 +107,21 @@ _VALUES: Mapping[str, Callable[[Any], str]] = {  # why the value of a field is w
     "ResourceSliceSpec.driver": names.driver_problem,
     "ResourceSliceSpec.nodeName": names.node_name_problem,
     "ResourceSliceSpec.allNodes": _one_of(True),
-    "ResourceSliceSpec.perDeviceNodeSelection": _one_of(True),
     "ResourceSliceSpec.sharedCounters": _size(0, 8),
-    "ResourcePool.name": _pool,
-    "ResourcePool.generation": _at_least(0),
     "ResourcePool.resourceSliceCount": _at_least(1),
-    "NodeSelector.nodeSelectorTerms": _size(1, 1),
     "CounterSet.name": _label,
     "CounterSet.counters": _counters,
     "Device.name": _label,
-    "Device.nodeName": names.node_name_problem,
-    "Device.allNodes": _one_of(True),
-    "Device.attributes": _keys(names.attribute_problem),
-    "Device.capacity": _keys(names.attribute_problem),
+    "Device.attributes": _attribute_names,
+    "Device.capacity": _attribute_names,
     "Device.consumesCounters": _size(0, 2),
     "Device.taints": _size(0, 16),
     "DeviceAttribute.string": names.string_problem,
     "DeviceAttribute.version": names.version_problem,
-    "DeviceCounterConsumption.counterSet": _label,
     "DeviceCounterConsumption.counters": _counters,
     "DeviceTaint.key": names.taint_key_problem,
     "DeviceTaint.value": names.value_problem,
     "DeviceTaint.effect": _one_of("None", "NoSchedule", "NoExecute"),
-    "CapacityRequestPolicy.validValues": _size(0, 10),
     "DeviceConstraint.matchAttribute": names.attribute_problem,
     "DeviceConstraint.distinctAttribute": names.attribute_problem,
     "ExactDeviceRequest.allocationMode": _MODES,
@@ -149,21 +133,16 @@ _VALUES: Mapping[str, Callable[[Any], str]] = {  # why the value of a field is w
 
 def _slice(spec: _Value) -> _Problems:
     devices: Sequence[_Value] = spec.get("devices") or ()
+    counter_sets: Sequence[_Value] = spec.get("sharedCounters") or ()
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     if len(devices) > (most := _MOST_SPECIAL_DEVICES if special else _MOST_DEVICES):
         why = " of which some have taints or consume counters" if special else ""
         yield "devices", f"{len(devices)} devices{why}; at most {most} are allowed"
-    if devices and spec.get("sharedCounters"):
+    if devices and counter_sets:
         yield "sharedCounters", "devices and sharedCounters exclude each other since 1.35; they need two slices"
-    for field, entries in (("devices", devices), ("sharedCounters", spec.get("sharedCounters") or ())):
+    for field, entries in (("devices", devices), ("sharedCounters", counter_sets)):
         for name in twice(each["name"] for each in entries):
             yield field, f"{name} is there more than once"
-    for index, device in enumerate(devices):
-        given = [name for name in _NODES_OF_DEVICES if device.get(name) is not None]
-        if spec.get("perDeviceNodeSelection") and len(given) != 1:
-            yield f"devices[{index}]", f"exactly one of {', '.join(_NODES_OF_DEVICES)} is required"
-        elif given and not spec.get("perDeviceNodeSelection"):
-            yield f"devices[{index}].{given[0]}", "allowed only if the slice has perDeviceNodeSelection: true"
 
 
 def _device(device: _Value) -> _Problems:
@@ -177,29 +156,6 @@ def _device(device: _Value) -> _Problems:
         yield "consumesCounters", f"consumes {name!r} more than once"
 
 
-def _capacity(capacity: _Value) -> _Problems:
-    """Check the request policy of a capacity."""
-    policy = capacity.get("requestPolicy") or {}
-    values, span = policy.get("validValues"), policy.get("validRange")
-    if not values and span is None:
-        return
-    if (values and span is not None) or policy.get("default") is None:
-        yield "requestPolicy", "needs default, and one of validValues and validRange"
-        return
-    whole, default = quantity(capacity["value"], "value"), quantity(policy["default"], "default")
-    if span is None:
-        amounts = [quantity(each, "validValues") for each in values or ()]
-        if amounts != sorted(set(amounts)) or default not in amounts or amounts[-1] > whole:
-            yield "requestPolicy.validValues", "must be ascending, up to the capacity, and have the default"
-    else:
-        least, most = quantity(span["min"], "min"), quantity(span.get("max") or capacity["value"], "max")
-        step = quantity(span.get("step") or 0, "step")
-        if not least <= default <= most <= whole:
-            yield "requestPolicy", "needs min <= default <= max <= value"
-        elif step and ((default - least) % step or ("max" in span and (most - least) % step)):
-            yield "requestPolicy", "default and max must be a whole number of steps from min"
-
-
 def _references(devices: _Value) -> _Problems:
     """Constraints and configuration name requests of the claim."""
     requests = devices.get("requests") or ()
@@ -211,11 +167,6 @@ def _references(devices: _Value) -> _Problems:
                 if name not in known:
                     why = wrong(name, "must be the name of a request in the claim")
                     yield f"{field}[{index}].requests[{number}]", why
-
-
-def _count(request: _Value) -> _Problems:
-    if request.get("allocationMode") == "All" and (count := request.get("count")):
-        yield "count", wrong(count, "must not be specified when allocationMode is 'All'")
 
 
 def _device_statuses(status: _Value) -> _Problems:
@@ -235,10 +186,7 @@ def _device_statuses(status: _Value) -> _Problems:
 _WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
     "ResourceSliceSpec": _slice,
     "Device": _device,
-    "DeviceCapacity": _capacity,
     "DeviceClaim": _references,
-    "ExactDeviceRequest": _count,
-    "DeviceSubRequest": _count,
     "ResourceClaimStatus": _device_statuses,
 }
 
