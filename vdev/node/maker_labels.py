@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from ..model.device import RawDevice
 from ..model.entry import Entry, MigStrategy
-from ..model.geometry import LayoutError, Profile
+from ..model.geometry import Profile
 from ..model.names import domain_and_name
 from ..model.problem import Problem
 from ..model.spec import SharedItem, SharingKind, Spec
-from ..planning.naming import name_of, partition_id
-from ..planning.partitions import place
+from ..planning.naming import listed_partitions, name_of
 from ..planning.resources import Inventory
 
 
@@ -84,12 +83,9 @@ def _parts(spec: Spec, entry: Entry, raw: RawDevice) -> Mapping[str, Profile] | 
         return None
     if geometry.first_mode and spec.flags.mig_strategy is MigStrategy.NONE:
         wanted = (geometry.first_mode,)  # such hardware has no mode besides its partitions
-    try:
-        places = place(geometry, wanted)
-    except LayoutError:
-        return {}
-    whole = geometry.slices if geometry.whole_device else 0
-    return {raw.id if each.size == whole else partition_id(entry, raw, each): each.profile for each in places}
+    ignored: list[Problem] = []  # partitions that do not fit are a problem of the inventory already
+    devices = listed_partitions(ignored, entry, raw, raw.index, wanted)
+    return {each.id: geometry.profiles[each.profile] for each in devices}
 
 
 def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:

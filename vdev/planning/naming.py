@@ -136,26 +136,26 @@ def listed_partitions(
 
 
 def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
-    """The partition of a raw device at a place. In the mode with one partition, it has the id of the device."""
+    """The partition of a raw device at a place. In the mode with one partition, it has the id of the device.
+
+    Other ids are made of the device, the profile and the first slice, so that other partitions do not change them.
+    """
     profile = placement.profile
-    is_all = bool(entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices)
+    own_id = f"{raw.id}-{profile.name.replace('+', '.')}-{placement.start}"
+    if entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices:
+        own_id, ordinal = raw.id, ordinal.partition(":")[0]
+    elif entry.is_nvidia:
+        own_id = f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{profile.name}/{placement.start}')}"
     return Device(
-        id=raw.id if is_all else partition_id(entry, raw, placement),
+        id=own_id,
         raw=raw,
-        ordinal=ordinal.partition(":")[0] if is_all else ordinal,
+        ordinal=ordinal,
         profile=profile.name,
         slices=placement.slices,
         memory=profile.memory,
         attributes={**raw.attributes, **profile.attributes},
         health=raw.health,
     )
-
-
-def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
-    """A partition's id, made of its device, profile and first slice, so that other partitions do not change it."""
-    if entry.is_nvidia:
-        return f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{placement.profile.name}/{placement.start}')}"
-    return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
 
 
 def _single_problem(
