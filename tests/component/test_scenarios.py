@@ -49,22 +49,6 @@ def comes_true(monkeypatch, api_server, kubeconfig):
     """Plays a file with a plugin. It may be skipped only if it needs real device nodes."""
     serial = itertools.count(1)
 
-    def claims(plugin):
-        """The options of a node with an API server, whose kubelet asks everything twice. Each plugin is in a pod."""
-
-        def in_a_pod(places):
-            monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
-            return plugin(places)
-
-        objects = ApiObjects(api_server.objects)
-        return {
-            "plugin": in_a_pod,
-            "objects": objects,
-            "kubeconfig": kubeconfig,
-            "timings": quick.KUBELET,
-            "strict": True,
-        }
-
     async def comes_true(path, plugin):
         scenario = await asyncio.to_thread(load, path)
         is_dra = Capability.DRA in scenario.requires
@@ -74,8 +58,16 @@ def comes_true(monkeypatch, api_server, kubeconfig):
             advertise = "[dra]" if is_dra else "[device-plugin]"
             text = NPUS.replace("virtual", f"advertise: {advertise}, virtual")
             scenario = scenario.model_copy(update={"configuration": text})
-        timings = quick.KUBELET if plugin is AgentHere.at else Timings()
-        async with VdevNode(**claims(plugin)) if is_dra else VdevNode(plugin, timings=timings) as node:
+        options = {"timings": quick.KUBELET if is_dra or plugin is AgentHere.at else Timings()}
+        if is_dra:  # with an API server, and a kubelet that asks everything twice
+            options |= {"objects": ApiObjects(api_server.objects), "kubeconfig": kubeconfig, "strict": True}
+
+        def in_a_pod(places):
+            """Each plugin is in a pod of its own."""
+            monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
+            return plugin(places)
+
+        async with VdevNode(in_a_pod, **options) as node:
             skipped = await play(scenario, node, patience=30)
             if Capability.HOST_NODES in scenario.requires - node.capabilities:
                 pytest.skip(skipped[0])
