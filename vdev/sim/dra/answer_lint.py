@@ -7,7 +7,7 @@ from typing import Any
 from ...model.names import driver_problem
 from ...pb import dra_health_v1alpha1_pb2 as health_api
 from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
-from .claim_checkpoint import PreparedDevice
+from .driver_client import PreparedDevice
 
 _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
 _NO_SERVICE = "code = Unimplemented"

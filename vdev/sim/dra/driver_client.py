@@ -6,10 +6,10 @@ A device that a message of the health stream leaves out keeps its health until i
 updates pods at once. They show a timeout and the end of a stream when the kubelet looks at them again.
 """
 
-import operator
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -24,7 +24,6 @@ from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
 from ..connection import READY, Connection, call_errors
 from ..kubelet_life import Life
 from ..lint import SUN_PATH_LIMIT
-from .claim_checkpoint import ClaimInfo, PreparedDevice
 
 _VERSIONS: Mapping[str, tuple[Any, Any]] = {
     "v1.DRAPlugin": (v1, v1_grpc.DRAPluginStub),
@@ -35,6 +34,36 @@ SERVICES = tuple(_VERSIONS)
 _HEALTH = {health.HEALTHY: "Healthy", health.UNHEALTHY: "Unhealthy"}
 _HEALTH_TIMEOUT = 30  # seconds, if a driver gives none
 _LONGEST_MESSAGE = 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """One device of a claim, as its driver answered."""
+
+    pool: str
+    device: str
+    share: str
+    requests: tuple[str, ...]
+    cdi: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ClaimInfo:
+    """A claim that the kubelet has prepared, or is preparing."""
+
+    uid: str
+    name: str
+    namespace: str
+    pods: set[str] = field(default_factory=set)
+    """The UIDs of the pods that use it."""
+    drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    """The devices that each driver answered; none before it has answered."""
+    prepared: bool = False
+    """Whether all drivers have answered since this process started."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +88,7 @@ class DriverClient(Connection):
         self.endpoint = endpoint
         self.service = service
         self.connected = False
+        self.tasks: list[asyncio.Task[None]] = []  # they end when the driver is deregistered
         self._life = life
         # The last report of each device, by pool and name: health, message, and when it times out.
         self._reports: dict[tuple[str, str], tuple[str, str, float]] = {}
@@ -115,7 +145,7 @@ class DriverClient(Connection):
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
         with call_errors():
             answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
-        return sorted(answer.claims.items(), key=operator.itemgetter(0))
+        return [(uid, answer.claims[uid]) for uid in sorted(answer.claims)]
 
 
 def _device(device: Any) -> PreparedDevice:

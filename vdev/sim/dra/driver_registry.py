@@ -36,7 +36,6 @@ class DriverRegistry:
         self._journal = life.journal
         self._changed = changed
         self._clients: dict[str, list[DriverClient]] = {}
-        self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
         self._wipes: dict[str, Callable[[], object]] = {}
 
     # --- registration -----------------------------------------------------------------------------------------------
@@ -54,7 +53,7 @@ class DriverRegistry:
         service = self._service(name, endpoint, versions)
         client = DriverClient(name, endpoint, service, self._life)
         instances.append(client)
-        self._tasks[client] = [
+        client.tasks = [
             self._life.spawn(client.follow(self._connection), f"connection to {name}"),
             self._life.spawn(self._listen(client), f"health of {name}"),
         ]
@@ -66,7 +65,7 @@ class DriverRegistry:
         """Forget an instance, whose registration socket is gone."""
         for client in [each for each in self._clients.get(name, []) if each.endpoint == endpoint]:
             self._clients[name].remove(client)
-            for task in self._tasks.pop(client):
+            for task in client.tasks:
                 task.cancel()
             was_connected, client.connected = client.connected, False
             await client.close()

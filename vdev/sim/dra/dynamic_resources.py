@@ -10,20 +10,24 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from ...errors import HostError
+from ...hostfs import write_atomic
 from ..api.kinds import Document
 from ..connection import CallError
 from ..kubelet_life import Life
 from ..lint import error, warning
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim, PodSpec
-from . import answer_lint, cdi_directory, claim_checkpoint
-from .claim_checkpoint import ClaimInfo, PreparedDevice
-from .driver_client import Answer, DriverClient
+from . import answer_lint, cdi_directory
+from .driver_client import Answer, ClaimInfo, DriverClient, PreparedDevice
 from .driver_registry import DriverRegistry
 
+STATE_FILE = "dra_manager_state"  # the prepared claims; only the kubelet reads it
 RECONCILE_SECONDS = 60.0
 RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90 s
+_CLAIMS = TypeAdapter(list[ClaimInfo])
 
 
 class ClaimsError(Exception):
@@ -38,7 +42,7 @@ class DynamicResources:
     """The claims and drivers of a kubelet process, whose directory is `root`."""
 
     def __init__(self, root: Path, life: Life) -> None:
-        self._root = root
+        self._state_file = root / STATE_FILE
         self._objects = life.settings.objects
         self._cdi_dir = life.settings.cdi_dir
         self._strict = life.settings.strict
@@ -51,10 +55,13 @@ class DynamicResources:
 
     async def start(self) -> None:
         """Take over the claims of an earlier process, and delete the node's slices."""
-        claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._root)
-        if problem:
-            self._journal.find([warning("checkpoint-unreadable", "", problem)])
-        self._claims = {(claim.namespace, claim.name): claim for claim in claims}
+        try:
+            claims = _CLAIMS.validate_json(await asyncio.to_thread(self._state_file.read_bytes))
+            self._claims = {(claim.namespace, claim.name): claim for claim in claims}
+        except FileNotFoundError:
+            pass  # the first process
+        except (OSError, ValueError) as problem:
+            self._journal.find([warning("checkpoint-unreadable", "", f"{self._state_file}: {problem}")])
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
         self._life.every(RECONCILE_SECONDS, self._reconcile_later)
         self._life.every(RESYNC_SECONDS, self._update_pods)
@@ -111,9 +118,9 @@ class DynamicResources:
 
     async def _save(self) -> None:
         async with self._saving:
-            content = claim_checkpoint.encode(self._claims.values())
+            content = _CLAIMS.dump_json([*self._claims.values()], exclude={"__all__": {"prepared"}})
             with contextlib.suppress(HostError):  # the directory of a test that is over
-                await asyncio.to_thread(claim_checkpoint.write, self._root, content)
+                await asyncio.to_thread(write_atomic, self._state_file, content)
 
     # --- prepare ----------------------------------------------------------------------------------------------------
 
