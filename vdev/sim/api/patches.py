@@ -57,7 +57,7 @@ def merge(document: Any, patch: Any) -> Any:
 
 
 def operations(document: Any, patch: Any) -> Any:
-    """A document after a JSON patch (RFC 6902)."""
+    """A document after a JSON patch (RFC 6902) without `move` and `copy`."""
     if not isinstance(patch, list):
         raise Refused(400, "BadRequest", "a JSON patch is a list of operations")
     found = deepcopy(document)
@@ -71,35 +71,23 @@ def operations(document: Any, patch: Any) -> Any:
 
 def _operate(document: Any, operation: Mapping[str, Any]) -> None:
     """Do one operation. Raises LookupError, TypeError, ValueError or AttributeError if it is not possible."""
-    path = operation["path"]
+    at, last = _place(document, operation["path"])
     match operation["op"]:
         case "test":
-            at, last = _place(document, path)
             if (at[last] if isinstance(at, list) else at.get(last)) != operation["value"]:
                 raise ValueError("another value")
         case "remove":
-            _remove(document, path)
+            at.pop(last)
         case "replace":
-            _remove(document, path)
-            _add(document, path, operation["value"])
+            at.pop(last)
+            _add(at, last, operation["value"])
         case "add":
-            _add(document, path, operation["value"])
-        case "move":
-            _add(document, path, _remove(document, operation["from"]))
-        case "copy":
-            at, last = _place(document, operation["from"])
-            _add(document, path, deepcopy(at[last]))
+            _add(at, last, operation["value"])
         case unknown:
             raise ValueError(unknown)
 
 
-def _remove(document: Any, path: str) -> Any:
-    at, last = _place(document, path)
-    return at.pop(last)
-
-
-def _add(document: Any, path: str, value: Any) -> None:
-    at, last = _place(document, path)
+def _add(at: Any, last: Any, value: Any) -> None:
     if isinstance(at, dict):
         at[last] = value
     elif last <= len(at):
