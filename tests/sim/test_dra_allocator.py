@@ -64,9 +64,8 @@ def test_it_goes_back_if_a_later_request_gets_no_device():
 
 
 def test_an_unknown_class():
-    with pytest.raises(UnschedulableError) as error:
+    with pytest.raises(UnschedulableError, match=r"^request main: device class gone does not exist$"):
         names([two()], claim("one", exactly("gone")))
-    assert "0/1 nodes are available: request main: device class gone does not exist." == error.value.message
 
 
 def test_a_selector_that_fails_ends_it():
@@ -86,7 +85,7 @@ def test_nothing_is_allocated_from_an_incomplete_pool():
     half = slice_of("acme.dev", [device("a")], count=2)
     with pytest.raises(UnschedulableError, match="cannot allocate all claims"):
         names([half], claim("one"))
-    with pytest.raises(UnschedulableError, match=r"pool sim-node of acme\.dev is not usable: slices are missing"):
+    with pytest.raises(UnschedulableError, match=r"but acme\.dev, pool sim-node: slices are missing"):
         names([half], claim("one", exactly(allocationMode="All")))
 
 
@@ -98,7 +97,7 @@ def test_nothing_is_allocated_from_an_incomplete_pool():
     ],
 )
 def test_nothing_is_allocated_from_an_invalid_pool(devices):
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a"):
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; acme\.dev, pool sim-node: device a"):
         names([slice_of("acme.dev", devices)], claim("one"))
 
 

@@ -20,11 +20,6 @@ Matches = Callable[[str, str, Document], bool]  # expression, driver, device
 class UnschedulableError(Exception):
     """Why a pod gets no devices on this node."""
 
-    @property
-    def message(self) -> str:
-        """The text of the pod's condition and Event."""
-        return f"0/1 nodes are available: {self}."
-
 
 @dataclass(slots=True, eq=False)
 class _Request:
@@ -86,7 +81,7 @@ class Allocator:
                 raise UnschedulableError(f"claim {_key(claim)} {text}")
             wanted += alternatives
         if not self._choose_request(wanted):
-            wrong = (f"; pool {each.name} of {each.driver}: {each.problem}" for each in self._unusable)
+            wrong = (f"; {each.driver}, {each.problem}" for each in self._unusable)
             raise UnschedulableError(f"cannot allocate all claims{''.join(wrong)}")
         return [self._allocation(claim, node) for claim in claims]
 
@@ -107,8 +102,7 @@ class Allocator:
             raise UnschedulableError(f"request {name}: device class {document['deviceClassName']} does not exist")
         wants_all = document.get("allocationMode") == "All"
         if wants_all and self._unusable:
-            pool = self._unusable[0]
-            why = f"asks for all devices, but pool {pool.name} of {pool.driver} is not usable: {pool.problem}"
+            why = f"asks for all devices, but {self._unusable[0].driver}, {self._unusable[0].problem}"
             raise UnschedulableError(f"claim {_key(claim)}, request {name} {why}")
         count = 0 if wants_all else int(document.get("count", 1))
         request = _Request(claim, name, document, device_class, self._devices, count)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
@@ -60,13 +60,6 @@ class PoolDevice:
                 yield (self.driver, self.pool, use["counterSet"], name), quantity(value["value"], name)
 
 
-class Problem(NamedTuple):
-    """A mistake in the slices of a pool, which the API server cannot see."""
-
-    code: str  # of a finding
-    text: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
     """One pool at its newest generation; the scheduler ignores older slices."""
@@ -88,16 +81,20 @@ class Pool:
             for name, value in each["counters"].items()
         }
 
-    def problems(self) -> Iterator[Problem]:
-        """Mistakes in the slices. Counters are checked if all slices are there."""
+    def findings(self) -> Iterator[Finding]:
+        """Mistakes in the slices, which the API server cannot see. Counters are checked if all slices are there."""
+
+        def wrong(code: str, text: str) -> Finding:
+            return error(code, self.driver, f"pool {self.name}: {text}")
+
         counts = {_count(spec) for spec in self.specs}
         if len(counts) > 1:
             text = f"resourceSliceCount is {sorted(counts)} within generation {_generation(self.specs[0])}"
-            yield Problem("pool-count", text)
+            yield wrong("pool-count", text)
         for name in twice(each.name for each in self.devices):
-            yield Problem("duplicate-device", f"device {name} is there more than once")
+            yield wrong("duplicate-device", f"device {name} is there more than once")
         for name in twice(each["name"] for each in self.counter_sets):
-            yield Problem("duplicate-counter-set", f"counter set {name} is there more than once")
+            yield wrong("duplicate-counter-set", f"counter set {name} is there more than once")
         if len(self.specs) != max(counts):
             return
         defined = self.counters()
@@ -105,22 +102,22 @@ class Pool:
             for counter, amount in device.counters():
                 which = f"device {device.name}: counter {'/'.join(counter[2:])}"
                 if counter not in defined:
-                    yield Problem("counter-undefined", f"{which} is defined nowhere")
+                    yield wrong("counter-undefined", f"{which} is defined nowhere")
                 elif amount > defined[counter]:
-                    yield Problem("counter-too-small", f"{which} has less than this one device consumes")
+                    yield wrong("counter-too-small", f"{which} has less than this one device consumes")
 
     @property
     def problem(self) -> str:
         """Why the scheduler allocates nothing from it; empty if it does."""
         if len(self.specs) != _count(self.specs[0]):
-            return "slices are missing, or there are too many"
-        return next((each.text for each in self.problems() if each.code != "counter-too-small"), "")
+            return f"pool {self.name}: slices are missing, or there are too many"
+        return next((each.message for each in self.findings() if each.code != "counter-too-small"), "")
 
 
 def check_pools(slices: Iterable[Document]) -> Iterator[Finding]:
     """Check the pools that slices form."""
     for pool in _pools(slices):
-        yield from (error(each.code, pool.driver, f"pool {pool.name}: {each.text}") for each in pool.problems())
+        yield from pool.findings()
 
 
 def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:

@@ -72,7 +72,8 @@ class PodScheduler:
                 else:
                     claims, extended = await self._schedule(pod)
             except (UnschedulableError, ApiObjectError) as error:
-                why = error.message if isinstance(error, UnschedulableError) else str(error)
+                unschedulable = isinstance(error, UnschedulableError)
+                why = f"0/1 nodes are available: {error}." if unschedulable else str(error)
                 if pod.message != why:
                     self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
                 pod.reason, pod.message = "Unschedulable", why
