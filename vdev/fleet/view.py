@@ -42,18 +42,17 @@ class FleetView:
     def status(self) -> dict[str, Any]:
         fleet = self._fleet
         members = tuple(fleet.members.values())
-        behind, broken = list(islice(self._behind(), _SHOWN)), list(islice(_broken(members), _SHOWN))
-        states = self._states()
+        states, broken = self._states(), list(_broken(members))
         return {
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
             "problems": [*map(str, fleet.retrier.problems)],
             "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
             "nodes": {"total": sum(states.values()), **states},
-            "behind": behind,
+            "behind": list(islice(self._behind(), _SHOWN)),
             "resources": _resources(members),
-            "broken": {"total": sum(1 for _ in _broken(members)), "devices": broken},
-            "refusedPods": _refused(members),
+            "broken": {"total": len(broken), "devices": broken[:_SHOWN]},
+            "refusedPods": sum(len(each.assigned.rejected) for each in members),
             "writes": {"total": fleet.writes, "perSecond": round(self._rate(), 1)},
         }
 
@@ -67,29 +66,25 @@ class FleetView:
 
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)  # process_*
-        samples = self.samples()
+        now = self.status()
+        samples: Mapping[str, Mapping[tuple[str, ...], float]] = {
+            "build_info": {(__version__,): 1},
+            "fleet_nodes": {(state,): count for state, count in now["nodes"].items() if state != "total"},
+            "fleet_devices": {
+                (amount, name): value for name, of in now["resources"].items() for amount, value in of.items()
+            },
+            "fleet_broken_devices": {(): now["broken"]["total"]},
+            "fleet_refused_pods": {(): now["refusedPods"]},
+            "fleet_writes_total": {(): now["writes"]["total"]},
+            "fleet_converged": {(): now["converged"]},
+            "fleet_config_refused": {(): bool(now["configuration"]["refused"])},
+        }
         for name, (labels, text) in METRICS.items():
             kind = Counter if name.endswith("_total") else Gauge
             metric = kind(f"vdev_{name}", text, labels, registry=registry)
             for values, value in samples[name].items():
                 (metric.labels(*values) if labels else metric).inc(value)
         return registry
-
-    def samples(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-        """The values by metric and the values of its labels."""
-        fleet, members = self._fleet, tuple(self._fleet.members.values())
-        return {
-            "build_info": {(__version__,): 1},
-            "fleet_nodes": {(state,): count for state, count in self._states().items()},
-            "fleet_devices": {
-                (amount, name): value for name, of in _resources(members).items() for amount, value in of.items()
-            },
-            "fleet_broken_devices": {(): sum(1 for _ in _broken(members))},
-            "fleet_refused_pods": {(): _refused(members)},
-            "fleet_writes_total": {(): fleet.writes},
-            "fleet_converged": {(): fleet.is_settled},
-            "fleet_config_refused": {(): bool(fleet.refused)},
-        }
 
     def stalled(self) -> str:
         """Empty: the loop that answers is the one that would be stalled."""
@@ -138,10 +133,6 @@ class FleetView:
         if now - self._counts[-1][0] > 1.0:
             self._counts.append((now, total))
         return (total - before) / max(now - at, 1.0)
-
-
-def _refused(members: Sequence[Member]) -> int:
-    return sum(len(each.assigned.rejected) for each in members)
 
 
 def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
