@@ -33,13 +33,10 @@ class MatchGroup:
     """The matches that make up one device."""
 
     key: tuple[str, ...]
-    parts: Sequence[tuple[GlobItem, Match | None]]
-    """Each pattern with its match; None: it has none for this device."""
-
-    @property
-    def members(self) -> Sequence[tuple[GlobItem, Match]]:
-        """The matches, each with the pattern that found it."""
-        return [(item, match) for item, match in self.parts if match is not None]
+    members: Sequence[tuple[GlobItem, Match]]
+    """The matches, each with the pattern that found it."""
+    lacking: str = ""
+    """Why the device is incomplete: a required pattern has no match for it."""
 
 
 Matches = Sequence[tuple[GlobItem, Sequence[Match]]]
@@ -52,10 +49,8 @@ def _by_position(matches: Matches) -> list[MatchGroup]:
     covered = min((len(found) * item.limit for item, found in required), default=natural)
     groups = []
     for place in range(min(natural, covered)):
-        parts = [
-            (item, found[place % len(found)] if place < len(found) * item.limit else None) for item, found in matches
-        ]
-        groups.append(MatchGroup((str(place),), parts))
+        members = [(item, found[place % len(found)]) for item, found in matches if place < len(found) * item.limit]
+        groups.append(MatchGroup((str(place),), members))
     return groups
 
 
@@ -67,14 +62,17 @@ def _by_name(matches: Matches) -> list[MatchGroup]:
     served: Counter[tuple[int, str]] = Counter()
     groups = []
     for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
-        parts: list[tuple[GlobItem, Match | None]] = []
+        members: list[tuple[GlobItem, Match]] = []
+        lacking = ""
         for place, (item, found) in enumerate(matches):
             fitting = (match for match in found if key[: len(match.captures)] == match.captures)
             member = next((match for match in fitting if served[place, match.path] < item.limit), None)
             if member is not None:
                 served[place, member.path] += 1
-            parts.append((item, member))
-        groups.append(MatchGroup(key, parts))
+                members.append((item, member))
+            elif not item.optional:
+                lacking = lacking or f"nothing matches {item.path} for {'-'.join(key)}"
+        groups.append(MatchGroup(key, members, lacking))
     return groups
 
 
@@ -288,16 +286,17 @@ class _Scan:
 
         It is named after its first required match, or else after its key, so other matches may come and go.
         """
+        leading = next((item for item in self._entry.glob if not item.optional), self._entry.glob[0])
         uses: dict[str, int] = {}
         named: dict[str, MatchGroup] = {}
         for each in groups:
             if self._all_optional or self._entry.group_by is GroupBy.ALL:
                 identity = "-".join(each.key)
             else:
-                item, match = next(part for part in each.parts if not part[0].optional)
+                match = next((match for item, match in each.members if item is leading), None)
                 if match is None:
                     continue
-                identity = _identity(item, match)
+                identity = _identity(leading, match)
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
             if device_id in named:  # a file that is called like the second use of another
@@ -320,8 +319,7 @@ class _Scan:
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
         keys: list[tuple[GlobItem, str]] = []
-        missing = (item.path for item, match in group.parts if match is None and not item.optional)
-        lacking = next((f"nothing matches {path} for {'-'.join(group.key)}" for path in missing), "")
+        lacking = group.lacking
         for item, match in members:
             one = replace(bare, attributes=_attributes(match), paths=(match.path,))
             values = facts(one, self._entry.resource_of(bare))
