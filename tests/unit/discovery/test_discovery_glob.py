@@ -13,13 +13,6 @@ from vdev.discovery import Found, Numbering
 from vdev.model.device import DeviceNode
 from vdev.model.sources import GlobItem, GroupBy, NodeKind
 
-KIT = Path(__file__).parents[2] / "kit"
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path)
-
 
 def find(
     fake: FakeHost,
@@ -99,18 +92,17 @@ def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
     assert (["e: warning: glob /dev/ttyUSB* matches nothing on this node"], ()) == (messages(found), found.devices)
 
 
-def test_a_link_names_the_device_and_its_target_is_the_node(fake: FakeHost) -> None:
+def test_a_link_names_the_device_and_its_target_is_the_node(desk: FakeHost) -> None:
     """/dev/serial/by-id: the container sees the link's name, the runtime the real node; the id follows the link."""
-    fake.add((KIT / "workstation.yaml").read_text())
     link = "/dev/serial/by-id/usb-ITead_Sonoff_Zigbee_3.0_USB_Dongle_Plus_8ad5b4c2-if00-port0"
-    first = find(fake, "/dev/serial/by-id/*Zigbee*")
+    first = find(desk, "/dev/serial/by-id/*Zigbee*")
     assert (DeviceNode("/dev/ttyUSB2", link, "rw"),) == first.devices[0].nodes
-    fake.unplug("pci0000:00/0000:00:14.0/usb1/1-1/1-1.3")
-    fake.remove(link)
-    assert () == find(fake, "/dev/serial/by-id/*Zigbee*").devices
-    fake.node("ttyUSB7", "188:7")
-    fake.link(link, "/dev/ttyUSB7")
-    again = find(fake, "/dev/serial/by-id/*Zigbee*")
+    desk.unplug("pci0000:00/0000:00:14.0/usb1/1-1/1-1.3")
+    desk.remove(link)
+    assert () == find(desk, "/dev/serial/by-id/*Zigbee*").devices
+    desk.node("ttyUSB7", "188:7")
+    desk.link(link, "/dev/ttyUSB7")
+    again = find(desk, "/dev/serial/by-id/*Zigbee*")
     assert ids(first) == ids(again)
     assert [["/dev/ttyUSB7"]] == nodes(again)
 
@@ -291,10 +283,9 @@ def test_kinds_narrow_what_matches(fake: FakeHost) -> None:
 # --- what must not be handed out --------------------------------------------------------------------------------------
 
 
-def test_disks_in_use_and_raw_memory_are_refused(fake: FakeHost) -> None:
+def test_disks_in_use_and_raw_memory_are_refused(server: FakeHost) -> None:
     """A disk whose partition, or what is built on it, is mounted; and the machine's memory."""
-    fake.add((KIT / "server.yaml").read_text())
-    found = find(fake, "/dev/[sm]*")
+    found = find(server, "/dev/[sm]*")
     assert [["/dev/sdb"]] == nodes(found)
     told = " ".join(messages(found))
     assert "/dev/sda is not handed out because it is a disk in use: /dev/sda1 is mounted at /" in told
@@ -305,13 +296,12 @@ def test_disks_in_use_and_raw_memory_are_refused(fake: FakeHost) -> None:
 # --- NUMA and what to watch -------------------------------------------------------------------------------------------
 
 
-def test_numa_comes_from_the_nearest_ancestor_that_knows(fake: FakeHost) -> None:
+def test_numa_comes_from_the_nearest_ancestor_that_knows(server: FakeHost) -> None:
     """The second GPU says -1; the bridge above it says 1. A device of both nodes belongs to both."""
-    fake.add((KIT / "server.yaml").read_text())
-    both = find(fake, "/dev/dri/renderD128", "/dev/dri/renderD129").devices[0]
+    both = find(server, "/dev/dri/renderD128", "/dev/dri/renderD129").devices[0]
     assert (0, 1) == both.numa
-    assert [(0,), (1,)] == [device.numa for device in find(fake, "/dev/dri/renderD*").devices]
-    assert () == find(fake, "/dev/vfio/vfio").devices[0].numa
+    assert [(0,), (1,)] == [device.numa for device in find(server, "/dev/dri/renderD*").devices]
+    assert () == find(server, "/dev/vfio/vfio").devices[0].numa
 
 
 def _another_numa_node(fake: FakeHost) -> None:
@@ -338,16 +328,15 @@ _CHANGES: list[tuple[str, Callable[[FakeHost], None]]] = [
 
 @pytest.mark.parametrize(("pattern", "change"), _CHANGES)
 def test_every_change_of_what_devices_are_made_of_is_found(
-    fake: FakeHost, pattern: str, change: Callable[[FakeHost], None]
+    server: FakeHost, pattern: str, change: Callable[[FakeHost], None]
 ) -> None:
     """NUMA node, numbers, members, what a link leads to, and what is in a directory all count."""
-    fake.add((KIT / "server.yaml").read_text())
-    fake.link("/dev/gpu", "dri/renderD128")
+    server.link("/dev/gpu", "dri/renderD128")
     items = (GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),)
     entry = made_entry("e", "example.com/e", glob=items)
-    first = discovery.discover(entry, fake.host, node="n")
-    change(fake)
-    assert first.devices != discovery.discover(entry, fake.host, node="n").devices
+    first = discovery.discover(entry, server.host, node="n")
+    change(server)
+    assert first.devices != discovery.discover(entry, server.host, node="n").devices
 
 
 # --- optional paths alone, and all matches together -------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Devices in sysfs: conditions, nodes of children, identity, NUMA."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,19 +11,8 @@ from vdev.discovery import Found, Numbering
 from vdev.model.entry import Container
 from vdev.model.sources import AttributeTest, Operator, Sysfs
 
-KIT = Path(__file__).parents[2] / "kit"
 GPU = "pci0000:00/0000:00:01.0/0000:01:00.0"
 CAMERA = "pci0000:00/0000:00:14.0/usb1/1-4"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path / "server").add((KIT / "server.yaml").read_text())
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path / "desk").add((KIT / "workstation.yaml").read_text())
 
 
 Match = tuple[str, AttributeTest]

@@ -1,22 +1,12 @@
 """USB devices: identity by serial number, else by port; children; classes."""
 
-from pathlib import Path
-
-import pytest
-
 from tests.kit.fakehost import FakeHost
 from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
 from vdev.model.sources import GroupBy, Usb
 
-KIT = Path(__file__).parents[2] / "kit"
 BUS = "pci0000:00/0000:00:14.0/usb1"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path).add((KIT / "workstation.yaml").read_text())
 
 
 def find(
@@ -81,9 +71,8 @@ def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
     assert ["/dev/ttyV0", "/dev/ttyV1"] == [device.nodes[1].container_path for device in found.devices]
 
 
-def test_a_replug_keeps_the_id_by_serial_number(tmp_path: Path) -> None:
+def test_a_replug_keeps_the_id_by_serial_number(fake: FakeHost) -> None:
     """Another port, another device number, the same stick."""
-    fake = FakeHost(tmp_path)
     stick(fake, "1-3", 5)
     before = find(fake, SDR)
     fake.unplug(f"{BUS}/1-3")
@@ -104,9 +93,8 @@ def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> 
     assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, Usb(vendor="1050")))
 
 
-def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
+def test_a_missing_bus_node_is_unhealthy(fake: FakeHost) -> None:
     """For a moment sysfs is ahead of /dev, or /dev/bus/usb is not mounted."""
-    fake = FakeHost(tmp_path)
     stick(fake, "1-3", 5)
     fake.remove("/dev/bus/usb/001/005")
     found = find(fake, SDR)
@@ -125,15 +113,14 @@ def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
     assert 7 == len(found.candidates)
 
 
-def test_a_host_without_usb_is_a_warning(tmp_path: Path) -> None:
+def test_a_host_without_usb_is_a_warning(fake: FakeHost) -> None:
     """No bus, no device, no crash."""
-    found = find(FakeHost(tmp_path), SDR)
+    found = find(fake, SDR)
     assert ((), 1) == (found.devices, len(found.problems))
 
 
-def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
+def test_what_a_device_says_cannot_write_to_a_terminal(fake: FakeHost) -> None:
     """Why a stick did not match is shown on one line, without its escape sequences."""
-    fake = FakeHost(tmp_path)
     stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
     (candidate,) = find(fake, Usb(vendor="0bda", serial="B*")).candidates
     assert "no: serial = B*, found A [2J ok: all" in candidate.why
@@ -149,9 +136,8 @@ def bus(*numbers: int) -> list[str]:
 DONGLE = Usb(vendor="0bda", product="4711")
 
 
-def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
+def test_a_device_is_one_of_each_stick(fake: FakeHost) -> None:
     """It has the nodes of all of them, and is named after the first; what is left over is no device."""
-    fake = FakeHost(tmp_path)
     stick(fake, "1-1", 11, "A1")
     stick(fake, "1-2", 12, "D1", product="4711")
     stick(fake, "1-3", 13, "A2")

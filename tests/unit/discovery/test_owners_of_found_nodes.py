@@ -9,8 +9,6 @@ from vdev import config, discovery
 from vdev.planning.inventory import arrange
 from vdev.planning.resources import Inventory
 
-KIT = Path(__file__).parents[2] / "kit"
-
 ZIGBEE = "/dev/serial/by-id/*Zigbee*"
 
 
@@ -33,16 +31,6 @@ def paths(stock: Inventory) -> dict[str, list[str]]:
         name.removeprefix("example.com/"): [slot.device.raw.paths[0].removeprefix("/dev/") for slot in resource.slots]
         for name, resource in stock.resources.items()
     }
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path / "desk").add((KIT / "workstation.yaml").read_text())
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> FakeHost:
-    return FakeHost(tmp_path / "server").add((KIT / "server.yaml").read_text())
 
 
 @pytest.mark.parametrize(
