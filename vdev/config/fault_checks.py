@@ -176,6 +176,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
     profiles |= {each for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
     drivers = {entry.dra.driver for entry in spec.entries if entry.dra}
     names = [entry.name for entry in spec.entries]
+    of_devices = {"resource": resources, "profile": profiles}
     for rule in rules:
         here = report.of(rule)
         has_effect = any(key in rule.given for key in EFFECTS)  # if not, there is an error already
@@ -185,7 +186,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
                 kind = "resource" if rule.of_resources else "driver"
                 _unknown(kind, rule.resource, known, "resource", here)
         for number, want in enumerate(rule.selection.alternatives(names)):
-            _want(want, number, spec.entries, resources, profiles, here.at("devices"))
+            _want(want, number, spec.entries, of_devices, here.at("devices"))
 
 
 def _unknown(
@@ -196,27 +197,23 @@ def _unknown(
 
 
 def _want(
-    want: Select,
-    number: int,
-    declared: Sequence[Entry],
-    resources: Collection[str],
-    profiles: Collection[str],
-    report: ProblemReport,
+    want: Select, number: int, declared: Sequence[Entry], known: Mapping[str, Collection[str]], report: ProblemReport
 ) -> None:
     """Check the names in these conditions, those of the n-th item of the list `devices` if there is a list."""
     places: list[KeyPath] = [each for each in ((number,), ("names", number)) if report.has(each)]
     at = {key: (places or [(key,)])[0] for key in ("entry", "resource", "profile", "id", "index")}
-    known = {each.name for each in declared}
+    names = {each.name for each in declared}
     entries = [each for each in declared if not want.entry or fnmatchcase(each.name, want.entry)]
     if not entries:
         if want.entry:
-            _unknown("device entry", want.entry, known, at["entry"], report)
+            _unknown("device entry", want.entry, names, at["entry"], report)
         return
-    for kind, word, there in (("resource", want.resource, resources), ("profile", want.profile, profiles)):
-        if word and not any(fnmatchcase(name, word) for name in there):
-            _unknown(kind, word, there, at[kind], report)
+    for kind, words in known.items():
+        word = getattr(want, kind)
+        if word and not any(fnmatchcase(name, word) for name in words):
+            _unknown(kind, word, words, at[kind], report)
     if want.id and not _may_be_id(want.id, declared):
-        _unknown("device", want.id, known, at["id"], report, what="known entries")
+        _unknown("device", want.id, names, at["id"], report, what="known entries")
     counts = [each.virtual.count for each in entries if each.virtual]
     indices = [index_range(each.partition(":")[0]) for each in want.index]
     beyond = [each for each in indices if len(counts) == len(entries) and each.stop > max(counts)]

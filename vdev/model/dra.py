@@ -193,20 +193,19 @@ class Capacity(Section):
 
     @model_validator(mode="after")
     def _policy_fits(self) -> Self:
-        if self.request_policy and (problem := _policy_problem(self.value, self.request_policy)):
-            refuse(problem)
-        return self
-
-
-def _policy_problem(value: int, policy: CapacityPolicy) -> str:
-    """Return why Kubernetes would refuse the policy, or the empty string."""
-    if policy.valid_values and policy.valid_range:
-        return "validValues and validRange exclude each other"
-    if policy.valid_values:
-        return _values_problem(value, policy.default, policy.valid_values)
-    if policy.valid_range:
-        return _range_problem(value, policy.default, policy.valid_range)
-    return "the default is more than the capacity" if policy.default > value else ""
+        """Refuse a policy that Kubernetes would refuse."""
+        policy, problem = self.request_policy, ""
+        if policy is None:
+            return self
+        if policy.valid_values and policy.valid_range:
+            problem = "validValues and validRange exclude each other"
+        elif policy.valid_values:
+            problem = _values_problem(self.value, policy.default, policy.valid_values)
+        elif policy.valid_range:
+            problem = _range_problem(self.value, policy.default, policy.valid_range)
+        elif policy.default > self.value:
+            problem = "the default is more than the capacity"
+        return refuse(problem) if problem else self
 
 
 def _values_problem(value: int, default: int, values: list[int]) -> str:
