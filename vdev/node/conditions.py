@@ -46,8 +46,6 @@ class Loss:
 Losses = Mapping[DeviceKey, Loss]
 """By resource and device (without a replica's number)."""
 
-NONE: Losses = {}
-
 
 def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[Entry]) -> Losses:
     """The devices that are lost now. `known` are those that were lost before."""

@@ -115,8 +115,7 @@ class FeaturesFile(Applier):
 
     def _write(self, wanted: Mapping[str, str] | None) -> None:
         if wanted is None:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.unlink()
+            self.path.unlink(missing_ok=True)
             return
         text = "".join(f"{label}={value}\n" for label, value in sorted(wanted.items())).encode()
         with contextlib.suppress(HostError):

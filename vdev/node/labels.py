@@ -35,9 +35,6 @@ class Labels:
     problems: tuple[Problem, ...] = ()
 
 
-NO_LABELS = Labels()
-
-
 def node_labels(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory, machine: Machine
 ) -> Labels:

@@ -25,8 +25,8 @@ from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import NFD, Spec
-from ..node.conditions import NONE, Losses, NodeCondition, SlotCounts, capacity, conditions, losses
-from ..node.labels import NO_LABELS, node_labels
+from ..node.conditions import Losses, NodeCondition, SlotCounts, capacity, conditions, losses
+from ..node.labels import Labels, node_labels
 from ..node.maker_labels import Machine
 from . import inventory, resources
 from .allocation import cdi_documents
@@ -35,7 +35,7 @@ from .hardware import blocked, without_overlaps
 from .in_use import InUse
 from .repartition import Progresses, state_labels
 from .resources import EMPTY, Inventory
-from .retired import NOTHING_DROPPED, Dropped, Retired, keep_in_use
+from .retired import Dropped, Retired, keep_in_use
 
 _NEVER = float("-inf")
 
@@ -48,11 +48,11 @@ class Previous:
     """The device lists that the kubelet has."""
     retired: Mapping[Key, Retired] = field(default_factory=dict)
     """The devices in these lists that are there only because a pod may hold them."""
-    dropped: Mapping[str, Dropped] = field(default_factory=lambda: NOTHING_DROPPED)
+    dropped: Mapping[str, Dropped] = field(default_factory=dict)
     """The ids that left a list a moment ago."""
     devices: Inventory = EMPTY
     """The devices that existed."""
-    lost: Losses = field(default_factory=lambda: NONE)
+    lost: Losses = field(default_factory=dict)
     """The devices that were gone or broken."""
     pools: Pools = field(default_factory=lambda: NO_POOLS)
     """The ResourceSlice pools, by driver."""
@@ -235,10 +235,10 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
 
     # 7. Lost devices are missing or broken now and were there before, so each plan passes them to the next one.
     entries = observed.entries if node.events or node.conditions else ()
-    lost = losses(previous.devices, devices, previous.lost, entries) if entries else NONE
+    lost = losses(previous.devices, devices, previous.lost, entries) if entries else {}
 
     # 8. Labels follow the configuration and the devices that exist, not their health.
-    labels = NO_LABELS
+    labels = Labels()
     if node.labels:
         gone = observed.inventory.raws - devices.raws
         found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}

@@ -37,9 +37,6 @@ class Dropped(NamedTuple):
     at: float
 
 
-NOTHING_DROPPED: Mapping[str, Dropped] = {}
-
-
 @dataclass(frozen=True, slots=True)
 class Lists:
     """The lists with everything that pods may hold."""
@@ -58,14 +55,14 @@ def keep_in_use(
     *,
     listed: Inventory = EMPTY,
     retired: Mapping[Key, Retired] | None = None,
-    lately_dropped: Mapping[str, Dropped] = NOTHING_DROPPED,
+    lately_dropped: Mapping[str, Dropped] | None = None,
     intervals: Intervals = PRODUCTION,
 ) -> Lists:
     """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
     # 1. The kubelet looks health up by the bare id, so an id is in the list of one resource at a time. Another resource
     # lists it only when the kubelet has had time to see that it left the first.
     owner: dict[str, str] = {}  # by id: the resource that may list it
-    for each, it in lately_dropped.items():
+    for each, it in (lately_dropped or {}).items():
         if now - it.at < intervals.retire_handover:
             owner[each] = it.resource
     for name, resource in listed.resources.items():
