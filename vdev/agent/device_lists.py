@@ -220,12 +220,10 @@ class Measures(Applier):
             return
         named: Mapping[Key, str] = plan.observed.in_use.pods
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
-        listed = plan.advertised.resources
-        both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_injected(each))
-        for name, resource in listed.items():
+        for name, resource in plan.advertised.resources.items():
             self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
             self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
             self._metrics.list_bytes.labels(name).set(resource.list_bytes)
             self._metrics.retired.labels(name).set(retired[name])
-            self._metrics.drilled.labels(name).set(resource.injected - both[name])
+            self._metrics.drilled.labels(name).set(resource.injected)
             self._metrics.held.labels(name).set(held[name])

@@ -91,10 +91,6 @@ class Resource:
         """How many slots a fault rule made Unhealthy."""
         return sum(slot.health.is_injected for slot in self.slots)
 
-    def is_injected(self, slot: str) -> bool:
-        """Whether it lists that slot, and a fault rule made it Unhealthy."""
-        return slot in self.by_id and self.by_id[slot].health.is_injected
-
     @cached_property
     def rendered(self) -> dict[str, Any]:
         """What each device adds to a container, by its id; filled by `allocation.container_edits`."""
