@@ -83,28 +83,25 @@ class Pool:
 
     def findings(self) -> Iterator[Finding]:
         """Mistakes in the slices, which the API server cannot see. Counters are checked if all slices are there."""
-
-        def wrong(code: str, text: str) -> Finding:
-            return error(code, self.driver, f"pool {self.name}: {text}")
-
-        counts = {_count(spec) for spec in self.specs}
+        counts, where = {_count(spec) for spec in self.specs}, f"pool {self.name}:"
         if len(counts) > 1:
             text = f"resourceSliceCount is {sorted(counts)} within generation {_generation(self.specs[0])}"
-            yield wrong("pool-count", text)
+            yield error("pool-count", self.driver, f"{where} {text}")
         for name in twice(each.name for each in self.devices):
-            yield wrong("duplicate-device", f"device {name} is there more than once")
+            yield error("duplicate-device", self.driver, f"{where} device {name} is there more than once")
         for name in twice(each["name"] for each in self.counter_sets):
-            yield wrong("duplicate-counter-set", f"counter set {name} is there more than once")
+            yield error("duplicate-counter-set", self.driver, f"{where} counter set {name} is there more than once")
         if len(self.specs) != max(counts):
             return
         defined = self.counters()
         for device in self.devices:
             for counter, amount in device.counters():
-                which = f"device {device.name}: counter {'/'.join(counter[2:])}"
+                which = f"{where} device {device.name}: counter {'/'.join(counter[2:])}"
                 if counter not in defined:
-                    yield wrong("counter-undefined", f"{which} is defined nowhere")
+                    yield error("counter-undefined", self.driver, f"{which} is defined nowhere")
                 elif amount > defined[counter]:
-                    yield wrong("counter-too-small", f"{which} has less than this one device consumes")
+                    text = f"{which} has less than this one device consumes"
+                    yield error("counter-too-small", self.driver, text)
 
     @property
     def problem(self) -> str:
