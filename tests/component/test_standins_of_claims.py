@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
-from vdev.dra.applier import Dra
+from vdev.dra.applier import DraDrivers
 from vdev.dra.checkpoint import ClaimFiles
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -103,12 +103,12 @@ async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, 
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
-    async def apply(self, plan, apply=Dra.apply):
+    async def apply(self, plan, apply=DraDrivers.apply):
         if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].virtual.node is None:
             seen.append(await asyncio.to_thread(stand_in.exists))
         await apply(self, plan)
 
-    monkeypatch.setattr(Dra, "apply", apply)
+    monkeypatch.setattr(DraDrivers, "apply", apply)
     agent = await start(config(NODES["a file"]))
     holders = agent.agent.holders
     await kubelet.wait_until(lambda: holders.known.is_complete, what="what pods hold, without which nothing goes")

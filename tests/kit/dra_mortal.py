@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tests.kit import dra
 from tests.kit.mortal import NEVER, Fuse
+from vdev.dra.checkpoint import Places
 from vdev.dra.claims import ClaimRef, Claims
-from vdev.dra.places import Places
 
 DRIVER = "gpu.acme.dev"
 UIDS = {"kept": "11111111-1111-4111-8111-111111111111", "mortal": "22222222-2222-4222-8222-222222222222"}

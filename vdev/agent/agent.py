@@ -22,7 +22,7 @@ from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.service import ServiceState
 from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
-from ..dra.applier import Dra
+from ..dra.applier import DraDrivers
 from ..hostfs.watch import Watcher
 from ..model.spec import Spec
 from ..node.events import Situation
@@ -98,7 +98,7 @@ class Agent:
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)
         self.tools = self.telemetry.tools
-        self.dra = Dra(
+        self.dra = DraDrivers(
             options,
             self.node_api.access,
             self.retrier,

@@ -4,9 +4,9 @@ published_devices, attributes   devices as ResourceSlices have them, with taints
 nvidia_devices, amd_devices     the same in the style of these makers' drivers
 pools                           all devices of a driver, and those that only claims keep
 slices, slice_applier           pools cut into slices, and published
-driver, places                  the life of a driver, and the places of its sockets and files
+driver                          the life of a driver
 servicer                        the calls of a kubelet on these sockets
 claims, preparation             preparing claims, and what each claim gets
-checkpoint                      the record of prepared claims, and their CDI files
+checkpoint                      the places of its files, the record of prepared claims, and their CDI files
 applier                         connects all of it with the agent
 """

@@ -18,9 +18,8 @@ from ..model.problem import Problem
 from ..node.api_applier import NodeAccess
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
-from .checkpoint import CHECKPOINT, Prepared, recorded_claims
+from .checkpoint import CHECKPOINT, Places, Prepared, recorded_claims
 from .claim import PreparedClaim
-from .places import Places
 from .pools import Held
 from .published_devices import NO_POOLS, DraDevice, Pools, PublishedPool, Record
 from .slice_applier import ResourceSlices
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Dra(Applier):
+class DraDrivers(Applier):
     """The drivers of one node, from `start` on. `wake` is called when prepared claims or problems changed.
 
     A driver with prepared claims is served until the last of them is unprepared, also if an earlier process prepared

@@ -23,9 +23,8 @@ from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
 from ..kube.errors import Denied
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
-from .checkpoint import Checkpoint, ClaimFiles, Prepared
+from .checkpoint import Checkpoint, ClaimFiles, Places, Prepared
 from .claim import Claim, PreparedClaim, read_claim
-from .places import Places
 from .preparation import Find, prepare
 
 log = structlog.get_logger(__name__)

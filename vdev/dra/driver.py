@@ -26,10 +26,9 @@ from ..kube import Api
 from ..model.device import Health
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
-from .checkpoint import Prepared
+from .checkpoint import Places, Prepared
 from .claim_status import ClaimStatus
 from .claims import NOTHING_PREPARED, Claims
-from .places import Places
 from .preparation import Find
 from .servicer import DraServicer, RegistrationServicer
 

@@ -14,7 +14,6 @@ those of classes come first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
@@ -98,14 +97,6 @@ _SECTIONS: tuple[type[Section], ...] = (_DeviceConfig, _Sharing, _TimeSlicingCon
 _KEYS = frozenset(field.alias or "" for each in _SECTIONS for field in each.model_fields.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingSettings:
-    """The configuration in force for a device."""
-
-    env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    mps: MpsConfig | None = None
-
-
 def _is_foreign(config: OpaqueConfig, driver: str) -> bool:
     """Whether the driver ignores configuration of this kind."""
     given = config.parameters
@@ -133,19 +124,24 @@ def ignored_kinds(claim: Claim, driver: str, result: AllocationResult) -> tuple[
     return tuple(_kind_of(each) for each in claim.configs if _is_foreign(each, driver) and each.covers(result))
 
 
-def settings_of(configs: Decoded, result: AllocationResult, device: Device) -> SharingSettings:
-    """The settings of an allocated device. Raises ClaimRefused for configuration that the device cannot have."""
+def settings_of(
+    configs: Decoded, result: AllocationResult, device: Device
+) -> tuple[Mapping[str, str], MpsConfig | None]:
+    """The variables for an allocated device, and its limits under MPS, if the configuration asks for MPS.
+
+    Raises ClaimRefused for configuration that the device cannot have.
+    """
     for config, decoded in reversed([each for each in configs if each[0].covers(result)]):
         if decoded.partitions in (None, device.is_partition):
             sharing = decoded.sharing
             mps = sharing.mps_config if sharing and sharing.strategy == "MPS" else None
-            return SharingSettings(env=decoded.env if isinstance(decoded, _DeviceConfig) else EMPTY, mps=mps)
+            return decoded.env if isinstance(decoded, _DeviceConfig) else EMPTY, mps
         if config.requests:
             what = "a partition" if device.is_partition else "a whole device"
             raise ClaimRefused(
                 f"{_where(config)}: {decoded.kind} is not for request {result.request}, which got {what}"
             )
-    return SharingSettings()
+    return EMPTY, None
 
 
 def _where(config: OpaqueConfig) -> str:

@@ -9,7 +9,7 @@ cannot be an edit of each device. DNS labels have no `_`, so all names are diffe
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import AllocationError, ClaimRefused
@@ -22,7 +22,7 @@ from ..planning.allocation import ContainerEdits, MpsShare
 from ..planning.resources import Resource
 from ..planning.sharing import Sharing, mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
-from .opaque_config import Decoded, MpsConfig, SharingSettings, decoded_configs, ignored_kinds, settings_of
+from .opaque_config import Decoded, MpsConfig, decoded_configs, ignored_kinds, settings_of
 from .published_devices import DraDevice, PublishedPool, Record, record
 
 _ALL = 100  # per cent
@@ -46,7 +46,8 @@ class _Member:
     device: Device
     resource: Resource
     sharing: Sharing | None
-    settings: SharingSettings
+    env: Mapping[str, str]
+    mps: MpsConfig | None
     record: Record
 
 
@@ -120,13 +121,15 @@ def _member(configs: Decoded, result: AllocationResult, find: Find) -> _Member:
             "are allocated"
         )
     entry = pool.offered.entries[published.entry]
+    env, mps = settings_of(configs, result, published.device)
     flags = pool.offered.flags.with_plugin(device_list_strategy=(DeviceListStrategy.ENVVAR,), pass_device_specs=True)
     return _Member(
         result=result,
         device=published.device,
         resource=replace(pool.offered, name=entry.resource, flags=flags, sharing=None),
         sharing=pool.offered.sharing,
-        settings=settings_of(configs, result, published.device),
+        env=env,
+        mps=mps,
         record=record(pool, published),
     )
 
@@ -155,7 +158,7 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
             whole.mounts |= {path: Mount("", path, tmpfs=True) for path in (_MPS_PIPE, _MPS_SHM)}
     own = dict(whole.env)
     for each in members:
-        for variable, value in each.settings.env.items():
+        for variable, value in each.env.items():
             if variable in own:
                 raise ClaimRefused(f"the configuration sets {variable}, which the driver sets itself; remove it there")
             whole.env[variable] = value
@@ -165,7 +168,7 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
 def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     """The limits of a device under MPS, from the configuration or else from its share; None without MPS."""
     position = positions[member.device.id]
-    mps, sharing = member.settings.mps, member.sharing
+    mps, sharing = member.mps, member.sharing
     if mps is not None:
         _check_devices(mps, positions)
         limits, others = mps.default_per_device_pinned_memory_limit, mps.default_pinned_device_memory_limit

@@ -12,12 +12,12 @@ import structlog
 
 from ..faults.engine import Engine
 from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
-from ..kube.ownership import owned_by_others, written
+from ..kube.ownership import owned, owned_by_others
 from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState
 from .published_devices import Pools, PublishedPool
-from .slices import Changes, changes, generate_name, specifications, spoilt, without
+from .slices import Changes, changes, generate_name, specifications, spoilt
 
 log = structlog.get_logger(__name__)
 
@@ -117,13 +117,13 @@ class ResourceSlices(ApiApplier):
             self.published.pop(driver, None)
         pool = self._pools.get(driver)
         before, spoilt_by = self._written.get(driver, (None, None))
-        # For another pool, all fields are sent again, also those that the server did not store before.
+        # Another pool is sent again even if it differs only in fields that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if before == pool else frozenset[str]()
-        wanted = [without(each, dropped) for each in specifications(pool, self._node)] if pool else []
-        found = changes(wanted, present)
+        wanted = specifications(pool, self._node) if pool else ()
+        found = changes(wanted, present, ignored=dropped)
         fault = self._faults.on_slices(driver, changed=bool(found))
         if fault is not None:
-            found = spoilt(fault, wanted, present)
+            found = spoilt(fault, wanted, present, ignored=dropped)
         if found.update and (before, spoilt_by) == (pool, fault) and not self._may_repair():
             return
         await self._carry_out(driver, found)
@@ -214,7 +214,7 @@ class ResourceSlices(ApiApplier):
 
 def _is_ours(document: Document) -> bool:
     """Whether vdev published it, even if somebody else wrote to it later."""
-    return bool(written(document, "spec", manager=MANAGER))
+    return bool(owned(document, "spec", manager=MANAGER, by_apply=False))
 
 
 def _gated(spec: Document) -> frozenset[str]:

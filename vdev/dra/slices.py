@@ -1,6 +1,6 @@
 """ResourceSlices: cuts the pool of a driver into slices, and compares these with those of the API server."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,43 +112,42 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def without(spec: Written, fields: Collection[str]) -> Document:
-    """The specification without these fields of the slice, its devices and their capacities."""
-    found: Document = _pruned(spec, lambda key, _: key in fields)
-    return found
-
-
-def content(spec: Written) -> Document:
+def content(spec: Written, ignored: Collection[str] = ()) -> Document:
     """The part of a slice's specification that comparisons use.
 
-    It leaves out the pool's bookkeeping, the times at which taints were added, and what is empty, because a server does
-    not store that.
+    It leaves out the pool's bookkeeping, the times at which taints were added, what is empty, because a server does not
+    store that, and the `ignored` fields of the slice, its devices and their capacities.
     """
-    found: Document = _pruned(
-        {key: each for key, each in spec.items() if key != "pool"},
-        lambda key, each: key == "timeAdded" or each in (None, [], {}),
-    )
+    found: Document = _pruned({**spec, "pool": None}, {"timeAdded", *ignored})
     return found
 
 
-def _pruned(value: Any, drops: Callable[[str, Any], bool]) -> Any:
-    """A copy without the fields that `drops` chooses by key and value; attributes stay as they are."""
-    if isinstance(value, Mapping):
-        kept = {key: each for key, each in value.items() if not drops(key, each)}
-        return {key: each if key == "attributes" else _pruned(each, drops) for key, each in kept.items()}
+def _pruned(value: Any, fields: Collection[str]) -> Any:
+    """A copy without these fields and without empty ones; attributes stay as they are."""
     if isinstance(value, list):
-        return [_pruned(each, drops) for each in value]
-    return value
+        return [_pruned(each, fields) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    kept = {key: each for key, each in value.items() if key not in fields and each not in (None, [], {})}
+    return {key: each if key == "attributes" else _pruned(each, fields) for key, each in kept.items()}
 
 
-def changes(wanted: Sequence[Written], present: Sequence[Written], *, missing: int = 0, least: int = 0) -> Changes:
+def changes(
+    wanted: Sequence[Written],
+    present: Sequence[Written],
+    *,
+    ignored: Collection[str] = (),
+    missing: int = 0,
+    least: int = 0,
+) -> Changes:
     """Return the changes from the present slices of the pool to the `wanted` specifications.
 
-    For faults, the pool says that it has `missing` more slices, and its generation is at least `least`.
+    A difference in the `ignored` fields is none. For faults, the pool says that it has `missing` more slices, and its
+    generation is at least `least`.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, present), default=0)
-    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest])
+    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest], ignored)
     kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in present if id(each) not in kept)
     counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
@@ -170,12 +169,15 @@ def generation_of(slice_: Written) -> int:
     return int(slice_["spec"]["pool"].get("generation") or 0)
 
 
-def _paired(wanted: Sequence[Written], present: Sequence[Written]) -> list[tuple[Written | None, bool]]:
+def _paired(
+    wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]
+) -> list[tuple[Written | None, bool]]:
     """For each wanted specification, an existing slice if there is one left, and whether it has that content."""
-    free = [(each, content(each["spec"])) for each in sorted(present, key=lambda each: each["metadata"]["name"])]
+    in_order = sorted(present, key=lambda each: each["metadata"]["name"])
+    free = [(each, content(each["spec"], ignored)) for each in in_order]
     pairs: list[tuple[Written | None, bool]] = []
     for spec in wanted:
-        asked = content(spec)
+        asked = content(spec, ignored)
         same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
         pairs.append((None, False) if same is None else (free.pop(same)[0], True))
     return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
@@ -209,15 +211,17 @@ STALE = "vdev-stale"
 _OLD, _NEW = 1, 2  # generations
 
 
-def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
+def spoilt(
+    fault: str, wanted: Sequence[Written], present: Sequence[Written], *, ignored: Collection[str] = ()
+) -> Changes:
     """Return the changes to slices with this fault; none once they have it."""
     match fault:
         case "incomplete":
-            return changes(wanted, present, missing=1)
+            return changes(wanted, present, ignored=ignored, missing=1)
         case "duplicateName":
-            return changes([*wanted, *_again(wanted)], present)
+            return changes([*wanted, *_again(wanted)], present, ignored=ignored)
         case "oldGeneration":
-            return _beside_old(wanted, present)
+            return _beside_old(wanted, present, ignored)
         case _:  # nothing is written
             return Changes()
 
@@ -228,16 +232,17 @@ def _again(wanted: Sequence[Written]) -> Sequence[Written]:
     return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
+def _beside_old(wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]) -> Changes:
     """The correct pool, and a slice of an earlier generation."""
     latest = max((_NEW, *map(generation_of, present)))
     old = [each for each in present if generation_of(each) < latest]
     current = [each for each in present if generation_of(each) == latest]
     if present and not current:
         old, current = [], list(present)
-    found = changes(wanted, current, least=_NEW)
+    found = changes(wanted, current, ignored=ignored, least=_NEW)
     if old or not wanted:
         return found
     pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    obsolete = {**without(wanted[-1], {"sharedCounters"}), "pool": pool, "devices": [{"name": STALE}]}
+    node = wanted[-1]["nodeName"]
+    obsolete = {"driver": wanted[-1]["driver"], "nodeName": node, "pool": pool, "devices": [{"name": STALE}]}
     return replace(found, create=(*found.create, (len(wanted), obsolete)))

@@ -13,7 +13,7 @@ import structlog
 
 from ..json_text import parse_json
 from ..kube import NODES, Api, Conflict, Missing, metadata_of
-from ..kube.ownership import written
+from ..kube.ownership import owned
 from ..model.quantity import amount_of
 from .cluster import SeenNode
 from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, made_by, marked_by
@@ -54,8 +54,8 @@ class NodeMaker:
         document = seen.document or {}
         change: dict[str, Any] = {"metadata": _version(document)}
         for part in ("labels", "annotations"):
-            ours = written(document, "metadata", part, manager=MAKER) - {HOSTNAME}  # a kubelet needs this one
-            change["metadata"][part] = dict.fromkeys(ours)
+            ours = owned(document, "metadata", part, manager=MAKER, by_apply=False)
+            change["metadata"][part] = dict.fromkeys(ours - {HOSTNAME})  # a kubelet needs this one
         taints = _taints(document, ())
         if taints != _taints_of(document):
             change["spec"] = {"taints": taints}
@@ -101,7 +101,9 @@ def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     """The patch of its labels, annotations and taints; empty if they match."""
     present, metadata = document["metadata"], wanted.metadata()
     changes = {
-        part: _differences(metadata[part], present.get(part) or {}, written(document, "metadata", part, manager=MAKER))
+        part: _differences(
+            metadata[part], present.get(part) or {}, owned(document, "metadata", part, manager=MAKER, by_apply=False)
+        )
         for part in ("labels", "annotations")
     }
     taints = _taints(document, wanted.taints())
@@ -119,7 +121,7 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
     for part in ("capacity", "allocatable"):
         amounts, present = wanted.status().get(part) or {}, status.get(part) or {}
         same = {name: present[name] for name in amounts if amount_of(present.get(name)) == amount_of(amounts[name])}
-        ours = written(document, "status", part, manager=MAKER, subresource="status")
+        ours = owned(document, "status", part, manager=MAKER, subresource="status", by_apply=False)
         if change := _differences({**amounts, **same}, present, ours):
             changes[part] = change
     return {"metadata": _version(document), "status": changes} if changes else {}

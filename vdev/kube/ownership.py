@@ -11,15 +11,14 @@ from typing import Any
 from .api import MANAGER
 
 
-def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
-    """The keys below a path that the manager's applies own; for a list, the keys of its items."""
-    mine = (entry for entry in _entries(document) if _is_apply_of(entry, manager, subresource))
-    return frozenset(key for entry in mine for key, _ in _keys(entry, path))
+def owned(
+    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "", by_apply: bool = True
+) -> frozenset[str]:
+    """The keys below a path that the manager owns; for a list, the keys of its items.
 
-
-def written(document: Mapping[str, Any], *path: str, manager: str, subresource: str = "") -> frozenset[str]:
-    """The keys below a path that the manager owns, by an apply or by another write."""
-    mine = (entry for entry in _entries(document) if _is_of(entry, manager, subresource))
+    With `by_apply` False, those count as well that it owns by another write than an apply.
+    """
+    mine = (entry for entry in _entries(document) if _is_of(entry, manager, subresource, by_apply=by_apply))
     return frozenset(key for entry in mine for key, _ in _keys(entry, path))
 
 
@@ -30,7 +29,7 @@ def owned_by_others(
 
     A manager that owns only fields of an item in a list, as a kubelet does in its conditions, does not own the item.
     """
-    others = (entry for entry in _entries(document) if not _is_apply_of(entry, manager, subresource))
+    others = (entry for entry in _entries(document) if not _is_of(entry, manager, subresource, by_apply=True))
     return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
 
 
@@ -38,12 +37,10 @@ def _entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return (document.get("metadata") or {}).get("managedFields") or []
 
 
-def _is_of(entry: Mapping[str, Any], manager: str, subresource: str) -> bool:
-    return entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
-
-
-def _is_apply_of(entry: Mapping[str, Any], manager: str, subresource: str) -> bool:
-    return entry.get("operation") == "Apply" and _is_of(entry, manager, subresource)
+def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
+    """Whether an entry is about writes of this manager, or only about its applies."""
+    is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
+    return is_its and (not by_apply or entry.get("operation") == "Apply")
 
 
 def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:

@@ -14,8 +14,8 @@ import vdev.sim
 from tests.kit import dra, quick
 from vdev.agent.retry import Retrier
 from vdev.aio.clock import LeapClock, Timing
+from vdev.dra.checkpoint import Places
 from vdev.dra.driver import DraDriver, DriverState
-from vdev.dra.places import Places
 from vdev.intervals import Intervals
 from vdev.observe.metrics import Metrics
 

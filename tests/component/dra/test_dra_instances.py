@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.kit import dra
 from vdev.aio.clock import LeapClock, Timing
+from vdev.dra.checkpoint import Places
 from vdev.dra.claims import ClaimRef, Claims
-from vdev.dra.places import Places
 
 DRIVER = "gpu.acme.dev"
 DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
