@@ -95,15 +95,19 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 
 class SeenNode:
-    """One Node, which its appliers see as a `TargetNode`. `note` takes the server's answer to a write."""
+    """One Node, which its appliers see as a `TargetNode`.
 
-    __slots__ = ("_users", "document", "name", "note")
+    `on_change` is called after each change of it. `note` takes the server's answer to a write.
+    """
 
-    def __init__(self, name: str, wrote: Callable[[Document], None]) -> None:
+    __slots__ = ("_on_change", "_users", "document", "name", "note")
+
+    def __init__(self, name: str, on_change: Callable[[], None], wrote: Callable[[Document], None]) -> None:
         self.name = name
         self.document: Document | None = None
         self.note = wrote
-        self._users: list[Callable[[], None]] = []
+        self._on_change = on_change
+        self._users: list[Callable[[], None]] = []  # the appliers of its member
 
     async def seen(self) -> Document:
         """Return the Node as it was seen last. Raises ApiServerError if there is none."""
@@ -114,6 +118,10 @@ class SeenNode:
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._users.append(on_change)
 
+    def unsubscribe_all(self) -> None:
+        """Forget the appliers of a member that is gone."""
+        self._users.clear()
+
     def see(self, document: Document | None) -> None:
         """Take a new version of the Node, or None after its deletion."""
         is_same = _without_version(document) == _without_version(self.document)
@@ -122,6 +130,7 @@ class SeenNode:
             return
         for tell in self._users:
             tell()
+        self._on_change()
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -217,8 +226,8 @@ class Cluster:
         """The Node of this name, which perhaps does not exist."""
         found = self.nodes.get(name)
         if found is None:
-            found = self.nodes[name] = SeenNode(name, self._nodes.wrote)
-            found.subscribe(functools.partial(self._on_node, name))
+            changed = functools.partial(self._on_node, name)
+            found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
         return found
 
     def slices_of(self, node: str) -> SeenSlices:

@@ -361,6 +361,7 @@ class Fleet:
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
             self._writing.forget(_step(writer, name))
+        seen.unsubscribe_all()
         self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name

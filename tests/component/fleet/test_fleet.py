@@ -1,7 +1,9 @@
 """Nodes without a kubelet: what the API server has of them, whatever happens to it and to them."""
 
 import asyncio
+import gc
 import urllib.request
+import weakref
 from pathlib import Path
 
 import pytest
@@ -59,17 +61,20 @@ def uuids(api_server):
 
 
 async def test_nodes_that_exist_are_chosen_by_their_labels(start, api_server, until):
-    """Of others nothing is touched, and entries for nodes by name concern these alone."""
+    """Of others nothing is touched, and entries for nodes by name concern these alone. A node that leaves is freed."""
     await api_server.add("nodes", {"metadata": {"name": "other"}})
     await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
     before = node(api_server, "other")
-    await start()
+    fleet = await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
     assert (before, []) == (node(api_server, "other"), slices(api_server, "kwok-1"))
     await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": "kwok"}}}, manager="kubectl")
     await until(lambda: ["4", "4"] == capacity(api_server, "other"))
+    applier = weakref.ref(fleet.members["other"].labels)
     await api_server.edit("nodes", "other", {"metadata": {"labels": {"type": None}}}, manager="kubectl")
     await until(lambda: [None, None] == capacity(api_server, "other"))
+    await until(lambda: "other" not in fleet.members)
+    await until(lambda: gc.collect() >= 0 and applier() is None)
 
 
 async def test_an_edit_applies_as_a_difference(start, api_server, until, directory):
@@ -173,7 +178,7 @@ async def test_a_made_node_is_only_deleted_in_the_version_that_was_seen(start, a
     """A kubelet may have registered on it since, which the watch has not told yet."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
-    seen = SeenNode("gpu-2", lambda _: None)
+    seen = SeenNode("gpu-2", lambda: None, lambda _: None)
     seen.see(node(api_server, "gpu-2"))
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
     with pytest.raises(Conflict):
