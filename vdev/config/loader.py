@@ -321,6 +321,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigEr
             hint = "YAML is indented with spaces; there is a tab in this line"
         elif not "".join(text.split("\n")[mark.line :])[mark.column :].strip():
             hint = _CUT
+        elif "invalid Unicode character escape" in str(error.problem):  # two escapes for one character, as in JSON
+            hint = "write the character itself"
         elif error.context == "while scanning an alias":
             hint = "quote a pattern that begins with '*'"
         elif "cannot start any token" in str(error.problem):

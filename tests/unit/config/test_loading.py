@@ -45,6 +45,7 @@ def refused(text: str | bytes) -> str:
         pytest.param("a:\n  b:c\n  d: e\n", "f.yaml:3:4: ", "space after the ':' in the line above", id="no space"),
         pytest.param("a: *video\n", "f.yaml:1:4: ", "quote a pattern that begins with '*': '*video'", id="pattern"),
         pytest.param("a: *-gpu.*\n", "f.yaml:1:9: ", "quote a pattern that begins with '*'", id="other pattern"),
+        pytest.param('{"a": "\\ud83d\\ude00"}', "f.yaml:1:10: ", "write the character itself", id="surrogates"),
         pytest.param("a: @b\n", "f.yaml:1:4: ", "quote a text that begins with '@'", id="at"),
         pytest.param("a: [1, 2]]\n", "f.yaml:1:10: ", "is not YAML", id="syntax"),
         pytest.param("a: !!python/object:os.system x\n", "f.yaml:1:4: ", "is not supported", id="python tag"),
