@@ -1,13 +1,16 @@
 """The rules of the API server and of the scheduler's allocator for the ResourceSlices of a pool (Kubernetes 1.36).
 
-It shares no code with the plugin, and knows nothing of it: only objects as they are written.
+The embedded API server and scheduler check fields, limits and counters. Names, versions and request policies are
+checked here, without code of the plugin.
 """
 
 import re
 from collections import Counter
 from fractions import Fraction
 
-LABEL = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+from vdev.sim.api import validation
+from vdev.sim.dra.pools import check_pools
+
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 IDENTIFIER = re.compile(r"(?=.{1,32}$)[A-Za-z_][A-Za-z0-9_]*")
 QUALIFIED = re.compile(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -36,102 +39,56 @@ def check_pool(slices):
     pool = slices[0]["spec"]["pool"]
     assert len(slices) == pool["resourceSliceCount"]
     assert pool["generation"] >= 0
-    sets, devices = {}, {}
     for each in slices:
-        check_slice(each)
-        for made in each["spec"].get("sharedCounters", ()):
-            assert made["name"] not in sets, made["name"]
-            sets[made["name"]] = {key: amount(value["value"]) for key, value in made["counters"].items()}
-        for device in each["spec"].get("devices", ()):
-            assert device["name"] not in devices, device["name"]
-            devices[device["name"]] = device
-    for device in devices.values():
-        for consumed in device.get("consumesCounters", ()):
-            known = sets[consumed["counterSet"]]
-            for key, value in consumed["counters"].items():
-                assert amount(value["value"]) <= known[key], (device["name"], key)
+        _check_slice(each)
+    assert [] == list(check_pools(slices))
+    devices = {device["name"]: device for each in slices for device in each["spec"].get("devices", ())}
+    sets = {
+        counters["name"]: {key: amount(value["value"]) for key, value in counters["counters"].items()}
+        for each in slices
+        for counters in each["spec"].get("sharedCounters", ())
+    }
     return sets, devices
 
 
-def check_slice(document):
-    """Check one object."""
+def _check_slice(document):
+    assert [] == validation.wrong_fields("ResourceSlice", document)
     assert ("resource.k8s.io/v1", "ResourceSlice") == (document["apiVersion"], document["kind"])
     spec = document["spec"]
     assert spec.keys() <= {"driver", "pool", "nodeName", "devices", "sharedCounters"}
     assert SUBDOMAIN.fullmatch(spec["driver"])
     assert len(spec["driver"]) <= 63
-    assert spec["nodeName"]
-    devices, sets = spec.get("devices", []), spec.get("sharedCounters", [])
-    tight = any("taints" in each or "consumesCounters" in each for each in devices)
-    assert len(devices) <= (64 if tight else 128)
-    assert len(sets) <= 8
-    assert not (devices and sets)
-    for each in sets:
-        assert LABEL.fullmatch(each["name"]), each["name"]
-        assert 1 <= len(each["counters"]) <= 32
-        _check_counters(each["counters"])
-    for each in devices:
-        check_device(each)
+    for each in spec.get("devices", ()):
+        _check_device(each)
 
 
-def check_device(device):
-    """Check one device."""
+def _check_device(device):
     known = {"name", "attributes", "capacity", "consumesCounters", "taints", "allowMultipleAllocations"}
     assert device.keys() <= known
-    assert LABEL.fullmatch(device["name"]), device["name"]
-    attributes, capacity = device.get("attributes", {}), device.get("capacity", {})
-    assert len(attributes) + len(capacity) <= 32, (len(attributes), len(capacity))
-    for key, value in attributes.items():
+    capacity = device.get("capacity", {})
+    for key, value in device.get("attributes", {}).items():
         _check_key(key)
-        _check_attribute(value)
-    shared = device.get("allowMultipleAllocations", False)
+        assert "version" not in value or SEMVER.fullmatch(value["version"]), value
+        assert len(value.get("string", "").encode()) <= 64
+        assert -(2**63) <= value.get("int", 0) < 2**63
     for key, value in capacity.items():
         _check_key(key)
-        assert value.keys() <= {"value", "requestPolicy"}
+        whole = amount(value["value"])
         if policy := value.get("requestPolicy"):
-            assert shared
-            _check_policy(policy, amount(value["value"]))
-        else:
-            amount(value["value"])
-    used = [each["counterSet"] for each in device.get("consumesCounters", ())]
-    assert len(used) <= 2
-    assert len(used) == len(set(used))
-    for each in device.get("consumesCounters", ()):
-        assert 1 <= len(each["counters"]) <= 32
-        _check_counters(each["counters"])
+            _check_policy(policy, whole)
     taints = device.get("taints", [])
-    assert len(taints) <= 16
     assert 1 == max(Counter((each["key"], each["effect"]) for each in taints).values(), default=1)
     for each in taints:
         domain, _, name = each["key"].rpartition("/")
         assert SUBDOMAIN.fullmatch(domain)
         assert QUALIFIED.fullmatch(name)
         assert "value" not in each or QUALIFIED.fullmatch(each["value"])
-        assert each["effect"] in ("None", "NoSchedule", "NoExecute")
 
 
 def _check_key(key):
     domain, slash, name = key.rpartition("/")
     assert IDENTIFIER.fullmatch(name), key
     assert not slash or (SUBDOMAIN.fullmatch(domain) and len(domain) <= 63), key
-
-
-def _check_attribute(value):
-    ((kind, held),) = value.items()
-    match kind:
-        case "int":
-            assert type(held) is int
-            assert -(2**63) <= held < 2**63
-        case "bool":
-            assert type(held) is bool
-        case "string":
-            assert isinstance(held, str)
-            assert len(held.encode()) <= 64
-        case "version":
-            assert SEMVER.fullmatch(held), held
-            assert len(held) <= 64
-        case _:
-            raise AssertionError(kind)
 
 
 def _check_policy(policy, whole):
@@ -142,13 +99,6 @@ def _check_policy(policy, whole):
     assert Fraction(default - least, step).denominator == 1, policy
     assert Fraction(most - least, step).denominator == 1, policy
     assert least + step <= whole, policy
-
-
-def _check_counters(counters):
-    for key, value in counters.items():
-        assert LABEL.fullmatch(key), key
-        assert ["value"] == list(value)
-        amount(value["value"])
 
 
 def fits(sets, devices):
