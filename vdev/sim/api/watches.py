@@ -5,9 +5,8 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from .http_requests import Request
+from .http_requests import Request, selection
 from .kinds import Document, Refused, Stored
-from .selectors import selection
 from .store import Change, ObjectStore, at_version
 
 _LONGEST_WATCH = 1800.0  # seconds

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import patches
-from .http_requests import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, unsupported
+from .http_requests import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, selection, unsupported
 from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, invalid, value_at
-from .selectors import selection
 from .store import ObjectStore, timestamp
 
 _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
