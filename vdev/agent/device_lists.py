@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..aio.clock import Clock
+from ..aio.tasks import cancel_and_wait
 from ..deviceplugin.service import ResourceService
 from ..deviceplugin.servicer import list_response
 from ..faults.rules import FaultRule
@@ -145,12 +146,7 @@ class DeviceLists:
                 raise ValueError(f"the rule {rule.name!r} does nothing to streams and sockets")
 
     async def stop(self) -> None:
-        running = [task for task in (*self._retiring, *self._tasks.values()) if not task.done()]
-        for task in running:
-            if not task.cancelling():  # a second cancellation would break off the end of its server
-                task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await cancel_and_wait([*self._retiring, *self._tasks.values()])
 
 
 def _serve(resource: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -40,6 +40,16 @@ def raise_if_cancelled() -> None:
         return
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel these tasks, each only once: a second cancellation would break off the end of a server."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        if not task.cancelling():
+            task.cancel()
+    if running:
+        await asyncio.wait(running)
 
 
 class Interrupted(Exception):

@@ -11,6 +11,7 @@ import structlog
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..agent.retry import Retrier
+from ..aio.tasks import cancel_and_wait
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
@@ -186,12 +187,7 @@ class DraDrivers(Applier):
                     await self._retrier.run("deleting ResourceSlices", self.slices.withdraw)
             except TimeoutError:
                 log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
-        running = [task for task in self._tasks.values() if not task.done()]
-        for task in running:
-            if not task.cancelling():  # a second cancellation would break off the end of its server
-                task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await cancel_and_wait(self._tasks.values())
 
     def measure(self) -> None:
         """Update the metrics of published devices and of claims."""

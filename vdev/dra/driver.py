@@ -147,7 +147,8 @@ class DraDriver:
             if self._recheck:
                 self._recheck = False
                 await self.claims.restore()
-            if not await asyncio.to_thread(self._owns_sockets):
+            sockets = (self._socket, self._registration_socket)
+            if not await asyncio.to_thread(lambda: all(each.owns_socket() for each in sockets)):
                 # Under the lock, so that one of two starting instances is first.
                 await self.claims.exclusively(self._check)
                 if not await asyncio.to_thread(self._socket.owns_socket):
@@ -164,9 +165,6 @@ class DraDriver:
                 log.error("DRA driver cannot serve", driver=self.name, reason=self._trouble)
         if before != (self._trouble, self._serves):
             self._on_change()
-
-    def _owns_sockets(self) -> bool:
-        return self._socket.owns_socket() and self._registration_socket.owns_socket()
 
     def _check(self) -> None:
         """Check that the sockets can be made, and that no other process serves them. Raises SocketError."""

@@ -215,19 +215,25 @@ def test_nvidias_mps(prepare):
     assert "40" == got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
 
 
-@pytest.mark.parametrize("given", [{"defaultActiveThreadPercentage": 0}, {"multiUser": True}, {}])
-def test_nvidias_mps_without_limits(prepare, given):
-    """0 per cent is what NVIDIA's driver takes, too; it is no limit."""
-    got = env(prepare(("r", "gpu-0"), config=[dra.config(GPU | mps(**given), DRIVER)]), f"{UID}_r")
-    assert {"NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"} == got.keys()
+PIPE = {"CUDA_MPS_PIPE_DIRECTORY"}
 
 
-@pytest.mark.parametrize("interval", ["Default", "Short", "Medium", "Long"])
-def test_nvidias_time_slicing(prepare, interval):
-    """It is understood, and shows in no container."""
-    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
-    claim = prepare(("r", "gpu-0"), config=[dra.config(GPU | {"sharing": sharing}, DRIVER)])
-    assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
+@pytest.mark.parametrize(
+    ("sharing", "more"),
+    [
+        (mps(defaultActiveThreadPercentage=0), PIPE),  # 0 per cent is what NVIDIA's driver takes, too
+        (mps(multiUser=True), PIPE),
+        (mps(), PIPE),
+        *(
+            ({"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}}, set())
+            for interval in ("Default", "Short", "Medium", "Long")
+        ),
+    ],
+)
+def test_nvidias_sharing_without_limits(prepare, sharing, more):
+    """It is understood, and sets no limit in the container."""
+    got = env(prepare(("r", "gpu-0"), config=[dra.config(GPU | sharing, DRIVER)]), f"{UID}_r")
+    assert {"NVIDIA_VISIBLE_DEVICES"} | more == got.keys()
 
 
 CLAIM = "the configuration of the claim"
