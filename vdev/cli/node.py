@@ -8,7 +8,7 @@ from dataclasses import asdict
 from ..api_server import needed_server
 from ..errors import UsageError
 from ..kube import Api
-from ..node.cleaning import OwnedFields, all_owned_fields, clean, owned_fields
+from ..node.cleaning import OwnedFields, clean, owned_fields
 from . import common, options
 
 DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ...]:
     async with api:
-        found = (await owned_fields(api, node),) if node else await all_owned_fields(api)
+        found = await owned_fields(api, node)
         if removes:
             for each in found:
                 await clean(api, each)

@@ -30,33 +30,8 @@ from ..model.scalars import (
     without_problem,
 )
 from ..model.section import Placed, Plain, Section, described, refuse
-from .effects import (
-    Answer,
-    ApiFaults,
-    CallName,
-    CdiFaults,
-    ClaimCall,
-    ConditionFault,
-    DelayTimes,
-    ErrorAnswer,
-    EventFault,
-    FlapTimes,
-    HardwareErrorsFault,
-    HealthStreamFaults,
-    HealthWord,
-    OverheatFault,
-    Part,
-    PodResourcesFaults,
-    ProcessFaults,
-    RegisterFaults,
-    Rpc,
-    SliceFaults,
-    SocketFaults,
-    StreamFaults,
-    TaintFault,
-    Time,
-    fixed_delay,
-)
+from . import effects
+from .effects import Part, Time
 from .xids import APPLICATION_ERRORS, MAX_XID
 from .xids import described as xid_text
 
@@ -286,58 +261,58 @@ class FaultRule(Placed):
     probability: Part = 1.0
     """Only this fraction of calls, requests, allocations or repetitions, chosen at random by the seed."""
 
-    health: HealthWord | None = None
+    health: effects.HealthWord | None = None
     """The health that is reported, whatever the probes find."""
     xid: Annotated[Whole, between(1, MAX_XID)] | None = None
     """The error that NVIDIA's driver reports for the devices. They are Unhealthy, unless health says otherwise or
     NVIDIA's device plugin attributes the error to the application (13, 31, 43, 45, 68, 109)."""
     reason: Text = ""
     """For health, xid and flap: the reason that is shown."""
-    flap: FlapTimes | None = None
+    flap: effects.FlapTimes | None = None
     """The devices alternate between Healthy and Unhealthy."""
     remove: Flag = False
     """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
-    taint: TaintFault | None = None
+    taint: effects.TaintFault | None = None
     """The devices have this taint in ResourceSlices; needs dra in advertise."""
-    overheat: OverheatFault | None = None
+    overheat: effects.OverheatFault | None = None
     """The devices become hot, which telemetry shows."""
-    hardware_errors: HardwareErrorsFault | None = None
+    hardware_errors: effects.HardwareErrorsFault | None = None
     """The devices count errors, which telemetry shows."""
     drop: Flag = False
     """The devices leave the list even while a pod holds them; needs allowHarmful."""
-    rpc: Annotated[tuple[CallName, ...], OneOrMany()] = ()
+    rpc: Annotated[tuple[effects.CallName, ...], OneOrMany()] = ()
     """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer: those on a device
     plugin, and NodePrepareResources and NodeUnprepareResources on a DRA driver."""
-    delay: Annotated[DelayTimes, Shorthand((dict, Section), _DURATION_JSON, fixed_delay)] | None = None
+    delay: Annotated[effects.DelayTimes, Shorthand((dict, Section), _DURATION_JSON, effects.fixed_delay)] | None = None
     """For rpc: how long calls wait: a fixed time, or {p50: …, max: …}."""
     hang: Flag = False
     """For rpc: calls are not answered until they are cancelled or the fault ends."""
-    error: ErrorAnswer | None = None
+    error: effects.ErrorAnswer | None = None
     """For rpc: calls end with this error."""
-    answer: Answer | None = None
+    answer: effects.Answer | None = None
     """For rpc Allocate, GetPreferredAllocation, NodePrepareResources and NodeUnprepareResources: calls get a wrong
     answer."""
-    register_: Annotated[RegisterFaults | None, Field(alias="register")] = None
+    register_: Annotated[effects.RegisterFaults | None, Field(alias="register")] = None
     """Registrations are disturbed."""
-    stream: StreamFaults | None = None
+    stream: effects.StreamFaults | None = None
     """The device lists' streams are disturbed."""
-    socket: SocketFaults | None = None
+    socket: effects.SocketFaults | None = None
     """The sockets are disturbed."""
-    cdi: CdiFaults | None = None
+    cdi: effects.CdiFaults | None = None
     """The CDI files are disturbed."""
-    pod_resources: PodResourcesFaults | None = None
+    pod_resources: effects.PodResourcesFaults | None = None
     """The kubelet's PodResources API is disturbed."""
-    process: ProcessFaults | None = None
+    process: effects.ProcessFaults | None = None
     """The plugin's process exits."""
-    event: EventFault | None = None
+    event: effects.EventFault | None = None
     """An Event about the Node is written."""
-    condition: ConditionFault | None = None
+    condition: effects.ConditionFault | None = None
     """The Node has this condition."""
-    api: ApiFaults | None = None
+    api: effects.ApiFaults | None = None
     """The plugin's requests to the API server fail."""
-    slices: SliceFaults | None = None
+    slices: effects.SliceFaults | None = None
     """ResourceSlices are disturbed."""
-    health_stream: HealthStreamFaults | None = None
+    health_stream: effects.HealthStreamFaults | None = None
     """The streams on which DRA drivers report the health of devices are disturbed."""
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
@@ -388,7 +363,7 @@ class FaultRule(Placed):
             return Health(False, self.reason or DRILL, self.name)
         if self.health is None and (self.xid is None or self.xid in APPLICATION_ERRORS):
             return None
-        if self.health is HealthWord.HEALTHY:
+        if self.health is effects.HealthWord.HEALTHY:
             return Health(True, self.reason, self.name)
         return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 
@@ -408,14 +383,14 @@ class FaultRule(Placed):
     @property
     def of_resources(self) -> bool:
         if self.rpc:
-            return any(isinstance(each, Rpc) for each in self.rpc)
+            return any(isinstance(each, effects.Rpc) for each in self.rpc)
         return not self.of_drivers
 
     @property
     def of_drivers(self) -> bool:
         """Whether `resource` names DRA drivers. Rules about devices name resources, also for claims."""
         if self.rpc:
-            return any(isinstance(each, ClaimCall) for each in self.rpc)
+            return any(isinstance(each, effects.ClaimCall) for each in self.rpc)
         return self.traits.of_drivers
 
     @property

@@ -24,15 +24,12 @@ class OwnedFields:
         return bool(self.labels or self.resources or self.conditions)
 
 
-async def all_owned_fields(api: Api) -> tuple[OwnedFields, ...]:
-    """The fields of each Node on which vdev owns any. Raises ApiServerError."""
+async def owned_fields(api: Api, node: str = "") -> tuple[OwnedFields, ...]:
+    """The fields of this Node, or of each Node on which vdev owns any. Raises ApiServerError."""
+    if node:
+        return (_owned_fields(await api.get(NODES, node)),)
     found = await api.list(NODES, keep=_owned_fields)
     return tuple(each for each in found.objects if each)
-
-
-async def owned_fields(api: Api, node: str) -> OwnedFields:
-    """Raises ApiServerError."""
-    return _owned_fields(await api.get(NODES, node))
 
 
 async def clean(api: Api, fields: OwnedFields) -> None:
