@@ -24,7 +24,7 @@ from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, Pod, assign, by_resource, keys_of
 from .pod_notes import PodNotes
-from .scope import delayed, next_age
+from .scope import delayed
 
 _MACHINE = Machine("vdev")
 
@@ -154,8 +154,7 @@ class Member:
         self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.update(self.assigned, self.plan.advertised, rejects=rejects)
-        age = self._age()
-        due = delayed(self.plan, self.delays, age)
+        due, wait = delayed(self.plan, self.delays, self._age())
         for applier in self.appliers:
             await applier.apply(due)
         for rule in self.engine.take_one_shots():
@@ -165,9 +164,8 @@ class Member:
                 self.events.announce(rule.event)
         if self.engine.answers_changed:
             self.slices.look()
-        later = next_age(self.delays, age)
-        grown = None if later is None or age is None else self._clock.now() + later - age
-        return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, grown))
+        delay_ends = None if wait is None else self._clock.now() + wait
+        return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, delay_ends))
 
     def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
         """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""

@@ -129,29 +129,26 @@ def _labels(metadata: Metadata) -> Mapping[str, str]:
     return metadata.get("labels") or {}
 
 
-def delayed(plan: DesiredState, delays: Delays, age: float | None) -> DesiredState:
-    """The plan without its delayed parts, on a node that has been Ready for `age` seconds (None: it is not)."""
+def delayed(plan: DesiredState, delays: Delays, age: float | None) -> tuple[DesiredState, float | None]:
+    """The plan without its delayed parts, on a node that has been Ready for `age` seconds (None: it is not).
+
+    Also returns the seconds until the next delay ends; None if none is left, or the node is not Ready.
+    """
     if delays == AT_ONCE:
-        return plan
-    return replace(
+        return plan, None
+
+    def is_early(delay: float) -> bool:
+        return delay > 0 and (age is None or age < delay)
+
+    due = replace(
         plan,
-        labels={} if is_early(delays.labels, age) else plan.labels,
-        capacity={} if is_early(delays.devices, age) else plan.capacity,
-        conditions=() if is_early(delays.devices, age) else plan.conditions,
-        pools=NO_POOLS if is_early(delays.slices, age) else plan.pools,
+        labels={} if is_early(delays.labels) else plan.labels,
+        capacity={} if is_early(delays.devices) else plan.capacity,
+        conditions=() if is_early(delays.devices) else plan.conditions,
+        pools=NO_POOLS if is_early(delays.slices) else plan.pools,
     )
-
-
-def next_age(delays: Delays, age: float | None) -> float | None:
-    """The age at which the next delay ends; None if none is left, or the node is not Ready."""
-    if age is None:
-        return None
-    return min((each for each in (delays.labels, delays.devices, delays.slices) if each > age), default=None)
-
-
-def is_early(delay: float, age: float | None) -> bool:
-    """Whether a delay is not over."""
-    return delay > 0 and (age is None or age < delay)
+    waits = [each - age for each in (delays.labels, delays.devices, delays.slices) if age is not None and each > age]
+    return due, min(waits, default=None)
 
 
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
