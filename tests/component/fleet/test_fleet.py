@@ -27,10 +27,8 @@ from tests.kit.well_agent import served
 from vdev.aio.clock import LeapClock
 from vdev.fleet.cluster import SeenNode
 from vdev.fleet.view import FleetView
-from vdev.kube import Conflict
+from vdev.kube import Conflict, timestamp
 from vdev.observe import http
-
-READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
 
 
 async def test_nodes_are_made_with_everything_they_have(start, api_server, until):
@@ -199,12 +197,30 @@ async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, u
     assert before == node(api_server, "gpu-1")
 
 
-def ready(clock):
-    """The condition of a Node that is Ready since now."""
-    from datetime import UTC, datetime
+async def test_devices_appear_some_time_after_a_node_is_ready(start, api_server, until, directory):
+    """Labels, capacity and slices each have a delay, which begins when the Node is Ready."""
+    text = ONE_NODE.replace("fleet:", "node: {labels: true}\nfleet:").replace(
+        "{name: n}", "{name: n, labelsAfter: 100s, devicesAfter: 200s, slicesAfter: 300s}"
+    )
 
-    now = datetime.fromtimestamp(clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {**READY, "lastTransitionTime": now, "lastHeartbeatTime": now}
+    def there():
+        labels = node(api_server, "n")["metadata"]["labels"]
+        return "nvidia.com/gpu.product" in labels, capacity(api_server, "n")[0] == "4", bool(slices(api_server, "n"))
+
+    clock = LeapClock()
+    fleet = await start(text, clock=clock)
+    await until(lambda: fleet.is_settled and node(api_server, "n"))
+    clock.advance(400)
+    await until(lambda: fleet.is_settled)
+    assert (False, False, False) == there()
+    now = timestamp(clock.wall())
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    await api_server.edit("nodes", "n", {"status": {"conditions": [ready]}}, manager="kwok", subresource="status")
+    await until(lambda: fleet.cluster.node("n").ready_since() == now and fleet.is_settled)
+    assert (False, False, False) == there()
+    for expected in ((True, False, False), (True, True, False), (True, True, True)):
+        clock.advance(101)
+        await until(lambda expected=expected: expected == there() and fleet.is_settled)
 
 
 async def test_a_server_that_is_away(start, api_server, until, directory):
