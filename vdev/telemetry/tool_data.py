@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from ..model.device import Device
@@ -84,8 +84,7 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
     for name, (entry, device) in found.items():
         raw, tool = device.raw, tools[device.raw.id]
         physics = loads[entry.name].physics if entry.name in loads else PhysicsModel()
-        conditions = DeviceConditions(physics=physics, memory=raw.memory, parts=(Part(id=raw.id),))
-        whole, part = SimulatedDevice(conditions, at=0.0).read(0.0), None
+        whole, part = _idle(physics, raw.memory), None
         if device.is_partition:
             total = device.memory // MIB
             part = replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
@@ -101,6 +100,13 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
             slices=entry.geometry.slices if entry.geometry is not None else 0,
         )
     return result
+
+
+@lru_cache(maxsize=64)
+def _idle(physics: PhysicsModel, memory: int) -> SensorReading:
+    """The sensors of an idle device, which are the same for all devices of a model."""
+    conditions = DeviceConditions(physics=physics, memory=memory, parts=(Part(id=""),))
+    return SimulatedDevice(conditions, at=0.0).read(0.0)
 
 
 def loads_of(plan: DesiredState) -> dict[str, Measured]:
