@@ -257,8 +257,9 @@ def test_modes(labels, written, mode):
     assert mode == labels(ONE % f', attributes: {{pciClass: "{written}"}}').values["nvidia.com/gpu.mode"]
 
 
-def test_families(subtests, labels):
-    cases = [
+@pytest.mark.parametrize(
+    ("capability", "family"),
+    [
         ("3.5", "kepler"),
         ("7.0", "volta"),
         ("7.5", "turing"),
@@ -269,8 +270,8 @@ def test_families(subtests, labels):
         ("12.0", "blackwell"),
         ("13.0", "rubin"),
         ("11.0", "undefined"),
-    ]
-    for capability, family in cases:
-        with subtests.test(capability=capability):
-            found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
-            assert family == found["nvidia.com/gpu.family"]
+    ],
+)
+def test_families(labels, capability, family):
+    found = labels(ONE % f', attributes: {{computeCapability: "{capability}"}}').values
+    assert family == found["nvidia.com/gpu.family"]

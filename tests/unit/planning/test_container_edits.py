@@ -136,13 +136,18 @@ def test_container_texts_are_joined_per_device_and_constants_once(build):
     assert {"acme.dev/ids": "acme-1,acme-0"} == got.annotations
 
 
-def test_two_devices_with_one_container_path_are_refused(build):
-    """The error says what to do."""
-    entry = build.entry(
-        "acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/a{index}", "/dev/acme"),))
-    )
-    with pytest.raises(AllocationError, match="container path /dev/acme would be both /dev/a0 and /dev/a1"):
-        edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
+@pytest.mark.parametrize(
+    ("nodes", "ids", "both"),
+    [
+        ([node("/dev/a{index}", "/dev/acme")], ["acme-0", "acme-1"], "/dev/a0 and /dev/a1"),
+        ([node("/dev/null", "/dev/acme"), node("/dev/zero", "/dev/acme")], ["acme-0"], "/dev/null and /dev/zero"),
+    ],
+)
+def test_two_nodes_with_one_container_path_are_refused(build, nodes, ids, both):
+    """They may be of two devices, or of one."""
+    entry = build.entry("acme", "acme.dev/npu", nvidia=False, container=container(nodes=nodes))
+    with pytest.raises(AllocationError, match=f"container path /dev/acme would be both {both}"):
+        edits(build.inventory(entry), "acme.dev/npu", *ids)
 
 
 def test_one_node_of_several_devices_stands_once_with_all_permissions(build):
@@ -254,11 +259,3 @@ def test_every_combination_is_consistent(subtests, build):
                 listed = {device["name"] for device in document["devices"]}
                 assert {*shown, "all"} <= listed
                 assert not any("::" in each for each in listed)
-
-
-def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
-    entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
-    block = container(nodes=[node(path, "/dev/one") for path in ("/dev/null", "/dev/zero")])
-    stock = build.inventory(entry.model_copy(update={"container": block}))
-    with pytest.raises(AllocationError, match="would be both"):
-        edits(stock, "acme.dev/npu", "npu-0")

@@ -89,15 +89,6 @@ devices:
     ]
 
 
-def test_what_containers_get_is_said_by_the_made_name(fake: FakeHost) -> None:
-    """Each resource has an entry with its own name."""
-    text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {count: 2}}]'
-
-    entries = [each.entries["a"].resource for each in arranged(text, fake).resources.values()]
-
-    assert ["acme.dev/n0", "acme.dev/n1"] == entries
-
-
 def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> None:
     """The error names the device; other devices are not affected."""
     fake.node("-")
