@@ -201,6 +201,7 @@ class ResourceService:
     async def _serve(self) -> SocketServer:
         path = self._kubelet.new_socket_path(self.name)
         server = SocketServer(self.servicer.handlers(), path, calls=self.servicer.calls, timing=self._timing)
+        self.servicer.close_streams()  # those of a server that did not stop in time
         self.servicer.streams_opened = 0
         await server.start()
         self._server = server
