@@ -14,7 +14,7 @@ from ..kube import Informer, key_of, metadata_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.in_use import Use
-from ..telemetry.pod_loads import annotated_load
+from ..telemetry.applier import annotated_load
 from .pod_devices import Pod, read_pod
 
 log = structlog.get_logger(__name__)

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..aio.clock import Clock
-from ..kube import Api
+from ..kube import PODS, Api, Informer, key_of
 from ..model.device import Device, Key, base_id
-from ..model.problem import Problem, error
+from ..model.problem import Problem, error, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
 from ..planning.plan import DesiredState
 from .page import page
-from .pod_loads import PodLoads
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
-from .simulation import Throttle
+from .simulation import Throttle, parse_load
 from .tool_data import loads_of
 from .tool_files import ToolFiles
 
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 
 _Fault = TypeVar("_Fault")
 _OFF = Section()
+_ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that a pod has counts
+_MOST_SHOWN = 40  # characters of an annotation
+_MOST_PROBLEMS = 10  # of annotations
 
 
 def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> LoadSituation:
@@ -120,6 +122,21 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
     }
 
 
+def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
+    """The load that a pod asks for by an annotation, or the problem with that; None without an annotation."""
+    annotations = pod["metadata"].get("annotations") or {}
+    for name in _ANNOTATIONS:
+        text = annotations.get(name)
+        if text is not None:
+            try:
+                return parse_load(str(text))
+            except ValueError as wrong:
+                shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
+                message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
+                return warning(f"pod {key_of(pod)}", message, "write percent, such as 75 or 60-90")
+    return None
+
+
 class Telemetry(Applier):
     """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
 
@@ -143,7 +160,7 @@ class Telemetry(Applier):
         self._work_due = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._trouble = ""  # why the metrics cannot be served
-        self._pods: PodLoads | None = None
+        self._pods: Informer[Range | Problem] | None = None
         self._following: asyncio.Task[None] | None = None
         self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
@@ -237,22 +254,39 @@ class Telemetry(Applier):
 
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
         if self._section.pod_annotations and self._following is None:
-            self._pods = PodLoads(self._options.node, self._api, on_change=self._pods_changed)
+            self._pods = Informer(
+                self._api,
+                PODS,
+                fields=f"spec.nodeName={self._options.node}",
+                keep=annotated_load,
+                on_change=self._pod_changed,
+                on_look=self._pods_changed,
+            )
             self._following = group.create_task(self._pods.run(), name="annotations of pods")
         elif not self._section.pod_annotations and self._following is not None:
             self._following.cancel()
             self._following = self._pods = None
             self._pods_changed()
 
+    def _pod_changed(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
+        if old != new:
+            self._pods_changed()
+
     def _pods_changed(self) -> None:
-        self._pod_loads = self._pods.by_pod if self._pods else {}
+        known = self._pods.objects if self._pods else {}
+        self._pod_loads = {name: each for name, each in known.items() if isinstance(each, Range)}
         self._is_stale = True
         self._work_due.set()
         self._on_change()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        found = [*self._pods.problems] if self._pods else []
+        known = self._pods.objects.values() if self._pods else ()
+        found = [each for each in known if isinstance(each, Problem)][:_MOST_PROBLEMS]
+        if self._pods is not None and self._pods.trouble is not None:
+            message = f"the annotations of pods are not known, so devices keep their patterns: {self._pods.trouble}"
+            hint = "let vdev list and watch pods, or set telemetry.podAnnotations to false"
+            found.append(warning("telemetry.podAnnotations", message, hint))
         if self._trouble:
             message = f"metrics of devices cannot be served at {self._section.address}: {self._trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
