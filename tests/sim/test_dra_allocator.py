@@ -38,17 +38,53 @@ def with_status(document, results):
     return {**document, "status": {"allocation": {"devices": {"results": results}}}}
 
 
+def held(name):
+    """Another claim, which has a device."""
+    return with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": name}])
+
+
 def two(**fields):
     return slice_of("acme.dev", [device("a", **fields), device("b")])
 
 
 def test_the_first_that_fits():
     assert ["a"] == names([two()], claim("one"))
-    held = with_status(claim("other"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
-    assert ["b"] == names([two()], claim("one"), others=[held])
+    assert ["b"] == names([two()], claim("one"), others=[held("a")])
     assert ["a", "b"] == names([two()], claim("one"), claim("two"))
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
-        names([two()], claim("one", exactly(count=3)))
+
+
+UNDEFINED = device("a", consumesCounters=[{"counterSet": "gone", "counters": {"x": {"value": "1"}}}])
+HALF = slice_of("acme.dev", [device("a")], count=2)
+MANY = slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])
+
+
+@pytest.mark.parametrize(
+    ("slices", "request_", "why"),
+    [
+        (two(), exactly(count=3), "^cannot allocate all claims$"),
+        (two(), exactly("big", allocationMode="All"), "^cannot allocate all claims$"),
+        (two(), exactly("gone"), "^request main: device class gone does not exist$"),
+        (two(), exactly("acme.dev", "broken"), "claim default/one: selector #0: CEL runtime error: no such key"),
+        (HALF, exactly(), "cannot allocate all claims"),
+        (HALF, exactly(allocationMode="All"), r"but acme\.dev, pool sim-node: slices are missing"),
+        (
+            slice_of("acme.dev", [UNDEFINED]),
+            exactly(),
+            r"^cannot allocate all claims; acme\.dev, pool sim-node: device a",
+        ),
+        (
+            slice_of("acme.dev", [device("a"), device("a")]),
+            exactly(),
+            r"^cannot allocate all claims; acme\.dev, pool sim-node: device a",
+        ),
+        (MANY, exactly(count=33), "claim default/one asks for 33 devices, at most 32 are allowed"),
+        (MANY, exactly(allocationMode="All"), "claim default/one asks for 40 devices, at most 32 are allowed"),
+    ],
+)
+def test_a_claim_that_gets_nothing(slices, request_, why):
+    """An unknown class, a selector that fails, an incomplete or invalid pool, and too many devices."""
+    with pytest.raises(UnschedulableError, match=why):
+        names([slices], claim("one", request_))
 
 
 def test_slices_are_tried_by_name():
@@ -63,17 +99,6 @@ def test_it_goes_back_if_a_later_request_gets_no_device():
     assert ["b", "a"] == names(slices, claim("one", exactly(name="any"), exactly("big", name="big")))
 
 
-def test_an_unknown_class():
-    with pytest.raises(UnschedulableError, match=r"^request main: device class gone does not exist$"):
-        names([two()], claim("one", exactly("gone")))
-
-
-def test_a_selector_that_fails_ends_it():
-    text = r"claim default/one: selector #0: CEL runtime error: no such key"
-    with pytest.raises(UnschedulableError, match=text):
-        names([two()], claim("one", exactly("acme.dev", "broken")))
-
-
 def test_other_nodes_and_older_generations_do_not_count():
     far = slice_of("acme.dev", [device("far")], node="elsewhere", pool="elsewhere")
     old = slice_of("acme.dev", [device("old")], name="old", generation=1)
@@ -81,34 +106,11 @@ def test_other_nodes_and_older_generations_do_not_count():
     assert ["new"] == names([far, old, new], claim("one"))
 
 
-def test_nothing_is_allocated_from_an_incomplete_pool():
-    half = slice_of("acme.dev", [device("a")], count=2)
-    with pytest.raises(UnschedulableError, match="cannot allocate all claims"):
-        names([half], claim("one"))
-    with pytest.raises(UnschedulableError, match=r"but acme\.dev, pool sim-node: slices are missing"):
-        names([half], claim("one", exactly(allocationMode="All")))
-
-
-@pytest.mark.parametrize(
-    "devices",
-    [
-        [device("a"), device("a")],
-        [device("a", consumesCounters=[{"counterSet": "gone", "counters": {"x": {"value": "1"}}}])],
-    ],
-)
-def test_nothing_is_allocated_from_an_invalid_pool(devices):
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; acme\.dev, pool sim-node: device a"):
-        names([slice_of("acme.dev", devices)], claim("one"))
-
-
 def test_all_devices_or_none():
     every = claim("one", exactly(allocationMode="All"))
     assert ["a", "b"] == names([two()], every)
-    held = with_status(claim("other"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "b"}])
     with pytest.raises(UnschedulableError):
-        names([two()], every, others=[held])
-    with pytest.raises(UnschedulableError):
-        names([two()], claim("one", exactly("big", allocationMode="All")))
+        names([two()], every, others=[held("b")])
 
 
 def test_the_first_alternative_that_is_available():
@@ -147,8 +149,7 @@ def test_shared_counters():
     """The whole device, or parts of it that fit."""
     parts = slice_of("acme.dev", [part("whole", 4), part("half-0", 2), part("half-1", 2)], name="1", count=2)
     assert ["half-0", "half-1"] == names([COUNTERS, parts], claim("one", exactly(count=2)))
-    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "half-0"}])
-    assert ["half-1"] == names([COUNTERS, parts], claim("one"), others=[held])
+    assert ["half-1"] == names([COUNTERS, parts], claim("one"), others=[held("half-0")])
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(1, 8))
@@ -178,8 +179,7 @@ def test_a_device_that_a_constraint_refused_takes_no_counters():
     halves = slice_of("acme.dev", [half(name, number) for name in "xy" for number in range(2)], name="1", count=2)
     pair = claim("one", exactly(count=2), constraints=[{"matchAttribute": "acme.dev/parent"}])
     assert ["x-0", "x-1"] == names([counters, halves], pair)
-    held = with_status(claim("o"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "x-0"}])
-    assert ["y-0", "y-1"] == names([counters, halves], pair, others=[held])
+    assert ["y-0", "y-1"] == names([counters, halves], pair, others=[held("x-0")])
 
 
 def test_shares_of_a_device_consume_its_counters_once():
@@ -254,15 +254,10 @@ def test_all_devices_with_a_capacity():
     assert ["t"] == names([slice_of("acme.dev", shares)], claim("one", request), others=[held])
 
 
-def test_more_devices_than_a_claim_may_have():
-    slices = [slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])]
-    text = "claim default/one asks for {} devices, at most 32 are allowed"
-    with pytest.raises(UnschedulableError, match=text.format(33)):
-        names(slices, claim("one", exactly(count=33)))
-    with pytest.raises(UnschedulableError, match=text.format(40)):
-        names(slices, claim("one", exactly(allocationMode="All")))
+def test_an_alternative_with_too_many_devices():
+    """The next one with which the claim stays below the limit is taken."""
     alternatives = [{"name": f"of-{count}", "deviceClassName": "acme.dev", "count": count} for count in (20, 10)]
-    (results,) = allocated(slices, claim("one", {"name": "f", "firstAvailable": alternatives}, exactly(count=20)))
+    (results,) = allocated([MANY], claim("one", {"name": "f", "firstAvailable": alternatives}, exactly(count=20)))
     assert ["f/of-10"] * 10 + ["main"] * 20 == [each["request"] for each in results]
 
 
@@ -286,8 +281,7 @@ def test_taints(subtests):
 
 def test_admin_access_occupies_nothing():
     look = claim("look", exactly(allocationMode="All", adminAccess=True))
-    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
-    assert ["a", "b"] == names([two()], look, others=[held])
+    assert ["a", "b"] == names([two()], look, others=[held("a")])
     seen = with_status(look, allocated([two()], look)[0])
     assert ["a"] == names([two()], claim("one"), others=[seen])
 
