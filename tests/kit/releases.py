@@ -33,12 +33,9 @@ class Release(Rules):
                     each.pop("requestPolicy", None)
         super().complete(kind, new, now=now)
 
-    def wrong_fields(self, kind, new):
-        """Before 1.35, counters may be in the slice of their devices."""
-        found = super().wrong_fields(kind, new)
-        return [each for each in found if self.version >= _SPLIT_COUNTERS or "exclude each other" not in each[1]]
-
     def problems(self, kind, old, new):
-        """Ask `more`, too."""
-        yield from super().problems(kind, old, new)
+        """Ask `more`, too. Before 1.35, counters may be in the slice of their devices."""
+        for field, text in super().problems(kind, old, new):
+            if self.version >= _SPLIT_COUNTERS or "exclude each other" not in text:
+                yield field, text
         yield from self.more(kind, old, new)

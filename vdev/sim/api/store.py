@@ -146,7 +146,10 @@ class ObjectStore:
         if kind.status and "status" in status:
             new["status"] = deepcopy(status["status"])
         metadata = {field: each for field, each in (new.get("metadata") or {}).items() if field not in _SERVER_FIELDS}
+        new |= {"apiVersion": kind.api_version, "kind": kind.kind}
         new["metadata"] = metadata | self._own_metadata(key, old)
+        if problems := [*self.rules.problems(kind, old, new)]:
+            raise invalid(kind, key[1], problems)
         self.rules.complete(kind, new, now=timestamp())
         changed = [path for path in kind.immutable if old and value_at(new, path) != value_at(old, path)]
         if changed:
@@ -218,7 +221,7 @@ class ObjectStore:
     def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
         """Store an object (`old` empty: a new one), unless nothing changed. Raises Refused."""
         metadata = dict(new["metadata"])
-        stored = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        stored = {**new, "metadata": metadata}
         metadata["managedFields"] = ownership.entries(owners, kind.api_version)
         before = old.get("metadata") or {}
         if kind.generation:
@@ -227,8 +230,6 @@ class ObjectStore:
             metadata["generation"] = before.get("generation", 0) + (is_changed or not old)
         if old and at_version(stored, "") == at_version(old, ""):
             return old
-        if problems := [*self.rules.problems(kind, old, stored)]:
-            raise invalid(kind, metadata["name"], problems)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
         self._owners[kind, *key] = owners

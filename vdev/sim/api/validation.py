@@ -1,4 +1,4 @@
-"""The objects of DRA that the API server refuses, by the types of Kubernetes 1.36.
+"""Why the API server refuses objects: metadata of all kinds, and objects of DRA by the types of Kubernetes 1.36.
 
 Names and types of all fields are checked as the protobuf messages define them, because everything behind the store
 relies on them. A real API server drops unknown fields with a warning; here they are refused, so that a typo is not
@@ -38,6 +38,29 @@ def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
     """Everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
     return list(_with_limits(getattr(pb, kind).DESCRIPTOR, content, ""))
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+_NO_SUBDOMAIN = "must be a lowercase RFC 1123 subdomain: lower-case letters, digits, '-' and '.'"
+_LONGEST_NAME = 253
+
+
+def wrong_metadata(metadata: _Value) -> _Problems:
+    """Everything that is wrong with the names, labels, annotations and owners of an object of any kind."""
+    name = metadata.get("name", "")
+    if not names.DNS_NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        yield "metadata.name", wrong(name, _NO_SUBDOMAIN)
+    for field, key_problem in (("labels", names.qualified_name_problem), ("annotations", names.annotation_key_problem)):
+        for key, value in (metadata.get(field) or {}).items():
+            if not isinstance(value, str):
+                yield f"metadata.{field}", wrong(value, "must be a string")
+            elif problem := key_problem(key) or (names.value_problem(value) if field == "labels" else ""):
+                yield f"metadata.{field}", wrong(key, problem)
+    for each in metadata.get("ownerReferences") or ():
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not each.get(field):
+                yield f"metadata.ownerReferences.{field}", wrong(each.get(field, ""), "must not be empty")
 
 
 # --- limits (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go) ------------------------------------
