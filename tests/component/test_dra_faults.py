@@ -218,11 +218,18 @@ async def allocates_nothing(kubelet):
     await kubelet.delete_pod("waits")
 
 
-async def test_a_device_is_there_twice(start, slices, api_server, clear, kubelet):
-    """Nothing is allocated from a pool in which a device is in two slices."""
-    agent = await start("name: x, slices: {duplicateName: true}")
-    assert ["npu-0", "npu-0", "npu-1"] == devices(slices())
+@pytest.mark.parametrize(
+    ("fault", "names", "counts"),
+    [("duplicateName", ["npu-0", "npu-0", "npu-1"], [(1, 2), (1, 2)]), ("incomplete", NPUS, [(1, 2)])],
+)
+async def test_a_pool_is_invalid(start, slices, api_server, clear, kubelet, fault, names, counts):
+    """Nothing is allocated from a pool with a device in two slices, or with more slices announced than exist."""
+    agent = await start(f"name: x, slices: {{{fault}: true}}")
+    assert (names, counts) == (devices(slices()), pools(slices()))
     await allocates_nothing(kubelet)
+    writes = api_server.writes
+    await agent.settled(kubelet)
+    assert writes == api_server.writes
     await clear(agent)
     await api_server.until(lambda: NPUS == devices(slices()) and [(2, 1)] == pools(slices()))
     await runs(kubelet, pod("one", templates=["npu"]))
@@ -252,16 +259,3 @@ async def test_unprepare_fails(kubelet, start, clear):
     await clear(agent)
     await kubelet.wait_until(lambda: 0 == claims(agent), what="the end of the claim")
     assert [] == kubelet.errors
-
-
-async def test_a_pool_is_incomplete(start, slices, api_server, clear, kubelet):
-    """Nothing is allocated from a pool that announces more slices than exist."""
-    agent = await start("name: x, slices: {incomplete: true}")
-    assert [(1, 2)] == pools(slices())
-    await allocates_nothing(kubelet)
-    writes = api_server.writes
-    await agent.settled(kubelet)
-    assert writes == api_server.writes
-    await clear(agent)
-    await api_server.until(lambda: [(2, 1)] == pools(slices()))
-    await runs(kubelet, pod("one", templates=["npu"]))

@@ -69,10 +69,8 @@ def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.Alloca
         variables = right.container_responses[0].envs if count else ()
         node = pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")
         containers = [pb.ContainerAllocateResponse(envs=dict.fromkeys(variables, f"{BOGUS}-0"), devices=[node])] * count
-    elif wrong.oversized:
+    else:  # `oversized`: the check of the configuration allows no other
         containers = [pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})] * count
-    else:
-        raise ValueError(f"an Allocate cannot be answered with the fault {wrong.fault!r}")
     return pb.AllocateResponse(container_responses=containers)
 
 
@@ -83,9 +81,7 @@ def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> S
         return []
     if wrong.bogus_ids:
         return [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
-    if wrong.oversized:
-        return [["x" * (LIST_LIMIT + 1)] for _ in sizes]
-    raise ValueError(f"a GetPreferredAllocation cannot be answered with the fault {wrong.fault!r}")
+    return [["x" * (LIST_LIMIT + 1)] for _ in sizes]  # `oversized`
 
 
 def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> bytes:

@@ -5,7 +5,7 @@ another program publishes slices under the name of a driver on this node, these 
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -204,7 +204,7 @@ class ResourceSlices(ApiApplier):
             warning(
                 f"dra driver {driver}",
                 f"the API server does not store {', '.join(sorted(fields))}",
-                f"turn on the feature gate {_gates(fields)}, or do without",
+                f"turn on the feature gate {' and '.join(sorted({_GATES[field] for field in fields}))}, or do without",
             )
             for driver, fields in self._dropped.items()
         )
@@ -222,7 +222,3 @@ def _gated(spec: Document) -> frozenset[str]:
     devices = spec.get("devices") or ()
     capacities = [capacity for each in devices for capacity in (each.get("capacity") or {}).values()]
     return frozenset(key for fields in (spec, *devices, *capacities) for key in fields if key in _GATES)
-
-
-def _gates(fields: Iterable[str]) -> str:
-    return " and ".join(sorted({_GATES[field] for field in fields}))
