@@ -125,30 +125,32 @@ async def test_a_failed_prepare_is_tried_again(kubelet, clock, driver, attribute
     setattr(driver, attribute, answer)
     found = await kubelet.run_pod(pod("one", claims=["gpu"]))
     assert (Phase.PENDING, "ContainerCreating") == (found.phase, found.container().waiting)
-    event = kubelet.events[-1]
-    assert (
-        "FailedPrepareDynamicResources",
-        f"Failed to prepare dynamic resources: prepare dynamic resources: {text}",
-    ) == (
-        event.reason,
-        event.message,
-    )
+    assert "FailedPrepareDynamicResources" == kubelet.events[-1].reason
+    message = f"Failed to prepare dynamic resources: prepare dynamic resources: {text}"
+    assert message == kubelet.events[-1].message
     assert not code or code in [each.code for each in kubelet.errors]
     setattr(driver, attribute, sound)
     clock.advance(10)
     await kubelet.wait_until(lambda: kubelet.pod("one").phase is Phase.RUNNING)
 
 
+def hold(driver):
+    """Let NodePrepareResources wait until the event is set."""
+    release = asyncio.Event()
+
+    async def hangs(_request):
+        await release.wait()
+        return v1.NodePrepareResourcesResponse()
+
+    driver.answer_prepare = hangs
+    return release
+
+
 async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
     """The kubelet waits 45 s for a driver, in this test less."""
     async with kubelet_of(prepare=0.2) as kubelet:
         driver = await dra_on(kubelet, *driver_slices)
-        release = asyncio.Event()
-
-        async def hangs(_request):
-            await release.wait()
-
-        driver.answer_prepare = hangs
+        release = hold(driver)
         await add(kubelet, device_class("acme.dev"), claim("gpu"))
         await kubelet.run_pod(pod("one", claims=["gpu"]))
         assert "NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded" in (
@@ -159,12 +161,8 @@ async def test_prepare_has_a_deadline(kubelet_of, dra_on, driver_slices):
 
 async def test_a_prepare_is_tried_again_if_its_driver_registers_again(kubelet, clock, driver):
     """The connection of the call is closed."""
-    release, sound = asyncio.Event(), driver.answer_prepare
-
-    async def hangs(_request):
-        await release.wait()
-
-    driver.answer_prepare = hangs
+    sound = driver.answer_prepare
+    release = hold(driver)
     await add(kubelet, claim("gpu"))
     creating = asyncio.create_task(kubelet.run_pod(pod("one", claims=["gpu"])))
     await kubelet.wait_until(lambda: driver.asked("NodePrepareResources"))
@@ -183,13 +181,7 @@ async def test_a_prepare_is_tried_again_if_its_driver_registers_again(kubelet, c
 async def test_a_driver_that_hangs_does_not_delay_other_pods(kubelet, dra, driver):
     """Each pod has its own worker."""
     pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python, which evaluates selectors, is not installed")
-    release = asyncio.Event()
-
-    async def hangs(_request):
-        await release.wait()
-        return v1.NodePrepareResourcesResponse()
-
-    driver.answer_prepare = hangs
+    release = hold(driver)
     only_other = device_class("other", "device.driver == 'other.dev'")
     only_acme = device_class("acme", "device.driver == 'acme.dev'")
     await dra(slice_of("other.dev", [device("x")]), driver="other.dev")
