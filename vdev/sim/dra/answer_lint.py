@@ -95,15 +95,13 @@ def unresolved(driver: str, names: Sequence[str]) -> Iterator[Finding]:
         yield error("cdi-unresolved", driver, text)
 
 
-def prepared_again(driver: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:
-    """Compare two answers to the same NodePrepareResources."""
-    if first != second:
-        text = f"claim {claim}: two calls of NodePrepareResources had different answers: {first}, then {second}"
+def repeated(driver: str, method: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:
+    """Compare two answers to the same call. The second NodeUnprepareResources is about a claim that is not known."""
+    if first == second:
+        return
+    if method == "NodePrepareResources":
+        text = f"claim {claim}: two calls of {method} had different answers: {first}, then {second}"
         yield error("prepare-not-idempotent", driver, text)
-
-
-def unprepared_again(driver: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:
-    """Check the second answer to NodeUnprepareResources, for a claim that the driver does not know any more."""
-    if first != second:
-        text = f"claim {claim}: NodeUnprepareResources must succeed for an unknown claim, but answered: {second}"
+    else:
+        text = f"claim {claim}: {method} must succeed for an unknown claim, but answered: {second}"
         yield error("unprepare-unknown", driver, text)

@@ -191,7 +191,7 @@ class DynamicResources:
             find(answer_lint.reused_cdi(driver, info.name, devices, others))
             before = info.drivers.get(driver)  # of an earlier kubelet process
             if before and _ids(before) == _ids(devices):  # otherwise the claim was allocated again since
-                find(answer_lint.prepared_again(driver, info.name, before, devices))
+                find(answer_lint.repeated(driver, "NodePrepareResources", info.name, before, devices))
             info.drivers[driver] = devices
         if self._cdi_dir is not None:
             names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
@@ -259,9 +259,8 @@ class DynamicResources:
             second = await call(infos) if self._strict else answers
         except CallError as error:
             raise ClaimsError(f"{prefix}: {error}") from None
-        lint = answer_lint.prepared_again if operation == "prepare" else answer_lint.unprepared_again
         for uid, name in names.items():
-            find(lint(driver, name, answers[uid], second.get(uid)))
+            find(answer_lint.repeated(driver, method, name, answers[uid], second.get(uid)))
         return answers
 
 
