@@ -8,8 +8,7 @@ from typing import Any
 
 from ..aio.clock import Clock
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Api, Missing, timestamp
-from ..kube.errors import Invalid
+from ..kube import RESOURCE_CLAIMS, Api, Invalid, Missing, timestamp
 from ..model.device import Health
 from ..node.api_applier import Writer
 from .checkpoint import Prepared

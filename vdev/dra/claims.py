@@ -20,8 +20,7 @@ from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
-from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
-from ..kube.errors import Denied
+from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Denied, Missing, Unconfigured
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
 from .checkpoint import Checkpoint, ClaimFiles, Places, Prepared
 from .claim import Claim, PreparedClaim, read_claim

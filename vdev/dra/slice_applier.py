@@ -95,17 +95,21 @@ class ResourceSlices(ApiApplier):
         self._uid = str((document.get("metadata") or {}).get("uid") or "")
         present = (await self._slices.seen()).values()
         ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
+        foreign = {each["spec"]["driver"]: each for each in present if not _is_ours(each)}
         for driver in sorted(self._pools.keys() | ours):
-            of_driver = [each for each in present if each["spec"]["driver"] == driver]
-            foreign = next((each for each in of_driver if not _is_ours(each)), None)
-            if foreign is not None and driver in self._pools:
-                self._is_taken(driver, next(iter(owned_by_others(foreign, "spec").values()), "somebody"))
+            if driver in foreign and driver in self._pools:
+                manager = next(iter(owned_by_others(foreign[driver], "spec").values()), "somebody")
+                if self._taken.get(driver) != manager:
+                    log.error("another driver publishes ResourceSlices of this name", driver=driver, manager=manager)
+                self._taken[driver] = manager
+                self.published.pop(driver, None)
             else:
                 self._taken.pop(driver, None)
-                await self._publish(driver, [each for each in of_driver if _is_ours(each)])
+                await self._publish(driver)
 
-    async def _publish(self, driver: str, present: Sequence[Document]) -> None:
-        """Bring the slices of one driver, of which `present` exist, to its pool, or to what a fault makes of it."""
+    async def _publish(self, driver: str) -> None:
+        """Bring the slices of one driver to its pool, or to what a fault makes of it."""
+        present = await self._ours(driver)
         if driver in self._wiped:
             await self._carry_out(driver, Changes(delete=tuple(present)))
             self._wiped.discard(driver)
@@ -182,12 +186,6 @@ class ResourceSlices(ApiApplier):
             self._dropped[driver] = dropped
         if dropped - before:
             log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(dropped))
-
-    def _is_taken(self, driver: str, manager: str) -> None:
-        if self._taken.get(driver) != manager:
-            log.error("another driver publishes ResourceSlices of this name", driver=driver, manager=manager)
-        self._taken[driver] = manager
-        self.published.pop(driver, None)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
