@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.preview import preview
+from vdev.cli.plan import preview
 
 ROOT = Path(__file__).parents[2]
 PAIR = re.compile(r"```yaml\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)

@@ -3,17 +3,18 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .. import preview
 from ..errors import AllocationError, UsageError
 from ..model.entry import DeviceListStrategy
 from ..model.problem import counted, did_you_mean
-from ..planning.resources import Resource
-from ..preview import PreviewedContainer
-from . import common
+from ..planning import allocation, cdi
+from ..planning.allocation import cdi_documents, container_edits
+from ..planning.resources import Inventory, Resource
+from . import common, plan
 
 EXTRA = "ids"
 """The name of the positional arguments after `--resource`."""
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "vdev allocate [option ...] (--resource NAME FILE [FILE ...] [ID ...] | --claim CLAIM FILE [FILE ...])"
     )
-    common.add_node(parser)
+    plan.add_node(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--resource", metavar="NAME", help="the extended resource of the devices ID …; vdev plan lists them"
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.claim is not None:
         return _of_claims(args)
     files, ids = _split(args.files, args.ids)
-    seen = common.previewed(args, files)
+    seen = plan.previewed(args, files)
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code
@@ -78,11 +79,10 @@ def run(args: argparse.Namespace) -> int:
     chosen = _chosen(resource, ids, args.size)
     strategies = DeviceListStrategy if args.all_strategies else [None]
     try:
-        answers = {each or "": preview.answer(resource, chosen, each) for each in strategies}
+        documents = {str(each or ""): _answer(resource, chosen, each) for each in strategies}
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
-    documents = {str(strategy): _document(resource.name, chosen, each) for strategy, each in answers.items()}
     lines = (line for strategy, document in documents.items() for line in _lines(strategy, document))
     common.show(
         args,
@@ -113,23 +113,40 @@ def _is_file(path: Path) -> bool:
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
+    """The ids of devices that are named by id or index, of a device's replicas the first; or `size` preferred ones."""
     if size is None:
-        return preview.identified(resource, ids)
+        by_index: dict[str, str] = {}
+        for slot in resource.slots:
+            by_index.setdefault(slot.device.ordinal, slot.id)
+        return [name if name in resource.by_id else by_index.get(name, name) for name in ids]
     if ids:
         raise UsageError("give ids or --size, not both")
-    chosen = preview.preferred(resource, size)
+    healthy = [slot.id for slot in resource.slots if slot.health.healthy]
+    chosen = list(resource.allocator.prefer(healthy, (), size))
     if not chosen:
         found = counted(len(resource.slots), "device")
-        healthy = len(preview.healthy(resource))
-        raise UsageError(f"--size {size} is not possible: {resource.name} has {found}, {healthy} healthy")
+        raise UsageError(f"--size {size} is not possible: {resource.name} has {found}, {len(healthy)} healthy")
     return chosen
 
 
-def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict[str, Any]:
-    """The answer in the JSON form of `v1beta1.ContainerAllocateResponse`, with the contents of its CDI names."""
-    edits = answer.edits
+def _answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None) -> dict[str, Any]:
+    """The answer in the JSON form of `v1beta1.ContainerAllocateResponse`, with the contents of its CDI names.
+
+    `strategy` replaces those of the file. Raises AllocationError.
+    """
+    if strategy:
+        resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))
+    edits = container_edits(resource, allocation.allocate(resource, ids))
+    documents = cdi_documents(Inventory({resource.name: resource}))
+    known = {
+        cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)
+        for kind, document in documents.items()
+        for device in document["devices"]
+    }
+    annotated = (name for names in edits.annotations.values() for name in names.split(","))
+    named = dict.fromkeys((*edits.cdi_devices, *annotated))
     return {
-        "resource": resource,
+        "resource": resource.name,
         "devicesIds": ids,
         "envs": edits.env,
         "mounts": [
@@ -142,7 +159,7 @@ def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict
         ],
         "annotations": edits.annotations,
         "cdiDevices": [{"name": each} for each in edits.cdi_devices],
-        "cdi": answer.cdi,
+        "cdi": {name: known[name] for name in named if name in known},
     }
 
 

@@ -12,11 +12,15 @@ from typing import Any
 
 import yaml
 
-from .. import preview
 from ..dra import slices as cutting
+from ..dra.claim import read_claim
+from ..dra.device_classes import device_classes
+from ..dra.preparation import prepare
+from ..dra.published_devices import DraDevice, PublishedPool
 from ..errors import AllocationError, UsageError, reason_of
+from ..planning import cdi
 from ..sim.objects import yaml_text
-from . import common
+from . import common, plan
 
 Document = dict[str, Any]
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of reading a malformed claim
@@ -24,14 +28,14 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
-    seen = common.previewed(args, args.files)
+    seen = plan.previewed(args, args.files)
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code
     claims, classes = _read(args.claim)
     try:
         _allocate(claims, classes, seen)
-        answers = [(claim, preview.claim_answers(seen, claim)) for claim in claims]
+        answers = [(claim, _answers(seen, claim)) for claim in claims]
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
@@ -94,7 +98,7 @@ def _mapping(value: object) -> Document:
 # --- the allocation ---------------------------------------------------------------------------------------------------
 
 
-def _allocate(claims: list[Document], classes: dict[str, Document], seen: preview.Preview) -> None:
+def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.Preview) -> None:
     """Allocate the claims that have no allocation. Raises AllocationError."""
     waiting = [claim for claim in claims if not claim["status"].get("allocation")]
     if not waiting:
@@ -104,7 +108,8 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: previe
     from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
-    own = {each.expression: each for each in seen.classes}
+    of_file, _ = device_classes(seen.plan.observed.spec)
+    own = {each.expression: each for each in of_file}
 
     def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
         known = own.get(expression)  # the selectors of vdev's own classes need no CEL
@@ -117,7 +122,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: previe
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})
-    known_classes = {each.name: each.document for each in seen.classes} | classes
+    known_classes = {each.name: each.document for each in of_file} | classes
     scheduler = Allocator(offered, known_classes, claims, matches=matches)
     try:
         for claim in waiting:
@@ -136,30 +141,62 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: previe
         claim["status"] = {"allocation": allocation}
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- the answers ------------------------------------------------------------------------------------------------------
 
 
-def _document(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> Document:
-    """The allocation, and for each of its drivers the answer of NodePrepareResources and the CDI specification."""
+def _answers(seen: plan.Preview, claim: Document) -> dict[str, Document | None]:
+    """The answer of each driver of an allocated claim; None for a driver that is not on this node.
+
+    An answer has the devices, in the JSON form of `v1.NodePrepareResourceResponse`, and the CDI specification. Raises
+    AllocationError.
+    """
+    results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
+    drivers = dict.fromkeys(str(each.get("driver")) for each in results)
+    return {driver: _answer(seen, claim, driver) if driver in seen.pools else None for driver in drivers}
+
+
+def _answer(seen: plan.Preview, claim: Document, driver: str) -> Document:
+    pool = seen.pools[driver]
+
+    def find(name: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
+        found = pool.by_name.get(device)
+        return (pool, found) if name == seen.node and found else f"node {seen.node} publishes no such device"
+
+    prepared = prepare(read_claim(claim, driver, uid=str(claim["metadata"].get("uid"))), driver, find)
+    devices = [
+        {
+            "requestNames": list(each.requests),
+            "poolName": each.pool,
+            "deviceName": each.device,
+            "cdiDeviceIds": list(each.cdi),
+            "shareId": each.share_id,
+        }
+        for each in prepared.devices
+    ]
+    return {"devices": devices, "cdi": prepared.document}
+
+
+def _document(claim: Document, answers: Mapping[str, Document | None]) -> Document:
     return {
         "namespace": claim["metadata"]["namespace"],
         "name": claim["metadata"]["name"],
         "allocation": claim["status"]["allocation"],
-        "drivers": {
-            driver: {"devices": answer.devices, "cdi": answer.specification} if answer else None
-            for driver, answer in answers.items()
-        },
+        "drivers": answers,
     }
 
 
-def _lines(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> Iterator[str]:
+def _lines(claim: Document, answers: Mapping[str, Document | None]) -> Iterator[str]:
     yield f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}"
     for driver, answer in answers.items():
         if answer is None:
             yield f"  {driver}: another driver prepares its devices"
             continue
-        for each in answer.devices:
+        for each in answer["devices"]:
             yield f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}"
             for name in each["cdiDeviceIds"]:
                 yield f"    cdi       {name}"
-        yield from common.cdi_lines(answer.cdi)
+        document = answer["cdi"]
+        edits = {
+            cdi.qualified(document["kind"], each["name"]): cdi.edits_of(document, each) for each in document["devices"]
+        }
+        yield from common.cdi_lines(edits)

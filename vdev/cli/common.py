@@ -11,11 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .. import loading
 from ..errors import UsageError, VdevError
-from ..model.device import EMPTY as NOTHING
 from ..model.problem import Problem
-from ..preview import Preview, preview
 from . import options
 
 
@@ -111,26 +108,6 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options that change what is advertised, for commands without a kubelet."""
     options.add_all(parser, (options.Group.PLUGIN, options.Group.PRESETS, options.Group.UNUSED))
-
-
-def add_node(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `previewed`: files, node and host."""
-    add_files(parser)
-    node, root = "the node to plan for; default: this host's name", "where to find the host's /dev and /sys; default: /"
-    options.add(parser, node_name=node, host_root=root)
-
-
-def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
-    """The preview of the node in the arguments and the environment, with these files and these labels of the Node."""
-    chosen = options.read(args)
-    return preview(
-        loading.files_of_node([Path(each) for each in files], chosen.node_name, labels),
-        node=chosen.node_name,
-        host_root=chosen.host_root,
-        overrides=chosen.overrides,
-        preset_dirs=chosen.preset_dirs,
-        node_labels=labels,
-    )
 
 
 def show(args: argparse.Namespace, document: object, lines: Iterable[str]) -> None:

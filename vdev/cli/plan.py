@@ -2,22 +2,31 @@
 
 import argparse
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import loading
+from .. import discovery, loading
 from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
-from ..errors import UsageError
+from ..errors import ConfigError, UsageError
+from ..hostfs import HostRoot
 from ..hostfs.files import is_directory
+from ..hostfs.root import machine_type
+from ..model import telemetry
+from ..model.device import EMPTY as NOTHING
 from ..model.device import Slot, device_document, problem_document
-from ..model.problem import Problem, counted, errors
+from ..model.problem import Override, Problem, counted, did_you_mean, errors, notice, warning
 from ..model.quantity import written
-from ..planning.resources import Change, Resource, diff
-from ..preview import Preview
-from . import common
+from ..model.spec import Spec
+from ..node.maker_labels import Machine
+from ..planning import repartition
+from ..planning.inventory import arrange
+from ..planning.plan import DesiredState, ObservedState, desired_state
+from ..planning.repartition import RepartitionState
+from ..planning.resources import Change, Inventory, Resource, diff
+from . import common, options
 
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
 EPILOG = """examples:
@@ -32,7 +41,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev plan [option ...] FILE [FILE ...]"
-    common.add_node(parser)
+    add_node(parser)
     parser.add_argument(
         "--against",
         nargs="+",
@@ -56,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 if the configuration has errors."""
     labels = dict(map(_label, args.label))
-    new = common.previewed(args, args.files, labels)
-    old = common.previewed(args, args.against, labels) if args.against else None
+    new = previewed(args, args.files, labels)
+    old = previewed(args, args.against, labels) if args.against else None
     files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
     problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
     changes = _changes(old, new) if old else {}
@@ -78,13 +87,126 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
+# --- the plan of a node without a kubelet -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Everything that a node would advertise. A start's time is not among the labels."""
+
+    plan: DesiredState
+    found: Mapping[str, discovery.Found]  # by entry, also the candidates that do not match
+    problems: tuple[Problem, ...]
+    notices: tuple[Problem, ...] = ()  # worth knowing, and not wrong
+    refused: bool = False  # a running plugin would refuse the files; this is the part without errors
+
+    @property
+    def node(self) -> str:
+        return self.plan.observed.node
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.plan.devices
+
+    @property
+    def pools(self) -> Pools:
+        return self.plan.pools
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the node, no matter whether vdev or Node Feature Discovery writes them."""
+        return self.plan.labels if self.plan.features is None else self.plan.features
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `previewed`: files, node and host."""
+    common.add_files(parser)
+    node, root = "the node to plan for; default: this host's name", "where to find the host's /dev and /sys; default: /"
+    options.add(parser, node_name=node, host_root=root)
+
+
+def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
+    """The preview of the node in the arguments and the environment, with these files and these labels of the Node."""
+    chosen = options.read(args)
+    return preview(
+        loading.files_of_node([Path(each) for each in files], chosen.node_name, labels),
+        node=chosen.node_name,
+        host_root=chosen.host_root,
+        overrides=chosen.overrides,
+        preset_dirs=chosen.preset_dirs,
+        node_labels=labels,
+    )
+
+
+def preview(
+    files: Sequence[Path],
+    *,
+    node: str,
+    host_root: Path,
+    overrides: Mapping[str, Override],
+    preset_dirs: Sequence[Path] = (),
+    node_labels: Mapping[str, str] = NOTHING,
+) -> Preview:
+    """Load the files and plan for the node. If the files have errors, these are reported and the rest is used.
+
+    `node_labels` are labels of the Node that select layouts.
+    """
+    try:
+        loaded = loading.load(files, overrides=overrides, preset_dirs=preset_dirs)
+    except ConfigError as bad:
+        try:
+            loaded = loading.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+        except ConfigError:
+            return Preview(desired_state(ObservedState(node=node)), {}, bad.problems, refused=True)
+    spec, choices = repartition.chosen(loaded.spec, node, node_labels)
+    host = HostRoot(host_root)
+    found = {
+        entry.name: discovery.discover(
+            entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{telemetry.DIRECTORY}/{node}"
+        )
+        for entry in spec.on_node(node)
+    }
+    devices = {name: each.devices for name, each in found.items()}
+    stock = arrange(spec, node, devices)
+    machine = Machine(machine_type(host))
+    plan = desired_state(
+        ObservedState(spec=spec, layouts=choices, node=node, machine=machine, found=devices, inventory=stock)
+    )
+    of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
+    refused = bool(loaded.errors or errors(stock.problems))
+    of_labels = [
+        warning(f"node {node}", f"the label {each.label}={each.value} would fail: {each.sentence}")
+        for each in choices.values()
+        if each.state is RepartitionState.FAILED
+    ]
+    of_labels += [
+        warning(f"node {node}", f"no devices of this node follow the label {label}", did_you_mean(label, choices))
+        for label in node_labels
+        if label not in choices and label not in loading.LABELS
+    ]
+    problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
+    notices = (*loaded.notices, *_of_other_nodes(spec, node))
+    return Preview(plan, found, problems, notices, refused)
+
+
+def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
+    """Yield a notice for each entry, if none is for this node."""
+    if not spec.on_node(node):
+        for entry in spec.entries:
+            message = f"entry {entry.name} is for nodes {', '.join(entry.on_nodes)}, this is {node}"
+            yield notice(entry.where, message, "--node NAME plans for another node")
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
 def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
     return {
         "node": new.node,
         "resources": [_resource(resource) for resource in new.inventory.resources.values()],
         "nodeLabels": dict(new.labels),
-        "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
-        "conditions": [each.document for each in new.conditions],
+        "nodeStatus": {name: asdict(amount) for name, amount in new.plan.capacity.items()},
+        "conditions": [each.document for each in new.plan.conditions],
         "resourceSlices": [document for pool in new.pools.values() for document in cutting.objects(pool, new.node)],
         "problems": [problem_document(each) for each in problems],
         "candidates": {
@@ -136,13 +258,13 @@ def _node_lines(new: Preview) -> Iterator[str]:
     if new.labels:
         yield "\nlabels of the node"
         yield from common.table_lines(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
-    if new.capacity:
+    if new.plan.capacity:
         yield "\nresources in the node's status, which no device plugin serves"
-        amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.plan.capacity.items()]
         yield from common.table_lines(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
-    if new.conditions:
+    if new.plan.conditions:
         yield "\nconditions of the node"
-        rows = [tuple(each.document.values()) for each in new.conditions]
+        rows = [tuple(each.document.values()) for each in new.plan.conditions]
         yield from common.table_lines(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 

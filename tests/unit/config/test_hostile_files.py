@@ -15,12 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
+from vdev.cli.plan import preview
 from vdev.config.loader import FileTexts
 from vdev.config.presets import load_preset
 from vdev.errors import ConfigError
 from vdev.model.spec import Spec
 from vdev.planning.plan import prove
-from vdev.preview import preview
 
 EVERYTHING = yaml.safe_load((Path(__file__).parent / "everything.yaml").read_text())
 """A valid file that has every key of the schema."""

@@ -3,10 +3,10 @@
 import pytest
 
 from vdev import config
+from vdev.cli.plan import preview
 from vdev.errors import ConfigError
 from vdev.model.entry import DeviceIdStrategy, MigStrategy
 from vdev.model.problem import Override
-from vdev.preview import preview
 
 DEVICES = """
 devices:

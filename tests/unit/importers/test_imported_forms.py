@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
+from vdev.cli.plan import preview
 from vdev.errors import ConfigError, UsageError
 from vdev.importers import FORMS, Imported, ImportOptions, imported, recognized
 from vdev.model.telemetry import SmiTool
-from vdev.preview import preview
 
 GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"
 SMARTER = "- {devicematch: '^video[0-9]*$', nummaxdevices: 10}"
