@@ -52,7 +52,7 @@ class Request:
 
 
 def decoded(headers: Mapping[str, str], body: bytes) -> Any:
-    """The document in a body, None if the body is empty. Raises Refused."""
+    """Decode a body; None if it is empty. Raises Refused."""
     if not body:
         return None
     content_type = _media_type(headers)
@@ -88,7 +88,7 @@ _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
 
 
 def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Callable[[Document], bool]:
-    """A function that says whether a request selects an object. Raises Refused."""
+    """Return a function that says whether a request selects an object. Raises Refused."""
     fields = list(_fields(kind, params.get("fieldSelector", "")))
     text = params.get("labelSelector", "")
     requirements = [_requirement(each) for each in _COMMA.split(text)] if text else []
@@ -109,7 +109,7 @@ def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Calla
 
 
 def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
-    """Path, value, and whether the field must have that value. Raises Refused."""
+    """Return path, value, and whether the field must have that value. Raises Refused."""
     for each in filter(None, text.split(",")):
         name, equals, value = each.partition("=")
         wanted = not name.endswith("!")
@@ -120,7 +120,7 @@ def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _requirement(text: str) -> tuple[str, set[str] | None, bool]:
-    """One requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused.
+    """Parse a requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused.
 
     Returns the key, the values (None for any), and whether the label must have one of them.
     """

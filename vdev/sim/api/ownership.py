@@ -54,7 +54,7 @@ def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
 
 
 def shown(path: Path) -> str:
-    """A path as the API server writes it: `.status.conditions[type="Ready"].status`."""
+    """Write a path as the API server does: `.status.conditions[type="Ready"].status`."""
     text = ""
     for part in path:
         if part.startswith("f:"):
@@ -66,7 +66,7 @@ def shown(path: Path) -> str:
 
 
 def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Place = ()) -> Any:
-    """A value without some fields, and without maps and lists that become empty; `_GONE` if nothing is left."""
+    """Remove fields, and maps and lists that become empty, from a value; `_GONE` if nothing is left."""
     members = _members(value, place)
     if not members:
         return value
@@ -81,7 +81,7 @@ def _without(value: Any, dropped: Collection[Path], path: Path = (), place: Plac
 
 
 def encoded(paths: Iterable[Path]) -> dict[str, Any]:
-    """The paths in the form of `fieldsV1`."""
+    """Write paths in the form of `fieldsV1`."""
     tree: dict[str, Any] = {}
     for path in sorted(paths):
         at = tree
@@ -93,7 +93,7 @@ def encoded(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mapping[str, Any]) -> Owners:
-    """The owners after an update: the writer also owns the changed fields, and nobody owns a removed field."""
+    """Return the owners after an update: the writer also owns the changed fields, and nobody owns a removed field."""
     changed, removed = _compared(old, new)
     return _taken(owners, manager, owners.get(manager, frozenset()) | changed, changed, removed)
 
@@ -101,7 +101,7 @@ def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mappi
 def applied(
     owners: Owners, manager: Manager, live: Mapping[str, Any], document: Mapping[str, Any], *, force: bool
 ) -> tuple[dict[str, Any], Owners, list[tuple[Manager, Path]]]:
-    """The object and its owners after an apply, and the conflicts. With conflicts, the caller must not store it."""
+    """Return the object and its owners after an apply, and the conflicts. If there are any, do not store the object."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
     claimed = wanted.union(*(paths for each, paths in owners.items() if each != manager))
@@ -128,7 +128,7 @@ def _taken(
 
 
 def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
-    """The owners in the form of `metadata.managedFields`."""
+    """Write the owners in the form of `metadata.managedFields`."""
     return [
         {
             "manager": name,

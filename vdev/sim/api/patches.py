@@ -21,7 +21,7 @@ ONE_VALUE = ("status", "devices", "*", "data")  # what a driver says about a dev
 
 
 def merged(document: Any, patch: Any, place: Place = (), *, lists: Mapping[Place, tuple[str, ...]] = LIST_KEYS) -> Any:
-    """A document after a strategic merge patch or a server-side apply: lists with keys are merged by item.
+    """Apply a strategic merge patch or a server-side apply to a document. Lists with keys are merged by item.
 
     In a patch, null removes a field, and the only directive is `$patch: delete` in an item. Without `lists`, this is a
     JSON merge patch (RFC 7386).
@@ -52,12 +52,12 @@ def merged(document: Any, patch: Any, place: Place = (), *, lists: Mapping[Place
 
 
 def merge(document: Any, patch: Any) -> Any:
-    """A document after a JSON merge patch."""
+    """Apply a JSON merge patch to a document."""
     return merged(document, patch, lists={})
 
 
 def operations(document: Any, patch: Any) -> Any:
-    """A document after a JSON patch (RFC 6902) without `move` and `copy`."""
+    """Apply a JSON patch (RFC 6902) without `move` and `copy` to a document."""
     if not isinstance(patch, list):
         raise Refused(400, "BadRequest", "a JSON patch is a list of operations")
     found = deepcopy(document)

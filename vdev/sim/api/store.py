@@ -64,7 +64,7 @@ class ObjectStore:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: ApiKind, namespace: str, name: str) -> Stored:
-        """The object. Raises Refused."""
+        """Return an object. Raises Refused if it does not exist."""
         found = self._found[kind].get((namespace, name))
         if found is None:
             raise not_found(kind, name)
@@ -74,12 +74,12 @@ class ObjectStore:
         return (namespace, name) in self._found[kind]
 
     def all(self, kind: ApiKind, namespace: str = "") -> list[Stored]:
-        """The objects of a kind, by namespace and name."""
+        """Return the objects of a kind, sorted by namespace and name."""
         found = sorted(self._found[kind].items(), key=lambda row: row[0])
         return [each for key, each in found if not namespace or key[0] == namespace]
 
     def since(self, kind: ApiKind, version: int) -> list[Change]:
-        """The changes of a kind's objects after a version. Raises Refused if some of them are forgotten."""
+        """Return the changes of a kind's objects after a version. Raises Refused if some of them are forgotten."""
         if version < self.forgotten:
             raise Refused(410, "Expired", f"too old resource version: {version} ({self.forgotten})")
         newest_first = itertools.takewhile(lambda each: each.version > version, reversed(self._history))
@@ -88,7 +88,7 @@ class ObjectStore:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
-        """A new object. Raises Refused."""
+        """Create an object. Raises Refused."""
         metadata = dict(document.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
@@ -105,14 +105,14 @@ class ObjectStore:
         return self._write(kind, (namespace, name), {**sent, "metadata": metadata}, (manager, "Update", ""))
 
     def change(self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "") -> Stored:
-        """An object after a PUT or a patch. Only the part of it counts that belongs to the subresource."""
+        """Replace the part of an object that belongs to the subresource, as a PUT or a patch does. Raises Refused."""
         self.get(kind, *key)
         return self._write(kind, key, document, (manager, "Update", subresource))
 
     def apply(
         self, kind: ApiKind, key: Key, document: Document, *, manager: str, subresource: str = "", force: bool
     ) -> Stored:
-        """An object after a server-side apply, which may create it."""
+        """Change or create an object by a server-side apply. Raises Refused."""
         metadata, who = document.get("metadata") or {}, (manager, "Apply", subresource)
         if metadata.get("managedFields"):
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
@@ -176,7 +176,7 @@ class ObjectStore:
             raise invalid(kind, name, [("metadata.uid", wrong(sent["uid"], _IMMUTABLE))])
 
     def _own_metadata(self, key: Key, old: Stored) -> Stored:
-        """The metadata that only the server writes."""
+        """Return the metadata that only the server writes."""
         if old:
             return {field: each for field, each in old["metadata"].items() if field in _SERVER_FIELDS}
         namespace, name = key

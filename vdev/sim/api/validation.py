@@ -35,7 +35,7 @@ _TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {  # of the fields tha
 
 
 def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
-    """Everything that is wrong with an object: path and message of each problem."""
+    """Return everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
     return list(_with_limits(getattr(pb, kind).DESCRIPTOR, content, ""))
 

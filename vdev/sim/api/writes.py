@@ -43,7 +43,7 @@ def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
 
 
 def _understood(kind: ApiKind, document: Any) -> Stored:
-    """The object that was sent, without fields that are null. It need not name its kind. Raises Refused."""
+    """Return the object of a body, without fields that are null. It need not name its kind. Raises Refused."""
     expected = kind.api_version, kind.kind
     if not isinstance(document, dict) or expected != (
         document.get("apiVersion") or expected[0],

@@ -57,7 +57,7 @@ class _Grant:
 class Allocator:
     """Allocates claims on one node.
 
-    `classes` are DeviceClasses by name. `claims` are all claims; it gives nobody what they use.
+    `classes` are DeviceClasses by name. `claims` are all claims; devices that they use are not free.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Allocator:
         self._grants: list[_Grant] = []  # what the search has chosen so far
 
     def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
-        """The `status.allocation` of each claim; all or none. Raises UnschedulableError."""
+        """Return the `status.allocation` of each claim; all or none get one. Raises UnschedulableError."""
         wanted: list[list[_Request]] = []  # the alternatives of each request
         for claim in claims:
             alternatives = self._read(claim)
@@ -141,7 +141,7 @@ class Allocator:
         alternatives, *others = wanted
         for request in alternatives:
             missing = sum(_fewest(each) for each in others if each[0].claim is request.claim)
-            # Without this check the search would try every choice of too many devices, which takes forever.
+            # Without this check, the search would try every choice of too many devices.
             has_room = len(self._of(request.claim)) + request.count + missing <= MOST_RESULTS
             if request.count and has_room and self._choose_devices(request, request.count, 0, others):
                 return True

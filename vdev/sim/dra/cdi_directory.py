@@ -88,7 +88,7 @@ def _in_order(found: Mapping[str, tuple[Document, Document]], names: Iterable[st
 
 
 def _why_useless(source: str, options: Collection[str]) -> str:
-    """Why a container cannot use a mount of the host; empty if it can.
+    """Return why a container cannot use a mount of the host; empty if it can.
 
     A runtime does not create the source of a CDI mount, and accepts `nodev` for a device.
     """

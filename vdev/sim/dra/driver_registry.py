@@ -151,7 +151,7 @@ class DriverRegistry:
     # --- health -----------------------------------------------------------------------------------------------------
 
     def health_of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
-        """The health of a device, and the message that came with it. It is Unknown without a report."""
+        """Return the health of a device and its message. The health is Unknown without a report."""
         reports = (each.health_of(pool, device) for each in reversed(self._clients.get(driver, [])))
         return next(filter(None, reports), ("Unknown", ""))
 

@@ -209,7 +209,7 @@ class Usage:
                     self.add(device, result.get("consumedCapacity") or {} if result.get("shareID") else None)
 
     def is_free(self, device: PoolDevice) -> bool:
-        """Whether a request can get a device or a share of it, as far as other users and counters are concerned."""
+        """Whether other users and the counters leave a device, or a share of it, for a request."""
         if users := self._users[device.id]:
             return device.shared and None not in users  # all shares of a device consume its counters once
         return all(amount <= self._counters_left[counter] for counter, amount in device.counters())
@@ -241,7 +241,7 @@ class Usage:
 
 
 def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
-    """What a request takes of each capacity of a device, in canonical form; None if it does not fit a policy.
+    """Return what a request takes of each capacity of a device, in canonical form; None if it does not fit a policy.
 
     A capacity that is not requested is taken by its default, or as a whole if there is no policy. Requests name a
     capacity as the device does.
