@@ -111,15 +111,17 @@ class DriverClient(Connection):
             await self.channel.wait_for_state_change(state)
             state = self.channel.get_state(try_to_connect=True)
 
-    async def prepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
-        """NodePrepareResources, by claim UID. Raises CallError."""
-        rows = await self._call("NodePrepareResources", self._api.NodePrepareResourcesRequest, claims)
-        return {uid: Answer(tuple(map(_device, each.devices)), each.error) for uid, each in rows}
-
-    async def unprepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
-        """NodeUnprepareResources, by claim UID. Raises CallError."""
-        rows = await self._call("NodeUnprepareResources", self._api.NodeUnprepareResourcesRequest, claims)
-        return {uid: Answer(error=each.error) for uid, each in rows}
+    async def call(self, method: str, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
+        """Call NodePrepareResources or NodeUnprepareResources; returns the answers by claim UID. Raises CallError."""
+        asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
+        request = getattr(self._api, f"{method}Request")(claims=asked)
+        with call_errors():
+            answer = await getattr(self._stub, method)(request, timeout=self._life.timings.prepare)
+        answers = {}
+        for uid in sorted(answer.claims):  # maps of messages have no stable order
+            devices = getattr(answer.claims[uid], "devices", ())  # only NodePrepareResources answers them
+            answers[uid] = Answer(tuple(map(_device, devices)), answer.claims[uid].error)
+        return answers
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
@@ -139,13 +141,6 @@ class DriverClient(Connection):
         """The health of a device and the message that came with it; None without a report, or after its timeout."""
         state, message, end = self._reports.get((pool, device), ("", "", -1))
         return None if self._life.clock.now() > end else (state, message)
-
-    async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
-        """The answer for each claim, in the order of UIDs, because maps of messages have no stable order."""
-        asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
-        with call_errors():
-            answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
-        return [(uid, answer.claims[uid]) for uid in sorted(answer.claims)]
 
 
 def _device(device: Any) -> PreparedDevice:

@@ -247,16 +247,15 @@ class DynamicResources:
     async def _call(self, operation: str, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
         """The answers of a driver by claim UID; with `strict`, it is asked twice. Raises ClaimsError."""
         client, method = self._client(driver, operation), f"Node{operation.title()}Resources"
-        call = client.prepare if operation == "prepare" else client.unprepare
         names = {info.uid: info.name for info in infos}
         prefix = f"{operation} dynamic resources: {method}"
         find = self._journal.find
         try:
-            answers = await call(infos)
+            answers = await client.call(method, infos)
             find(answer_lint.keys(driver, method, names, list(answers)))
             if problem := _problem(names, answers):
                 raise ClaimsError(f"{prefix} {problem}")
-            second = await call(infos) if self._strict else answers
+            second = await client.call(method, infos) if self._strict else answers
         except CallError as error:
             raise ClaimsError(f"{prefix}: {error}") from None
         for uid, name in names.items():
