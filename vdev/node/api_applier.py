@@ -143,10 +143,13 @@ class ApiApplier(Applier, Writer):
     async def _write_due(self) -> None:
         if self._given is None and not self._wants:
             return  # nothing was ever written that has to be removed now
-        if self._is_undone(await self._view.seen()) and not self._may_repair():
-            return
-        await self._tokens.wait()
-        await self._write(await self._view.seen())
+        try:
+            if self._is_undone(await self._view.seen()) and not self._may_repair():
+                return
+            await self._tokens.wait()
+            await self._write(await self._view.seen())
+        except (AttributeError, LookupError, TypeError, ValueError) as odd:
+            raise ApiServerError(f"the Node {self._node} has a form that Kubernetes does not have: {odd!r}") from odd
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid guards against another Node that has the name by now."""
