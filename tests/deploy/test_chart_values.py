@@ -1,4 +1,4 @@
-"""Every value of the chart does something, and a wrong one is refused."""
+"""Every chart value has an effect, and invalid values are refused."""
 
 import copy
 
@@ -11,7 +11,7 @@ from tests.kit.manifests import CHART, charted, helm, one, pod_of, validate
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 DIGEST = "sha256:" + "0" * 64
 OTHER_PATH = "/srv/elsewhere"
-# value: another one for it, what that shows in the objects, and the values without which it means nothing
+# name: (a value other than the default, text that it adds to the objects, other values that it needs)
 EFFECTS = {
     "image.repository": ("registry.example/vdev", "image: registry.example/vdev:", {}),
     "image.tag": ("v9", "image: vdev:v9", {}),
@@ -118,7 +118,7 @@ EFFECTS = {
 
 
 def leaves(values, path=()):
-    """The paths of all values that are not groups of others."""
+    """The path and value of every leaf of the chart's values."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, (*path, key))
@@ -126,13 +126,12 @@ def leaves(values, path=()):
             yield (*path, key), value
 
 
-def place(name):
-    """The path of the value of that name."""
+def path_of(name):
     return next(path for path, _ in leaves(VALUES) if ".".join(path) == name)
 
 
 def with_value(values, path, value):
-    """The values with another one at a path."""
+    """A copy of the values with the value at `path` replaced."""
     changed = copy.deepcopy(values)
     inner = changed
     for key in path[:-1]:
@@ -142,25 +141,23 @@ def with_value(values, path, value):
 
 
 def text_of(objects):
-    """All objects, as YAML."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return yaml.dump_all(objects, Dumper=dumper, default_flow_style=False, width=1000)
 
 
 def merged(values, others):
-    """The values with those of the others, group by group."""
+    """Deep-merge `others` into `values`."""
     result = dict(values)
     for key, value in others.items():
         result[key] = merged(values.get(key, {}), value) if isinstance(value, dict) else value
     return result
 
 
-def test_every_value_is_here():
-    """The table above has each value of the chart."""
+def test_the_table_covers_every_value():
     assert {".".join(path) for path, _ in leaves(VALUES)} == EFFECTS.keys()
 
 
-# Values that change what others show; the remaining ones are tried together, as one values file.
+# Values that change the effect of others. All remaining values are tested together, as one values file.
 ALONE = {
     "agent.enabled", "standIns.enabled", "cdi.strategy", "existingConfigMap", "fleet.existingConfigMap",
     "fullnameOverride", "nameOverride", "image.digest", "image.tag", "serviceAccount.create", "serviceAccount.name",
@@ -170,12 +167,12 @@ ALONE = {
 
 @helm
 def test_a_value_has_an_effect(subtests):
-    """Another value changes the objects in the way that it says, and they stay valid."""
+    """Each value adds the expected text to the objects, and they stay valid."""
     before, together = text_of(charted()), {}
     for name in EFFECTS:
         value, _, others = EFFECTS[name]
         if name not in ALONE:
-            together = with_value(merged(together, others), place(name), value)
+            together = with_value(merged(together, others), path_of(name), value)
     everything = charted(together)
     validate(everything)
     for name in EFFECTS:
@@ -185,18 +182,18 @@ def test_a_value_has_an_effect(subtests):
                 assert shown in text_of(everything)
                 assert shown not in before
                 continue
-            after = charted(with_value(others, place(name), value))
+            after = charted(with_value(others, path_of(name), value))
             validate(after)
             text, former = text_of(after), text_of(charted(others))
             assert shown in text
             assert former != text
-            if name not in {"serviceAccount.create", "agent.enabled"}:  # which show in what is no longer there
+            if name not in {"serviceAccount.create", "agent.enabled"}:  # these two remove objects
                 assert shown not in former
 
 
 @helm
-def test_what_no_cluster_takes(subtests):
-    """A value that no cluster or agent accepts is refused before anything is installed."""
+def test_invalid_values_are_refused(subtests):
+    """Values that no cluster or agent accepts fail when the chart is rendered."""
     from helm_python import errors
 
     cases = [
@@ -221,12 +218,12 @@ def test_what_no_cluster_takes(subtests):
     for values, why in cases:
         with subtests.test(values=values), pytest.raises(errors.HelmError, match=why):
             charted(values)
-    charted({"deviceListStrategy": "cdi-cri", "dra": {"enabled": True}})  # dra has the directory of CDI
+    charted({"deviceListStrategy": "cdi-cri", "dra": {"enabled": True}})  # dra mounts the CDI directory too
 
 
 @helm
-def test_a_service_account_that_exists():
-    """It is not made, and the roles and the policy are for it."""
+def test_an_existing_service_account():
+    """The chart does not create it, and refers to it in the role bindings and the policy."""
     values = {"serviceAccount": {"create": False, "name": "theirs"}, "node": {"events": True}}
     objects = charted(values | {"ownNodeOnly": {"enabled": True}})
     assert "ServiceAccount" not in {each["kind"] for each in objects}
@@ -238,8 +235,8 @@ def test_a_service_account_that_exists():
 
 
 @helm
-def test_a_privileged_pod_is_one_that_the_api_takes():
-    """The API refuses `privileged` with allowPrivilegeEscalation: false, and drops nothing from it."""
+def test_the_api_accepts_a_privileged_pod():
+    """The API refuses `privileged` together with allowPrivilegeEscalation: false, so the chart omits the latter."""
     (container,) = pod_of(charted({"securityContext": {"privileged": True}, "standIns": {"enabled": True}}))[
         "containers"
     ]
@@ -255,15 +252,15 @@ def test_a_privileged_pod_is_one_that_the_api_takes():
         ("envvar", {"--device-list-strategy=cdi-cri", "--device-list-strategy=envvar"}),
     ],
 )
-def test_one_strategy_of_cdi(given, shown):
-    """That of deviceListStrategy stands over the default of cdi.strategy: a device is handed to the runtime once."""
+def test_a_device_has_one_cdi_strategy(given, shown):
+    """A CDI strategy in deviceListStrategy replaces the default of cdi.strategy."""
     args = pod_of(charted({"cdi": {"enabled": True}, "deviceListStrategy": given}))["containers"][0]["args"]
     assert shown == {each for each in args if "device-list-strategy" in each}
 
 
 @helm
-def test_what_is_scraped_has_the_node():
-    """The PodMonitor means the DaemonSet's pods and their port, and gives each series the node's name."""
+def test_the_pod_monitor():
+    """It selects the DaemonSet's pods and their port, and adds the node's name to each series."""
     objects = charted({"podMonitor": {"enabled": True}, "nameOverride": "devices"})
     monitor, daemonset = one(objects, "PodMonitor"), one(objects, "DaemonSet")
     labels = daemonset["spec"]["template"]["metadata"]["labels"]
@@ -276,15 +273,14 @@ def test_what_is_scraped_has_the_node():
 
 
 @helm
-def test_the_rules_are_those_of_prometheus_itself():
-    """The chart's alerts are the file for a Prometheus without operator."""
+def test_prometheus_rules_are_those_of_alerts_yaml():
     rule = one(charted({"prometheusRule": {"enabled": True}}), "PrometheusRule")
     assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "monitoring" / "alerts.yaml").read_text())
 
 
 @helm
-def test_nodes_kept_for_accelerators_have_the_agent():
-    """The taints that NVIDIA's chart tolerates, and those of the other makers that presets know."""
+def test_tolerations():
+    """The agent tolerates the taints that NVIDIA's chart tolerates and those of other vendors with presets."""
     tolerated = {each["key"] for each in pod_of(charted())["tolerations"]}
     presets = (CHART.parents[2] / "vdev" / "presets").glob("*.yaml")
     makers = {preset.get("resource") for preset in (yaml.safe_load(path.read_text()) for path in presets)} - {None}
@@ -292,8 +288,7 @@ def test_nodes_kept_for_accelerators_have_the_agent():
 
 
 @helm
-def test_the_notes_say_that_the_image_must_be_brought():
-    """Only if the image has the name that no registry knows."""
+def test_the_notes_mention_an_image_without_a_registry():
     from helm_python import Chart
 
     with Chart.load(CHART) as chart:

@@ -1,4 +1,4 @@
-"""The fleet's Deployment: valid, of little privilege, with exactly the permissions that its work takes."""
+"""The fleet's Deployment: valid objects, least privilege, and the same objects from the chart."""
 
 import contextlib
 
@@ -22,13 +22,12 @@ by_way = pytest.mark.parametrize("way", WAYS)
 
 @by_way
 def test_objects_are_valid(way):
-    """Every object is what the Kubernetes API takes, strictly."""
     validate(WAYS[way]())
 
 
 @by_way
 def test_least_privilege(way):
-    """No root, no privilege, no path of the host."""
+    """It runs without root, privileges and host paths."""
     pod = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"]
@@ -42,8 +41,8 @@ def test_least_privilege(way):
 
 
 @by_way
-def test_the_configuration_is_one(way, tmp_path):
-    """What the ConfigMap has is accepted, and makes a thousand nodes for KWOK."""
+def test_the_configuration_is_valid(way, tmp_path):
+    """The configuration in the ConfigMap has no problems, and that for KWOK has a thousand nodes."""
     file = tmp_path / "fleet.yaml"
     file.write_text(one(WAYS[way](), "ConfigMap")["data"]["fleet.yaml"])
     loaded = config.load([file])
@@ -53,7 +52,7 @@ def test_the_configuration_is_one(way, tmp_path):
 
 @by_way
 def test_the_arguments_are_known(way, capsys):
-    """As `vdev fleet --help` has them."""
+    """`vdev fleet --help` lists every argument of the container."""
     (container,) = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]["containers"]
     with contextlib.suppress(SystemExit):
         main(["fleet", "--help"])
@@ -63,8 +62,8 @@ def test_the_arguments_are_known(way, capsys):
 
 
 @by_way
-def test_people_reach_the_controller(way):
-    """Its socket, and `vdev fault` beside it, are in the only place that the controller's user can write to."""
+def test_the_control_socket_is_writable(way):
+    """VDEV_RUN_DIR, which `vdev fault` uses too, is the only writable directory."""
     spec = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
@@ -75,8 +74,7 @@ def test_people_reach_the_controller(way):
 
 
 @by_way
-def test_the_service_leads_to_the_pods(way):
-    """Its selector, and its ports by their names."""
+def test_the_service_selects_the_pods(way):
     objects = WAYS[way]()
     service, template = one(objects, "Service")["spec"], one(objects, "Deployment")["spec"]["template"]
     assert service["selector"].items() <= template["metadata"]["labels"].items()
@@ -84,13 +82,12 @@ def test_the_service_leads_to_the_pods(way):
     assert ports == {each["targetPort"] for each in service["ports"]}
 
 
-def test_the_chart_gives_the_same():
-    """`fleet.enabled` renders what deploy/fleet does, with and without the component that keeps the token."""
+def test_the_chart_renders_the_same_objects():
     assert plain(rendered(DEPLOY / "fleet")) == plain(charted(ALONE))
 
 
-def test_the_chart_gives_the_same_policy():
-    """And it is about the account of the namespace."""
+def test_the_chart_renders_the_same_policy():
+    """The policy names the service account of the namespace."""
     policy = composed(["own-nodes-only"], fleet=True)
     values = {**ALONE, "fleet": {"enabled": True, "ownNodesOnly": {"enabled": True}}}
     assert plain(policy) == plain(charted(values))
@@ -100,8 +97,8 @@ def test_the_chart_gives_the_same_policy():
     assert moved[0]["expression"].endswith("'system:serviceaccount:devices:vdev-fleet'")
 
 
-def test_beside_the_agents():
-    """A release with both has two sets of pods that no selector mixes up, and no object twice."""
+def test_agents_and_fleet_in_one_release():
+    """No selector matches the pods of both, and object names are unique."""
     objects = charted({"fleet": {"enabled": True}, "telemetry": {"enabled": True}, "podMonitor": {"enabled": True}})
     validate(objects)
     names = [(each["kind"], each["metadata"]["name"]) for each in objects]
@@ -111,8 +108,7 @@ def test_beside_the_agents():
     assert not agents.items() <= labels.items()
 
 
-def test_two_releases_are_two_fleets():
-    """Each has its own name and account."""
+def test_two_releases_share_no_names():
     first, second = (charted(ALONE, release=release) for release in ("vdev", "lab"))
     args = [one(each, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"] for each in (first, second)]
     assert ["--name=vdev-fleet", "--name=lab-vdev-fleet"] == [each[2] for each in args]
@@ -120,14 +116,12 @@ def test_two_releases_are_two_fleets():
     assert not names[0] & names[1]
 
 
-def test_no_agents():
-    """With `agent.enabled: false` and no fleet there is nothing, whatever else is asked for."""
+def test_without_agents_and_fleet_nothing_is_rendered():
     values = {"node": {"labels": True, "events": True}, "ownNodeOnly": {"enabled": True}, "dra": {"enabled": True}}
     assert [] == charted({**values, "agent": {"enabled": False}, "podMonitor": {"enabled": True}})
 
 
-def test_faults_by_people_and_the_log():
-    """The chart's values for both reach the controller as well."""
+def test_fault_injection_and_log_level_apply_to_the_fleet():
     objects = charted({**ALONE, "faultInjection": {"enabled": True}, "logLevel": "debug"})
     (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert {"--enable-fault-injection", "--log-level=debug"} <= set(container["args"])

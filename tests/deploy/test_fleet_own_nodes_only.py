@@ -1,4 +1,4 @@
-"""The admission policy that keeps a fleet's token to its own Nodes, and of pods to what tells of their devices."""
+"""The admission policy that limits a fleet's token to its own Nodes and to device annotations of pods."""
 
 import functools
 
@@ -29,7 +29,7 @@ TAINTS = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
 
 
 def asked(resource, operation="UPDATE", who=FLEET):
-    """A request about a resource, maybe of a subresource."""
+    """An admission request for a resource or `resource/subresource`."""
     resource, _, part = resource.partition("/")
     group = "resource.k8s.io" if resource == "resourceslices" else ""
     return {
@@ -42,26 +42,24 @@ def asked(resource, operation="UPDATE", who=FLEET):
 
 
 def node(labels=None, annotations=None, spec=None, **more):
-    """A Node; without labels its metadata have none."""
+    """A Node; without `labels` its metadata has no `labels` key."""
     metadata = {"name": "x"} | ({"labels": labels} if labels else {})
     metadata |= {"annotations": annotations} if annotations else {}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata | more, "spec": spec or {}}
 
 
 def pod(annotations=None, image="a", status=None, **metadata):
-    """A pod."""
     metadata |= {"name": "x"} | ({"annotations": annotations} if annotations else {})
     spec = {"nodeName": "n", "containers": [{"name": "c", "image": image}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status or {}}
 
 
 def event(kind):
-    """An Event about something of this kind."""
+    """An Event about an object of this kind."""
     return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": kind}}
 
 
 def a_slice(pool="n", **where):
-    """A ResourceSlice."""
     spec = {"driver": "acme.dev", "pool": {"name": pool}, **(where or {"nodeName": "n"})}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "x"}, "spec": spec}
 
@@ -158,8 +156,8 @@ REQUESTS = {
 }  # fmt: skip
 
 
-def test_who_may_change_what(subtests):
-    """The controller's token may write its own Nodes and annotations of pods; other accounts are not affected."""
+def test_each_request(subtests):
+    """The fleet's token may write its own Nodes and annotations of pods; other accounts are not affected."""
     for name in REQUESTS:
         with subtests.test(name=name):
             request, before, after, reason = REQUESTS[name]
@@ -168,7 +166,7 @@ def test_who_may_change_what(subtests):
 
 @functools.cache
 def chart(labels):
-    """The policy that the chart of another release renders, for nodes with these labels."""
+    """The policy that the chart renders for release `lab` and nodes with these labels."""
     values = {"fleet": {"enabled": True, "ownNodesOnly": {"enabled": True, "labels": dict(labels)}}}
     (spec,) = (each["spec"] for each in charted(values, release="lab") if each["kind"] == "ValidatingAdmissionPolicy")
     return spec
@@ -183,22 +181,22 @@ def chart(labels):
         ({"pool": "a"}, [NOT_MINE, "", ""]),
     ],
 )
-def test_labels_of_ones_own(labels, wanted):
-    """All of them must be there; with none only what the fleet made is its own."""
+def test_configured_labels(labels, wanted):
+    """A node must have all configured labels; without any, only nodes that the fleet created are allowed."""
     nodes = [node(KWOK), node({"pool": "a"}), node({**KWOK, "pool": "a"})]
     request = asked("nodes/status", who="system:serviceaccount:vdev-system:lab-vdev-fleet")
-    # `default` merges mappings, so a label of the values' own goes by null
+    # Helm merges mappings; null removes the default label
     spec = chart(tuple(({"type": None} | labels).items()))
     assert wanted == [refusal(spec, request, each, each) for each in nodes]
 
 
 def test_every_validation_is_needed(subtests):
-    """The table notices when one of the validations is missing."""
+    """If a validation is missing, some request in the table has another result."""
     for number in range(len(POLICY["spec"]["validations"])):
         with subtests.test(number=number):
             assert notices(POLICY["spec"], number, REQUESTS.values())
 
 
 def test_the_policy_is_in_force():
-    """The binding names the policy, denies, and leaves no request out."""
+    """The binding names the policy, denies, and matches every request."""
     assert_in_force(POLICY, BINDING)

@@ -1,4 +1,4 @@
-"""The Dockerfile: its build steps are replayed in a directory, without an engine, and the result runs."""
+"""The Dockerfile: its build steps run in a directory, without a container engine, and the resulting program works."""
 
 import importlib.util
 import os
@@ -27,7 +27,7 @@ class Step:
 
 
 def steps():
-    """The Dockerfile's instructions; continued lines are joined, comments dropped."""
+    """The Dockerfile's instructions, with continued lines joined and without comments."""
     lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")]
     found, stage = [], -1
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
@@ -39,13 +39,13 @@ def steps():
 
 
 def of(name, stage=None):
-    """The texts of all instructions of a kind."""
+    """The texts of all instructions with this name."""
     return [step.text for step in steps() if step.name == name and stage in (None, step.stage)]
 
 
 @pytest.fixture
 def image(tmp_path_factory):
-    """A directory with what the build stage makes."""
+    """The directory that the build stage creates."""
     root = tmp_path_factory.mktemp("image")
     work = root / "src"
 
@@ -75,7 +75,7 @@ def image(tmp_path_factory):
 
 
 def run(image, *arguments):
-    """Run the image's command as its ENTRYPOINT does, with its ENV."""
+    """Run the image's command with its ENTRYPOINT and ENV."""
     environ = {"PATH": f"{image / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environ |= {"PYTHONPATH": str(image / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(["vdev", *arguments], env=environ, cwd="/", capture_output=True, text=True, check=False)
@@ -84,24 +84,24 @@ def run(image, *arguments):
 @pytest.mark.install
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_what_was_built_runs(image):
-    """The command says its version and checks a file, with nothing but the locked packages.
+def test_the_built_image_runs(image):
+    """`vdev --version` and `vdev validate` work with the locked packages only.
 
-    Each module, also of the packages, has bytecode that is used without a look at its source: to compile at a start
-    takes as long as the rest of it, and 7 MiB for good.
+    Every module, also of the packages, has unchecked bytecode, because compiling at startup doubles the startup time
+    and takes 7 MiB.
     """
     assert f"vdev {vdev.__version__}\n" == run(image, "--version").stdout
     assert 0 == run(image, "validate", str(image / "lib/vdev/quickstart.yaml")).returncode
     flags = {}
     for module in (image / "lib").rglob("*.py"):
         cache = Path(importlib.util.cache_from_source(str(module)))
-        flags[str(module)] = cache.read_bytes()[4] if cache.exists() else None  # 1: by hash, and unchecked (PEP 552)
+        flags[str(module)] = cache.read_bytes()[4] if cache.exists() else None  # 1: hash-based and unchecked (PEP 552)
     assert {} == {module: flag for module, flag in flags.items() if flag != 1}
     assert any("/grpc/" in module for module in flags)
 
 
 def test_only_locked_packages():
-    """Every installation takes wheels by hash from the lock and leaves no cache."""
+    """`pip install` uses only wheels with hashes from the lock file and leaves no cache."""
     installs = [text for text in of("RUN") if "pip install" in text]
     assert 1 == len(installs)
     wanted = {"--require-hashes", "--no-cache-dir", "--only-binary=:all:"}
@@ -110,7 +110,7 @@ def test_only_locked_packages():
 
 
 def test_the_last_stage():
-    """It starts the plugin, has labels, and contains only what was built."""
+    """It starts the plugin, has labels, and copies only the build result."""
     assert ['["vdev"]'] == of("ENTRYPOINT")
     assert ['["run"]'] == of("CMD")
     assert ["--from=build /opt/vdev /opt/vdev"] == of("COPY", stage=1)
@@ -121,14 +121,14 @@ def test_the_last_stage():
 
 
 def test_bare_image_names():
-    """The base has a version and no host name, so that any registry or mirror can serve it; a digest can pin it."""
+    """The base image has a version and no registry, so any registry or mirror can serve it; a digest can pin it."""
     (base,) = [text for text in of("ARG") if text.startswith("BASE=")]
     assert re.fullmatch(r"BASE=python:\d+\.\d+-slim-\w+", base)
     assert {"${BASE}${BASE_DIGEST:+@${BASE_DIGEST}}"} == {text.partition(" AS ")[0] for text in of("FROM")}
 
 
 def test_the_context_is_small():
-    """The Dockerfile copies exactly what .dockerignore allows."""
+    """.dockerignore allows exactly the files that the Dockerfile copies."""
     lines = (ROOT / ".dockerignore").read_text().split()
     allowed = {line[1:] for line in lines if line.startswith("!")}
     assert allowed == {shlex.split(text)[0] for text in of("COPY", stage=0)}

@@ -1,4 +1,4 @@
-"""The manifests: their objects are valid and ask for little, and the chart makes the same as kustomize."""
+"""The manifests: valid objects, least privilege, and the same objects from the chart and kustomize."""
 
 import json
 import os
@@ -36,12 +36,11 @@ DRA_DIRS = {"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry"}
 
 
 def objects_are_valid(directory):
-    """Every object is what the Kubernetes API takes, strictly."""
     validate(rendered(directory))
 
 
 def least_privilege(directory):
-    """No privilege, no capability, a read-only root, the seccomp profile, no host namespace."""
+    """No privilege, no capability, a read-only root, the seccomp profile, and no host namespace."""
     pod = pod_of(rendered(directory))
     (container,) = pod["containers"]
     assert {
@@ -55,13 +54,13 @@ def least_privilege(directory):
 
 
 def a_token_only_with_a_permission(directory):
-    """The pod has a token only if a role needs it."""
+    """The pod mounts a token only if a role needs it."""
     objects = rendered(directory)
     assert bool(granted(objects)) == pod_of(objects)["automountServiceAccountToken"]
 
 
-def only_the_host_paths_that_are_needed(directory):
-    """The kubelet's two directories, our own, and what the overlay is for; the host's devices are read-only."""
+def only_needed_host_paths(directory):
+    """The kubelet's two directories, the state directory, and those of the overlay; host devices are read-only."""
     extra = {"host-devices": {"/dev", "/sys"}, "cdi": {CDI_DIR}, "kind": {CDI_DIR}, "dra": {CDI_DIR, *DRA_DIRS}}
     wanted = {PLUGIN_DIR, "/var/lib/kubelet/pod-resources", STATE_DIR} | extra.get(directory.name, set())
     pod = pod_of(rendered(directory))
@@ -72,8 +71,8 @@ def only_the_host_paths_that_are_needed(directory):
     assert writable == {PLUGIN_DIR, STATE_DIR} | ({CDI_DIR, *DRA_DIRS} & wanted)
 
 
-def a_second_agent_stands_by_on_a_node(directory):
-    """A rolling update ends the old agent when the new one is ready, and both pods fit on a node."""
+def a_second_agent_fits_on_a_node(directory):
+    """A rolling update ends the old agent when the new one is ready, so both pods run on one node for a while."""
     objects = rendered(directory)
     strategy = one(objects, "DaemonSet")["spec"]["updateStrategy"]
     assert {"maxSurge": 1, "maxUnavailable": 0} == strategy["rollingUpdate"]
@@ -81,12 +80,12 @@ def a_second_agent_stands_by_on_a_node(directory):
     assert "hostNetwork" not in pod
     assert not [port for each in pod["containers"] for port in each["ports"] if "hostPort" in port]
     (run,) = [each for each in pod["volumes"] if each["name"] == "run"]
-    assert "emptyDir" in run  # for the sockets of `vdev status`, one per pod
+    assert "emptyDir" in run  # each pod has its own socket for `vdev status`
     assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each]
 
 
-def an_edit_of_the_configmap_arrives(directory):
-    """ConfigMaps keep their names and are mounted as directories, so that an edit reaches the running pod."""
+def a_configmap_edit_reaches_the_pod(directory):
+    """ConfigMaps keep their names and are mounted as directories."""
     objects = rendered(directory)
     names = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"}
     pod = pod_of(objects)
@@ -94,8 +93,7 @@ def an_edit_of_the_configmap_arrives(directory):
     assert not [each for each in pod["containers"][0]["volumeMounts"] if "subPath" in each]
 
 
-def configurations_are_good(directory):
-    """Every file of every ConfigMap is a good configuration."""
+def configurations_are_valid(directory):
     for each in rendered(directory):
         if each["kind"] == "ConfigMap":
             for name, text in each["data"].items():
@@ -103,7 +101,7 @@ def configurations_are_good(directory):
 
 
 def test_device_classes_are_those_of_the_configuration(capsys):
-    """The classes of the overlay dra are what `vdev dra classes` makes of its file."""
+    """The classes of the overlay dra are the output of `vdev dra classes` for its file."""
     from vdev import cli
 
     directory = DEPLOY / "overlays" / "dra"
@@ -112,8 +110,8 @@ def test_device_classes_are_those_of_the_configuration(capsys):
     assert text == capsys.readouterr().out
 
 
-def test_the_kind_cluster_stores_what_is_published():
-    """Its feature gates are those without which the API server drops fields of ResourceSlices, and more."""
+def test_the_kind_cluster_has_the_needed_feature_gates():
+    """Without them, the API server drops fields of ResourceSlices."""
     from vdev.dra import slice_applier
 
     gates = yaml.safe_load((DEPLOY / "kind" / "cluster.yaml").read_text())["featureGates"]
@@ -121,7 +119,7 @@ def test_the_kind_cluster_stores_what_is_published():
 
 
 def the_command_line_is_known(directory):
-    """`vdev run` knows every argument of the DaemonSet."""
+    """`vdev run` accepts every argument of the DaemonSet."""
     from vdev import cli
     from vdev.cli import options
 
@@ -133,8 +131,7 @@ def the_command_line_is_known(directory):
 
 
 @kustomize
-def test_the_image_can_be_another(tmp_path):
-    """The page's overlay for another registry changes the image in one place."""
+def test_the_documented_overlay_changes_the_image(tmp_path):
     page = (DEPLOY.parent / "docs" / "deployment.md").read_text()
     (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "\nimages:" in each]
     base = os.path.relpath(DEPLOY / "base", tmp_path)
@@ -151,11 +148,11 @@ _INFO = 1  # Helm's severity of "icon is recommended"
 
 def files_of(directory):
     """The configuration files of an overlay, as values of the chart."""
-    others = {"kustomization.yaml", "device-classes.yaml", "config.yaml"}  # the last is NVIDIA's
+    others = {"kustomization.yaml", "device-classes.yaml", "config.yaml"}  # config.yaml is NVIDIA's
     return {path.name: path.read_text() for path in directory.glob("*.yaml") if path.name not in others}
 
 
-VALUES = {  # by overlay: the values that make the chart the same, apart from its files
+VALUES = {  # overlay: chart values that render the same objects, apart from its files
     "cdi": {"cdi": {"enabled": True}},
     "host-devices": {"hostDevices": {"enabled": True}},
     "dra": {"dra": {"enabled": True}, "ownNodeOnly": {"enabled": True}},
@@ -175,16 +172,15 @@ VALUES = {  # by overlay: the values that make the chart the same, apart from it
 
 
 def values_of(directory):
-    """The values that make the chart the same as an overlay, or as the base."""
+    """The chart values that render the same objects as an overlay or the base."""
     if directory.name == "base":
         return {}
     files = files_of(directory)
     return VALUES[directory.name] | ({"config": files} if files else {})
 
 
-def the_chart_is_the_same(directory):
-    """The chart renders the same objects as each overlay; there is no second truth."""
-    theirs = ("nvidia-config", "DeviceClass")  # the user's own, which the chart leaves to them
+def the_chart_renders_the_same_objects(directory):
+    theirs = ("nvidia-config", "DeviceClass")  # the chart does not create these
     ours = {key: each for key, each in plain(rendered(directory)).items() if not {*key} & {*theirs}}
     assert ours == plain(charted(values_of(directory)))
 
@@ -192,17 +188,17 @@ def the_chart_is_the_same(directory):
 @kustomize
 @pytest.mark.parametrize("directory", ALL, ids=lambda path: path.name)
 def test_an_overlay(directory, subtests):
-    """Each check above; kubectl renders an overlay once for all of them."""
+    """Run each check above; kubectl renders an overlay once for all of them."""
     checks = [
         objects_are_valid,
         least_privilege,
         a_token_only_with_a_permission,
-        only_the_host_paths_that_are_needed,
-        a_second_agent_stands_by_on_a_node,
-        an_edit_of_the_configmap_arrives,
-        configurations_are_good,
+        only_needed_host_paths,
+        a_second_agent_fits_on_a_node,
+        a_configmap_edit_reaches_the_pod,
+        configurations_are_valid,
         the_command_line_is_known,
-        *([the_chart_is_the_same] if HELM else []),
+        *([the_chart_renders_the_same_objects] if HELM else []),
     ]
     for check in checks:
         with subtests.test(check.__name__):
@@ -210,8 +206,7 @@ def test_an_overlay(directory, subtests):
 
 
 @helm
-def test_chart_lints():
-    """Helm's own linter finds nothing."""
+def test_helm_lint_finds_nothing():
     from helm_python import chart
 
     result = chart.lint(CHART)
@@ -220,14 +215,14 @@ def test_chart_lints():
 
 
 def test_one_version():
-    """The chart, the kustomize base and the package have one version."""
+    """The chart, the kustomize base and the package have the same version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     base = yaml.safe_load((DEPLOY / "base" / "kustomization.yaml").read_text())
     assert {vdev.__version__} == {chart["version"], chart["appVersion"], base["images"][0]["newTag"]}
 
 
-def test_values_are_described():
-    """Every default value is allowed by the schema, and the schema knows no key that has no default."""
+def test_the_schema_matches_the_default_values():
+    """The schema accepts the defaults and has no key without a default."""
     import jsonschema
 
     values = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -237,14 +232,12 @@ def test_values_are_described():
 
 
 def test_examples_are_valid(subtests):
-    """The examples are valid objects, and ask for resources that the kind overlay has."""
     for path in sorted(DEPLOY.glob("examples/*.yaml")):
         with subtests.test(path=path):
             validate(yaml.safe_load_all(path.read_text()))
 
 
-def test_scripts_are_clean():
-    """Shellcheck finds nothing in the scripts."""
+def test_shellcheck_finds_nothing():
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not here")
     scripts = (*DEPLOY.glob("kind/*.sh"), *DEPLOY.parent.glob("tests/kit/*.sh"))

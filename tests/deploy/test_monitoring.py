@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules speak only of metrics, labels and values that exist."""
+"""The dashboard and the alert rules use only existing metrics and labels."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from vdev.telemetry import amd, dcgm, exporters
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 CASES = Path(__file__).parent / "alerts.yaml"
-EVERY_SERIES = {"instance", "node"}  # the scrape configuration gives these
+EVERY_SERIES = {"instance", "node"}  # the scrape configuration adds these
 
 OF_DEVICES = (  # metrics, and the labels that expressions may use
     (dcgm.METRICS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
@@ -27,7 +27,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 
 def _known():
-    """Series names with their labels."""
+    """The labels of each series, by the series' name."""
     known = {}
     for metric in vars(Metrics()).values():
         if isinstance(metric, MetricWrapperBase):
@@ -57,8 +57,7 @@ def _expressions():
     yield from (rule["expr"] for rule in _rules())
 
 
-def test_only_what_exists(subtests):
-    """Each series and each label that an expression names is one that the agent has."""
+def test_expressions_use_existing_series_and_labels(subtests):
     known = _known()
     recorded = {rule["record"] for rule in _rules() if "record" in rule}
     for expression in sorted(set(_expressions())):
@@ -76,8 +75,8 @@ def test_only_what_exists(subtests):
 
 
 @promtool
-def test_alerts_come_when_they_should():
-    """Prometheus itself plays the series of the table: what fires and when, and what a drill silences."""
+def test_alerts():
+    """Run the cases with promtool: when each alert fires, and which alerts a drill silences."""
     done = subprocess.run(
         ["promtool", "test", "rules", CASES.name],
         cwd=CASES.parent,
@@ -89,8 +88,8 @@ def test_alerts_come_when_they_should():
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
-def test_every_alert_is_played():
-    """The table lets each alert fire, and all but two beside a node with a drill."""
+def test_every_alert_has_a_test():
+    """Each alert fires in some case, and all but three also have a case with a drill."""
     cases = yaml.safe_load(CASES.read_text())["tests"]
     fired = {each["alertname"] for case in cases for each in case["alert_rule_test"] if each["exp_alerts"]}
     assert {rule["alert"] for rule in _rules() if "alert" in rule} == fired
@@ -100,20 +99,20 @@ def test_every_alert_is_played():
         if any(series["series"].startswith("vdev_faults_active") for series in case["input_series"])
         for each in case["alert_rule_test"]
     }
-    # No drill refuses a configuration or makes a list longer, and its flaps are not counted.
+    # A drill cannot cause the first two, and its flaps are not counted.
     assert fired - {"VdevConfigurationRefused", "VdevListNearLimit", "VdevDevicesFlap"} == drilled
 
 
-def test_a_drill_silences_its_own_node_alone():
-    """No rule asks whether a drill is in force anywhere: each goes by node and instance."""
+def test_a_drill_silences_only_its_own_node():
+    """Rules match drills by node and instance."""
     for rule in _rules():
         for asked in re.findall(r"(\S+ \([^)]*\)) (?:max_over_time\()?vdev_faults_active", rule["expr"]):
             assert "on (node, instance)" == asked
         assert rule["expr"].count("vdev_faults_active") == rule["expr"].count("unless on (node, instance)")
 
 
-def test_the_dashboard_can_be_narrowed():
-    """Each series is chosen by the variables node and, if it has the label, resource; All takes those without, too."""
+def test_dashboard_variables():
+    """Each query filters by node and by resource if the series has it. "All" also matches series without the label."""
     variables = json.loads((MONITORING / "dashboard.json").read_text())["templating"]["list"]
     queried = {each["name"]: each for each in variables if each["type"] == "query"}
     assert {"node", "resource"} == queried.keys()
@@ -127,11 +126,11 @@ def test_the_dashboard_can_be_narrowed():
 
 
 @promtool
-def test_the_scrape_configuration_gives_the_node(tmp_path):
-    """It finds the manifests' pods by label and port, and Prometheus takes its rules of labels."""
+def test_the_scrape_configuration(tmp_path):
+    """It finds the manifests' pods by label and port and adds the node label; promtool accepts it."""
     config = yaml.safe_load((MONITORING / "scrape.yaml").read_text())
     (job,) = config["scrape_configs"]
-    discovery = job.pop("kubernetes_sd_configs")  # which promtool of Debian does not have
+    discovery = job.pop("kubernetes_sd_configs")  # Debian's promtool does not support it
     assert [{"role": "pod", "namespaces": {"names": ["vdev-system"]}}] == discovery
     (tmp_path / "scrape.yaml").write_text(yaml.safe_dump(config))
     done = subprocess.run(

@@ -20,29 +20,28 @@ METADATA = "vdev may not change owners and finalizers of a Node"
 
 
 def user(name=AGENT, **extra):
-    """The user of a request. Without extra values, the API server omits the key."""
+    """The user of a request. Without `extra`, the key is missing, as in requests of the API server."""
     return {"username": name, "groups": ["system:serviceaccounts"]} | ({"extra": extra} if extra else {})
 
 
 def bound(name=AGENT, node="worker-1"):
-    """The user of the token that the kubelet mounts into a pod."""
+    """The user of a token that the kubelet mounts into a pod."""
     return user(name, **{"authentication.kubernetes.io/pod-name": ["vdev-x"], NODE_NAME: [node]})
 
 
 def node(name="worker-1", spec=None, more=None, **labels):
-    """A Node; without labels its metadata have none."""
+    """A Node; without `labels` its metadata has no `labels` key."""
     metadata = {"name": name} | ({"labels": labels} if labels else {}) | (more or {})
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec or {}}
 
 
 def event(name="worker-1", kind="Node"):
-    """An Event about an object."""
     about = {"kind": kind, "name": name, "uid": "1"}
     return {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default"}, "involvedObject": about}
 
 
 def a_slice(pool="worker-1", **where):
-    """A ResourceSlice; by default one of the own node."""
+    """A ResourceSlice; by default of the agent's node."""
     spec = {"driver": "acme.dev", "pool": {"name": pool}, **(where or {"nodeName": "worker-1"})}
     metadata = {"name": "00000-acme.dev-worker-1-x7k2p"}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
@@ -52,7 +51,7 @@ THEIRS = a_slice("worker-2", nodeName="worker-2")
 
 
 def asked(resource, operation="UPDATE", who=None, group="", version="v1"):
-    """A request about `nodes`, `nodes/status`, `events` or `resourceslices`."""
+    """An admission request for `nodes`, `nodes/status`, `events` or `resourceslices`."""
     resource, _, part = resource.partition("/")
     group = "resource.k8s.io" if resource == "resourceslices" else group
     kind = {"group": group, "version": version, "resource": resource}
@@ -146,8 +145,8 @@ REQUESTS = {
 }  # fmt: skip
 
 
-def test_who_may_change_what(subtests):
-    """The agent's token is good for its own node and Events about it; nobody else is concerned."""
+def test_each_request(subtests):
+    """The agent's token may change its own node and Events about it; other accounts are not affected."""
     for name in REQUESTS:
         with subtests.test(name=name):
             request, before, after, reason = REQUESTS[name]
@@ -155,12 +154,12 @@ def test_who_may_change_what(subtests):
 
 
 def test_every_validation_is_needed(subtests):
-    """The table notices when one of the validations is missing."""
+    """If a validation is missing, some request in the table has another result."""
     for number in range(len(POLICY["spec"]["validations"])):
         with subtests.test(number=number):
             assert notices(POLICY["spec"], number, REQUESTS.values())
 
 
 def test_the_policy_is_in_force():
-    """The binding names the policy, denies, and leaves no request out."""
+    """The binding names the policy, denies, and matches every request."""
     assert_in_force(POLICY, BINDING)

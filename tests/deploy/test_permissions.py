@@ -1,4 +1,4 @@
-"""The permissions of the agent: none by default, and with each component exactly those of its feature."""
+"""The permissions of the agent: none by default, and exactly the needed ones for each component."""
 
 import pytest
 import yaml
@@ -25,7 +25,7 @@ WATCH_NODES = {("", "nodes", verb) for verb in ("get", "list", "watch")}
 DRA = {("", f"resourceslices.{_DRA}", verb) for verb in ("list", "watch", "create", "update", "delete")}
 DRA |= {("", f"resourceclaims.{_DRA}", "get"), ("", f"resourceclaims/status.{_DRA}", "patch")}
 DRA |= {("", f"resourceclaims/driver.{_DRA} {each}", "associated-node:patch") for each in DRIVERS}
-# component: the permissions that it gives as (namespace, resource, verb), and the chart's values that do the same
+# component: its permissions as (namespace, resource, verb), and the chart values that render the same objects
 COMPONENTS = {
     "node-label": ({("", "nodes", "get")}, {"nodeLabel": {"enabled": True}}),
     "node-labels": (WRITE_NODES, {"node": {"labels": True}}),
@@ -46,7 +46,7 @@ COMPONENTS = {
     "pod-load": ({("", "pods", "list"), ("", "pods", "watch")}, {"telemetry": {"podAnnotations": True}}),
     "pod-monitor": (set(), {"podMonitor": {"enabled": True}}),
 }
-DIRECTORIES = {  # of the host, which a component adds, with the same paths inside
+DIRECTORIES = {  # host directories that a component mounts at the same paths
     "node-features": {"/etc/kubernetes/node-feature-discovery/features.d": "DirectoryOrCreate"},
     "dra": {
         "/var/lib/kubelet/plugins": "Directory",
@@ -56,8 +56,8 @@ DIRECTORIES = {  # of the host, which a component adds, with the same paths insi
 }
 
 
-def everything():
-    """The values of all components together."""
+def all_values():
+    """The chart values of all components together."""
     values = {}
     for _, some in COMPONENTS.values():
         for key, value in some.items():
@@ -65,15 +65,13 @@ def everything():
     return values
 
 
-def test_every_component_with_a_role_is_here():
-    """Each component with its own objects is in the table above."""
+def test_the_table_covers_every_component_with_objects():
     found = {path.parent.name for path in DEPLOY.glob("components/*/*.yaml") if path.name != "kustomization.yaml"}
     assert found | {"node-features"} == COMPONENTS.keys()
 
 
 @kustomize
-def test_nothing_by_default():
-    """The base has no role, no policy and no token."""
+def test_the_base_has_no_permissions():
     objects = rendered(DEPLOY / "base")
     assert {"Namespace", "ServiceAccount", "ConfigMap", "DaemonSet"} == {each["kind"] for each in objects}
     assert not pod_of(objects)["automountServiceAccountToken"]
@@ -83,11 +81,9 @@ def test_nothing_by_default():
 @kustomize
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_a_component(name):
-    """It gives its permissions and no other, a token only for those, and valid objects; its value of the chart renders
-    the same.
+    """It grants exactly the listed permissions, and the chart renders the same valid objects.
 
-    It changes nothing of the pod but the token, and the directories and the port that it is for; dra adds the pod's
-    uid.
+    In the pod it changes only the token, its directories and its port; dra adds the pod's uid.
     """
     wanted, values = COMPONENTS[name]
     objects = composed([name])
@@ -114,7 +110,7 @@ def test_a_component(name):
 
 @kustomize
 def test_components_add_up():
-    """All components together give the sum, in any order, and nothing twice: cdi and dra share a directory."""
+    """All components together grant the sum in any order, without duplicates: cdi and dra share a directory."""
     together = [*COMPONENTS, "cdi"]
     objects = composed(together)
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
@@ -129,7 +125,7 @@ def test_components_add_up():
 
 @kustomize
 def test_another_namespace():
-    """Bindings and policy follow the namespace of the layer below; the role for Events stays in that of Events."""
+    """Bindings and policy follow the base's namespace; the role for Events stays in `default`."""
     objects = composed(COMPONENTS, namespace="devices")
     assert "devices" == one(objects, "ServiceAccount")["metadata"]["namespace"]
     assert set().union(*(wanted for wanted, _ in COMPONENTS.values())) == granted(objects)
@@ -137,22 +133,21 @@ def test_another_namespace():
     assert condition["expression"].endswith(" == 'system:serviceaccount:devices:vdev'")
 
 
-def test_the_namespace_is_left_to_the_base():
-    """No overlay sets a namespace for all objects: that would move the role for Events out of `default`."""
+def test_overlays_set_no_namespace():
+    """A namespace for all objects would move the role for Events out of `default`."""
     for path in DEPLOY.glob("overlays/*/kustomization.yaml"):
         assert "namespace" not in yaml.safe_load(path.read_text()), path
 
 
 @kustomize
 @helm
-def test_the_chart_gives_the_same_together():
-    """All values together are all components together."""
-    assert plain(composed(COMPONENTS)) == plain(charted(everything()))
+def test_the_chart_renders_all_components_together():
+    assert plain(composed(COMPONENTS)) == plain(charted(all_values()))
 
 
 @helm
-def test_drivers_of_ones_own():
-    """The chart's value lists the drivers whose claims the agent may update; without drivers there is no such rule."""
+def test_configured_drivers():
+    """The agent may update claims of the listed drivers only; an empty list adds no rule."""
     for drivers in (["mine.example"], []):
         found = granted(charted({"dra": {"enabled": True, "drivers": drivers}}))
         named = {what.partition(" ")[2] for _, what, verb in found if verb.startswith("associated-node:")}
@@ -160,11 +155,11 @@ def test_drivers_of_ones_own():
 
 
 @helm
-def test_another_release_has_names_of_its_own():
-    """Two releases in one cluster share no object, and the bindings and the policy of each name its own account."""
+def test_two_releases_share_no_names():
+    """Bindings and policy of each release name its own account."""
     first, second = (
         {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in objects}
-        for objects in (charted(everything()), charted(everything(), release="lab"))
+        for objects in (charted(all_values()), charted(all_values(), release="lab"))
     )
     assert not first.keys() & second.keys()
     assert granted(list(first.values())) == granted(list(second.values()))
@@ -184,14 +179,13 @@ def test_another_release_has_names_of_its_own():
         ("privileged", {"securityContext": {"privileged": True}}),
     ],
 )
-def test_the_chart_changes_the_pod_as_the_component_does(name, values):
-    """The components that only change the pod have a value of the chart too."""
+def test_components_that_change_only_the_pod(name, values):
+    """The chart has a value for each and renders the same objects."""
     objects = composed([name])
     validate(objects)
     assert plain(objects) == plain(charted(values))
 
 
-def test_every_component_has_its_value():
-    """Each component exists for both ways to deploy."""
+def test_every_component_is_tested():
     alone = {"host-devices", "cdi", "stand-ins", "fault-injection", "privileged"}
     assert {path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml")} == COMPONENTS.keys() | alone

@@ -1,8 +1,8 @@
-"""The DaemonSet's pod, run here under its own restrictions: its command line, mounts and identity are enough.
+"""The DaemonSet's pod, run here under its own restrictions: its command line, mounts and user are sufficient.
 
-A root file system that is read-only, no capability, no new privilege, a network of its own without interfaces, and only
-the pod's mounts. What the machine cannot do without an engine (seccomp, the device cgroup) is left out. The kubelet on
-the other side of the sockets is the embedded one.
+The root file system is read-only; there are no capabilities, no new privileges, no network interfaces, and only the
+pod's mounts. Restrictions that need a container engine (seccomp, device cgroup) are not applied. The embedded kubelet
+is on the other side of the sockets.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from vdev.agent import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("host-devices", "cdi", "dra")  # those with directories of the host
+COMPONENTS = ("host-devices", "cdi", "dra")  # components that mount host directories
 CONFIG = """
 version: v1
 devices:
@@ -35,8 +35,8 @@ TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 
 
-def _cannot():
-    """Why this machine cannot do it; empty when it can."""
+def _missing():
+    """Why this machine cannot run the test; empty if it can."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"needs {', '.join(missing)}"
@@ -52,21 +52,21 @@ def _cannot():
 
 @pytest.fixture(scope="session")
 def able():
-    """Skip if the machine does not allow it."""
-    if reason := _cannot():
+    """Skip the test if this machine cannot run it."""
+    if reason := _missing():
         pytest.skip(reason)
 
 
 @pytest.fixture
 def place():
-    """A directory in memory: an overlay's upper layer, and paths that are short enough for sockets."""
+    """A directory in memory, for an overlay's upper layer and short socket paths."""
     path = Path(tempfile.mkdtemp(prefix="vd", dir="/dev/shm"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
 
 class Pod:
-    """The DaemonSet's pod with all components. `host` has the host's paths, except for /dev and /sys."""
+    """The DaemonSet's pod with all components. `host` contains the host's paths, except for /dev and /sys."""
 
     def __init__(self, place):
         self.spec = pod_of(composed(COMPONENTS))
@@ -76,7 +76,7 @@ class Pod:
         self.volumes = {each["name"]: self._volume(each) for each in self.spec["volumes"]}
 
     def _volume(self, volume):
-        """The directory that a volume is."""
+        """The directory of a volume."""
         match volume:
             case {"hostPath": {"path": "/dev" | "/sys" as path}}:
                 return Path(path)
@@ -93,18 +93,20 @@ class Pod:
         return path
 
     def _configmap(self, directory):
-        """As the kubelet lays a ConfigMap out: links through `..data`."""
+        """Lay out a ConfigMap like the kubelet: links through `..data`."""
         publish(directory, "..1", CONFIG)
         (directory / "default.yaml").symlink_to("..data/default.yaml")
         return directory
 
     def script(self):
-        """Make the pod's view of the file system, drop everything, run its command line."""
+        """A script that mounts the pod's file system, drops privileges and runs the pod's command line."""
         root, layers = self.place / "root", self.place / "layers"
         lines = ["set -e", f"mkdir -p {root} {layers}/upper {layers}/work"]
         options = f"lowerdir=/,upperdir={layers}/upper,workdir={layers}/work"
         lines.append(f"mount -t overlay overlay -o {options} {root}")
-        lines.append(f"rm -rf {root}/var/lib/kubelet")  # in the upper layer: an image has none, this machine may
+        lines.append(
+            f"rm -rf {root}/var/lib/kubelet"
+        )  # in the upper layer: this machine may have it, an image does not
         mounts = self.container["volumeMounts"]
         lines += [f"mkdir -p {_inside(root, each['mountPath'])}" for each in mounts]
         if self.container["securityContext"]["readOnlyRootFilesystem"]:
@@ -133,7 +135,7 @@ class Pod:
 
 
 def _inside(root, path):
-    """A path of the pod; its links (/var/run) are followed inside the pod's root, whose lower layer is ours."""
+    """A path of the pod, with symlinks such as /var/run resolved below the pod's root."""
     return f"{root}{os.path.realpath(path)}"
 
 
@@ -146,7 +148,7 @@ def publish(directory, name, config):
 
 
 async def status_when(run_dir, condition, process):
-    """The agent's status once the condition holds."""
+    """Wait for the condition and return the agent's status."""
     from vdev.errors import VdevError
 
     async with asyncio.timeout(PATIENCE):
@@ -162,14 +164,14 @@ async def status_when(run_dir, condition, process):
 
 
 def _serves(status):
-    """Whether all is served; slices cannot be published, because there is no API server here."""
+    """Whether all resources are served. Without an API server, slices cannot be published."""
     return status["resources"] and all("ResourceSlice" in each for each in status["notReady"])
 
 
 @pytest.mark.root
 @pytest.mark.long
-async def test_the_pod_has_what_it_needs(able, place):
-    """Under the pod's restrictions the agent registers, follows an edit, writes what it must, and ends with 0."""
+async def test_the_pod_runs_under_its_restrictions(able, place):
+    """The agent registers, follows an edit, writes its files, and exits with 0."""
     pod = Pod(place)
     async with Kubelet(place / "host/var/lib/kubelet", node_name="worker-1") as kubelet:
         log = place / "log"
@@ -184,7 +186,7 @@ async def test_the_pod_has_what_it_needs(able, place):
             run_dir = pod.volumes["run"]
             status = await status_when(run_dir, _serves, process)
             wrong = [each["message"] for each in status["problems"] if each["severity"] == "error"]
-            assert [] == [each for each in wrong if "no API server is known" not in each]  # there is none here
+            assert [] == [each for each in wrong if "no API server is known" not in each]  # the test has none
             assert "default.yaml" in status["config"]["choice"]
             assert status["podResources"]["readable"]
             state = Path(f"/proc/{process.pid}/status").read_text()

@@ -1,4 +1,4 @@
-"""The systemd service: its order, its paths, and the checks of systemd itself."""
+"""The systemd service: its order, its paths, and systemd's own checks."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ KUBELETS = {
     "k0scontroller.service",
     "k0sworker.service",
 }
-EXPOSURE = 30  # tenths; what is left over is root's three capabilities, the devices, and the network
+EXPOSURE = 30  # tenths; the rest is due to three capabilities, the devices and the network
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed (package systemd)"
@@ -30,13 +30,13 @@ needs_systemd = pytest.mark.skipif(
 
 
 def words(key):
-    """All words of all lines with that key."""
+    """All words of all lines with this key."""
     return [word for line in re.findall(rf"^{key}=(.*)$", UNIT.read_text(), re.MULTILINE) for word in line.split()]
 
 
 @pytest.fixture
 def unit(tmp_path):
-    """The service in its own directory, with an installed program, and with the drop-in of the page."""
+    """The service file in its own directory, with an installed program and the drop-in from the page."""
     file = tmp_path / UNIT.name
     file.write_text(UNIT.read_text().replace("ExecStart=vdev ", f"ExecStart={sys.executable} -m vdev "))
     drop_in = tmp_path / "vdev.service.d" / "local.conf"
@@ -55,29 +55,29 @@ def analyze(*arguments):
 
 
 @needs_systemd
-def test_systemd_understands_every_line(unit):
-    """No key is unknown, and no value is refused. Messages about other units of this machine do not matter."""
+def test_systemd_analyze_verify(unit):
+    """Every key is known and every value is accepted. Messages about other units of this machine are ignored."""
     code, said = analyze("verify", unit)
     assert [] == [line for line in said.splitlines() if "vdev" in line or "local.conf" in line]
     assert 0 == code
 
 
 @needs_systemd
-def test_what_it_may_do_is_little(unit):
-    """By systemd's own measure."""
+def test_the_exposure_is_low(unit):
+    """`systemd-analyze security` measures it."""
     shutil.rmtree(unit.with_name("vdev.service.d"))
     code, said = analyze("security", "--offline=true", f"--threshold={EXPOSURE}", "--no-pager", unit)
     assert 0 == code, said
 
 
-def test_every_kubelet_comes_after_it():
+def test_it_starts_before_every_kubelet():
     """Otherwise pods lose their devices at a reboot."""
     assert set(words("Before")) >= KUBELETS
     assert ["notify"] == words("Type")
 
 
-def test_it_may_write_where_its_defaults_are():
-    """The files that containers use stay when the service ends."""
+def test_default_directories_are_writable():
+    """Files that containers use stay when the service stops."""
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
     at_run = {Path("/run", name) for name in words("RuntimeDirectory")}
     assert {Path("/run/vdev"), Path("/run/cdi")} == at_run
@@ -89,18 +89,18 @@ def test_it_may_write_where_its_defaults_are():
     assert [f"-{defaults['kubelet_dir']}"] == words("ReadWritePaths")
 
 
-def test_its_variables_are_options():
+def test_environment_variables_are_options():
     """A misspelled one would be ignored silently."""
     known = {variable for option in OPTIONS for variable in option.variables}
     assert {each.partition("=")[0] for each in words("Environment")} <= known
     assert set(re.findall(r"`(VDEV_[A-Z_]+)=", PAGE.read_text())) <= known
 
 
-def test_its_capabilities():
-    """For systemd, a misspelled one is no error."""
+def test_capabilities():
+    """A misspelled one is no error for systemd."""
     assert {"CAP_MKNOD", "CAP_DAC_OVERRIDE", "CAP_FOWNER"} == set(words("CapabilityBoundingSet"))
 
 
-def test_it_takes_no_list_of_devices():
-    """These would keep probes from opening the host's devices: each brings a DeviceAllow= with it."""
+def test_no_setting_restricts_devices():
+    """Each of these adds a DeviceAllow=, which would keep health probes from opening the host's devices."""
     assert [] == [key for key in ("PrivateDevices", "ProtectClock", "DeviceAllow") if words(key)]

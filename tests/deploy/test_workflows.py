@@ -1,4 +1,4 @@
-"""The workflows and the action: pinned, linted, and the action's script does what its outputs say."""
+"""The workflows and the action: pinned, linted, and the action's script produces its outputs."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ by_file = pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path:
 
 @by_file
 def test_every_action_is_pinned(path):
-    """By commit, with the version in a comment; except for the action of this repository."""
+    """Actions are pinned by commit, with the version in a comment, except for the action of this repository."""
     uses = [line for line in path.read_text().splitlines() if re.match(r" *(- )?uses:", line)]
     assert uses
     assert [] == [line for line in uses if not PINNED.match(line) and "uses: ./ " not in line]
@@ -34,13 +34,11 @@ def test_every_action_is_pinned(path):
 
 @pytest.mark.skipif(not (BIN / "zizmor").exists(), reason="zizmor is not installed; `make lint` brings it")
 def test_zizmor_finds_nothing():
-    """Pins, permissions, injections, credentials."""
     lint(BIN / "zizmor", "--offline", "--no-progress", *WORKFLOWS, ACTION)
 
 
 @pytest.mark.skipif(not (BIN / "actionlint").exists(), reason="actionlint is not installed")
 def test_actionlint_finds_nothing():
-    """Syntax, expressions, contexts, shell."""
     lint(BIN / "actionlint", *WORKFLOWS)
 
 
@@ -77,7 +75,7 @@ esac
 
 @pytest.fixture
 def action(tmp_path):
-    """Run the action's script with programs that only note how they are called."""
+    """Run the action's script with fake programs that record their arguments."""
     for name in ("docker", "kind", "kubectl", "helm"):
         (tmp_path / name).write_text(FAKE)
         (tmp_path / name).chmod(0o755)
@@ -116,7 +114,7 @@ def called(calls, *begin):
     return found
 
 
-def test_the_outputs_are_those_of_the_script(action):
+def test_outputs(action):
     """The script writes exactly the declared outputs."""
     done, _, output = action()
     assert 0 == done.returncode, done.stderr
@@ -127,8 +125,7 @@ def test_the_outputs_are_those_of_the_script(action):
     assert "worker  acme.dev/npu  2\n" in done.stdout
 
 
-def test_the_inputs_are_those_that_are_used():
-    """Each input has an effect, and none is missing."""
+def test_every_input_is_used():
     text = ACTION.read_text()
     document = yaml.safe_load(text)
     assert set(document["inputs"]) == set(re.findall(r"inputs\.([\w-]+)", text))
@@ -137,15 +134,15 @@ def test_the_inputs_are_those_that_are_used():
         assert variable == "ACTION" or f"${variable}" in script or f"${{{variable}" in script
 
 
-def test_the_cluster_is_one_for_any_version():
-    """Its nodes are those of the tutorial, without gates that an older Kubernetes would refuse."""
+def test_the_cluster_has_no_feature_gates():
+    """Its nodes are those of the tutorial; older versions of Kubernetes would refuse the gates."""
     (name,) = re.findall(r"'\{0\}/(deploy/kind/[\w.]+)'", ACTION.read_text())
     plain, tutorial = (yaml.safe_load((ROOT / path).read_text()) for path in (name, "deploy/kind/cluster.yaml"))
     assert (tutorial["nodes"], False) == (plain["nodes"], "featureGates" in plain)
 
 
 def test_an_image_is_built_or_pulled(action):
-    """From the action's own source, or from a registry, under one name in the cluster."""
+    """The image is built from the action's source or pulled from a registry, and has one name in the cluster."""
     _, calls, output = action()
     assert str(ROOT) == called(calls, "docker", "build")[-1]
     assert f"vdev:{vdev.__version__}" == output["image"]
@@ -159,7 +156,7 @@ def test_an_image_is_built_or_pulled(action):
 
 
 def settings(call):
-    """The values that Helm gets, as those of a chart."""
+    """The values in Helm's arguments, as a mapping of chart values."""
     values = {}
     for flag, text in itertools.pairwise(call):
         if flag in ("--set", "--set-file"):
@@ -172,8 +169,8 @@ def settings(call):
     return values
 
 
-def test_the_chart_takes_the_settings(action, tmp_path):
-    """A file for all nodes, or a directory of files by name, and the user's values."""
+def test_the_chart_accepts_the_settings(action, tmp_path):
+    """`config` is a file for all nodes or a directory of files by name; `values` is passed on."""
     pytest.importorskip("helm_python")
     (tmp_path / "mine.yaml").write_text("version: v1\n")
     (tmp_path / "all").mkdir()
@@ -201,16 +198,15 @@ def test_the_chart_takes_the_settings(action, tmp_path):
         ({"nodes": {"items": [NODES["items"][0]]}}, "no node had a device within 1 s; is there one for these nodes"),
     ],
 )
-def test_what_goes_wrong_is_said(action, environ, said):
-    """As an annotation of the run, with the agents' log if it helps."""
+def test_errors(action, environ, said):
+    """Errors are annotations of the run, with the agents' log if it helps."""
     done, _, output = action(**environ)
     assert (1, {}) == (done.returncode, output)
     assert f"::error title=vdev::{said}" in done.stderr
     assert ("vdev: no such file" in done.stderr) == ("within" in said)
 
 
-def test_the_page_tells_all_inputs_and_outputs():
-    """Its two tables are complete."""
+def test_the_page_lists_all_inputs_and_outputs():
     text = (ROOT / "docs" / "github-action.md").read_text()
     inputs, outputs = text.partition("| output |")[::2]
     document = yaml.safe_load(ACTION.read_text())
