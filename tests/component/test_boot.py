@@ -1,4 +1,4 @@
-"""A service manager that starts the plugin before the kubelet: a reboot takes no device from a pod."""
+"""A service manager starts the plugin before the kubelet, so pods keep their devices after a reboot."""
 
 import json
 
@@ -36,7 +36,7 @@ async def listener(directory):
 
 @pytest.fixture
 def host(directory):
-    """A host with a port of its own and one that is plugged in."""
+    """A host with a built-in port and a plugged-in modem."""
     fake = FakeHost(directory / "host")
     fake.node("ttyS0", "4:64")
     fake.node("ttyUSB0", "188:0")
@@ -56,7 +56,7 @@ def start(start_agent, listener, host):
 
 @pytest.fixture
 async def down(kubelet, start, listener, host, shows):
-    """A node that went down while three pods had its devices; gives what each container had."""
+    """A node that went down while three pods held its devices. Returns the devices of each container."""
     agent = await start(wait=True)
     for name, resource in PODS.items():
         await shows(resource, 1, 1)
@@ -73,14 +73,14 @@ async def down(kubelet, start, listener, host, shows):
 
 
 async def admitted(kubelet, *resources):
-    """Start the kubelet, and let it judge its pods once these resources are listed; a plugin that serves is faster."""
+    """Start the kubelet, and readmit its pods once these resources are listed. A serving plugin is that fast."""
     await kubelet.start(readmit=False)
     await kubelet.wait_until(lambda: kubelet.listed().keys() >= set(resources), what=f"the lists of {resources}")
     await kubelet.readmit()
 
 
-async def test_the_kubelet_starts_when_what_was_there_is_there_again(kubelet, start, listener, host, down):
-    """A port that comes late is waited for, and all pods are back with the devices that they had."""
+async def test_the_kubelet_starts_when_all_devices_are_back(kubelet, start, listener, host, down):
+    """The plugin waits for a late modem, and all pods get the devices that they had."""
     agent = await start(boot_wait=1000.0)
     await listener.until(lambda: "not there: modem-ttyUSB0" in listener.status, "what is missing")
     assert "READY=1" not in listener.said
@@ -96,8 +96,8 @@ async def test_the_kubelet_starts_when_what_was_there_is_there_again(kubelet, st
     assert [] == kubelet.errors
 
 
-async def test_the_kubelet_does_not_wait_for_ever(kubelet, start, listener, down):
-    """After --boot-wait it starts, and the log and the status name what is missing; only its pod is lost."""
+async def test_the_wait_ends_after_boot_wait(kubelet, start, listener, down):
+    """The log and the status name the missing device, and only its pod fails."""
     agent = await start(boot_wait=0.3)
     await listener.ready()
     (said,) = [each for each in agent.logs if each["event"] == "devices that were there before are missing"]
@@ -109,16 +109,16 @@ async def test_the_kubelet_does_not_wait_for_ever(kubelet, start, listener, down
     assert "UnexpectedAdmissionError" == kubelet.pod("gateway").reason
 
 
-async def test_a_kubelet_that_starts_all_the_same_ends_the_wait(kubelet, start, listener, down):
-    """Somebody started it by hand, or the unit is not ordered before it."""
+async def test_the_start_of_a_kubelet_ends_the_wait(kubelet, start, listener, down):
+    """It may have been started by hand, or its unit may lack the ordering."""
     await start(boot_wait=1000.0)
     await listener.until(lambda: "not there: modem-ttyUSB0" in listener.status, "what is missing")
     await kubelet.start()
     await listener.ready()
 
 
-async def test_beside_a_kubelet_that_runs_nothing_is_waited_for(kubelet, start, listener, host, shows):
-    """A restart of the service alone is no boot."""
+async def test_no_wait_beside_a_running_kubelet(kubelet, start, listener, host, shows):
+    """A restart of the service alone is not a boot."""
     agent = await start(wait=True)
     await shows(MODEM, 1, 1)
     await kubelet.run_pod(manifest("gateway", {MODEM: 1}))
@@ -129,8 +129,8 @@ async def test_beside_a_kubelet_that_runs_nothing_is_waited_for(kubelet, start, 
     await listener.ready()
 
 
-async def test_a_device_that_has_anothers_numbers_after_a_boot_is_not_that_one(kubelet, start_agent, shows, directory):
-    """One stick of two is gone and the other is the first to be found now; its pod keeps it, where it is now."""
+async def test_device_numbers_that_change_owner_over_a_boot(kubelet, start_agent, shows, directory):
+    """One of two sticks is gone, and the other one now has its numbers. The pod of the other one keeps its stick."""
     host = FakeHost(directory / "sticks")
     for number, name in enumerate("ab"):
         host.node(f"ttyUSB{number}", f"188:{number}")
@@ -166,8 +166,8 @@ class Service(Process):
 
 
 @pytest.mark.usefixtures("prepared_python")
-async def test_a_process_tells_of_its_life(kubelet, directory, listener):
-    """Ready, alive, how it is, stopping."""
+async def test_messages_to_the_service_manager(kubelet, directory, listener):
+    """READY, WATCHDOG, STATUS and STOPPING."""
     text = f"devices: [{{name: npu, resource: {NPU}, virtual: {{count: 1}}}}]\n"
     async with Service(listener, directory, kubelet, text) as service:
         await listener.ready()

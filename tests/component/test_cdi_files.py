@@ -1,4 +1,4 @@
-"""CDI specification files over the plugin's life: when they are written, what stays for pods, what goes."""
+"""The lifecycle of CDI specification files: when they are written, kept for pods, and removed."""
 
 import contextlib
 import json
@@ -36,8 +36,8 @@ async def becomes(kubelet, agent, expected):
     await kubelet.wait_until(lambda: names(agent) == expected, what=f"specifications {expected}, not {names(agent)}")
 
 
-async def test_a_specification_is_there_before_its_devices_are(kubelet, start_agent):
-    """When the kubelet knows a device, its name can be resolved."""
+async def test_a_specification_is_written_before_its_devices_are_listed(kubelet, start_agent):
+    """A runtime can resolve the CDI name of each listed device."""
     agent = await start_agent(NPU % (CRI, 2))
     assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
     pod = await kubelet.run_pod(ONE)
@@ -45,7 +45,7 @@ async def test_a_specification_is_there_before_its_devices_are(kubelet, start_ag
 
 
 async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
-    """A container that restarts is given the same names, so they stay until its pod is gone."""
+    """A restarted container gets the same CDI names, so they stay until its pod is gone."""
     agent = await start_agent(NPU % (CRI, 2))
     await kubelet.run_pod(ONE)
     await agent.has_named(kubelet)
@@ -57,8 +57,8 @@ async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
 
 
 @pytest.mark.parametrize("flags", ["", "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"])
-async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
-    """A pod that is admitted while another strategy is being put in force has names that a runtime can resolve."""
+async def test_names_stay_while_an_allocation_may_return_them(kubelet, start_agent, flags):
+    """A pod that is admitted during a change of the strategy gets names that a runtime can resolve."""
     held = HeldBack(lambda plan: plan.cdi)
     agent = await start_agent(NPU % (CRI, 2), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: agent.agent.holders.in_use.is_complete, what="a trusted answer about pods")
@@ -77,8 +77,8 @@ async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
 
 
 @pytest.mark.parametrize(("strategy", "own"), [(CRI, ["beta-0", "all"]), ("", [])])
-async def test_a_new_process_keeps_what_pods_of_the_old_one_hold(kubelet, start_agent, strategy, own):
-    """The configuration changed while the plugin was down: held devices stay resolvable, the rest goes in time."""
+async def test_a_new_process_keeps_held_devices_resolvable(kubelet, start_agent, strategy, own):
+    """Also if the configuration changed while the plugin was down. Other devices are removed."""
     agent = await start_agent(NPU % (CRI, 3))
     pod = await kubelet.run_pod(manifest("one", {"acme.dev/npu": 1}))
     (held,) = (name.partition("=")[2] for name in pod.container().edits.cdi_devices)
@@ -90,7 +90,7 @@ async def test_a_new_process_keeps_what_pods_of_the_old_one_hold(kubelet, start_
 
 
 async def test_no_second_file_defines_the_same_device(start_agent):
-    """A file of ours under another name would make every device in it unresolvable, so it is taken over."""
+    """A vdev file under another name is removed, because a device in two files cannot be resolved."""
     agent = await start_agent(NPU % (CRI, 2))
     await agent.stop()
     (agent.cdi_dir / FILE).rename(agent.cdi_dir / "vdev-old-name.json")
@@ -101,10 +101,10 @@ async def test_no_second_file_defines_the_same_device(start_agent):
     assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
 
 
-async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
-    """Another strategy on reload: pods that were given CDI names keep them, and the file goes with the last.
+async def test_names_of_pods_stay_after_a_change_of_the_strategy(kubelet, start_agent):
+    """Pods keep the CDI names that they were given, and the file is removed after the last of these pods.
 
-    Nothing waits for what such a pod has, so its end is noticed at the slow pace.
+    No change waits for such a pod, so its end is noticed only at the long interval.
     """
     agent = await start_agent(NPU % (CRI, 2), look_at_holders=0.2)
     await kubelet.run_pod(ONE)

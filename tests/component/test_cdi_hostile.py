@@ -1,4 +1,4 @@
-"""A CDI directory in which anything may lie or vanish, or which takes nothing: the agent goes on and says why."""
+"""A CDI directory with foreign files, lost or damaged files, or no space: the agent goes on and reports the reason."""
 
 import asyncio
 import contextlib
@@ -34,8 +34,8 @@ def reasons(agent, name=NPU):
     return {slot.id: slot.health.reason for slot in agent.agent.reconciler.advertised.resources[name].slots}
 
 
-async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, start_agent, cdi, shows):
-    """Files of others are neither read nor touched."""
+async def test_foreign_files_do_not_matter(kubelet, start_agent, cdi, shows):
+    """They are neither read nor changed."""
     litter(cdi, "")
     before = {path.name for path in cdi.iterdir()}
     agent = await start_agent(TWO, wait=False)
@@ -45,8 +45,8 @@ async def test_what_others_leave_there_hides_nothing_and_stops_nothing(kubelet, 
     assert "" == agent.agent.cdi.trouble
 
 
-async def test_spoilt_files_of_our_own_are_replaced_or_removed(kubelet, start_agent, cdi, shows):
-    """Whatever stands where ours belong, a directory apart, makes way; what a link leads to is not touched."""
+async def test_damaged_files_of_vdev_are_replaced_or_removed(kubelet, start_agent, cdi, shows):
+    """Everything under vdev's file names is removed, except a directory. The target of a link is not touched."""
     litter(cdi, "vdev-")
     (cdi / "vdev-env.json").write_text(json.dumps(document(containerEdits={"env": [1]})))
     (cdi / "vdev-nested.json").write_text(json.dumps(document(containerEdits={"env": ["A=1"], "hooks": nest(400)})))
@@ -64,14 +64,14 @@ async def test_spoilt_files_of_our_own_are_replaced_or_removed(kubelet, start_ag
 
 
 def document(**changes):
-    """A specification of ours with one device, spoilt as asked."""
+    """A specification of vdev with one device and these changes."""
     kind = changes.pop("kind", "k8s.device-plugin.acme.dev/old")
     device = {"name": "old-0", "containerEdits": {"env": ["A=1"]}} | changes
     return {"cdiVersion": "0.3.0", "kind": kind, "devices": [device]}
 
 
 def nest(depth):
-    """Lists in lists."""
+    """Nested lists."""
     value = []
     for _ in range(depth):
         value = [value]
@@ -83,7 +83,7 @@ def nest(depth):
 async def test_without_room_for_a_specification_its_devices_are_unhealthy(
     kubelet, start_agent, directory, cdi, shows, how
 ):
-    """They are so before they are advertised as anything else; a pod waits, and runs once the file is written."""
+    """They are never listed as Healthy before, and a pod can use them once the file is written."""
     await run("mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=10", "tmpfs", cdi)
     try:
         if how == "full":
@@ -109,8 +109,8 @@ async def test_without_room_for_a_specification_its_devices_are_unhealthy(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
-async def test_without_room_for_an_edit_what_stands_is_given_out(kubelet, start_agent, cdi, shows):
-    """The old file is still there, and a runtime resolves what it has; only what it lacks is Unhealthy."""
+async def test_without_room_for_an_edit_the_old_file_is_used(kubelet, start_agent, cdi, shows):
+    """Only the devices that the old file lacks are Unhealthy."""
     await run("mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=10", "tmpfs", cdi)
     try:
         agent = await start_agent(TWO)
@@ -131,47 +131,47 @@ async def test_without_room_for_an_edit_what_stands_is_given_out(kubelet, start_
 
 
 def fill(path):
-    """Write until there is no room."""
+    """Fill the file system."""
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
 
 
 async def run(*command):
-    """Run a command, or skip the test where it may not be run."""
+    """Run a command. Skips the test if it fails."""
     process = await asyncio.create_subprocess_exec(*map(str, command))
     if await process.wait():
         pytest.skip(f"{command[0]} needs more rights")
 
 
 def truncate(path):
-    """Empty it."""
+    """Empty a file."""
     path.write_text("")
 
 
 def spoil(path):
-    """Change one byte, and neither size nor time."""
+    """Change one byte, but neither size nor modification time."""
     times = path.stat()
     path.write_bytes(path.read_bytes().replace(b"acme-0", b"acme-9"))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def replace_by_link(path):
-    """A link to a copy."""
+    """Replace a file by a link to a copy."""
     copy = path.rename(path.with_name("copy"))
     path.symlink_to(copy.name)
 
 
 def remove_directory(path):
-    """The whole directory goes, as when a node's /run is cleaned."""
+    """Remove the whole directory, as when a node's /run is cleaned."""
     for each in path.parent.iterdir():
         each.unlink()
     path.parent.rmdir()
 
 
 @pytest.mark.parametrize("harm", [os.unlink, truncate, spoil, replace_by_link, remove_directory])
-async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, shows, harm):
-    """At once, and nobody has to edit or restart anything."""
+async def test_deleted_or_damaged_files_are_restored(kubelet, start_agent, shows, harm):
+    """This happens at once, without an edit or a restart."""
     agent = await start_agent(TWO)
     path = agent.cdi_dir / FILE
     sound = path.read_text()

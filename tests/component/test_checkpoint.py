@@ -1,4 +1,4 @@
-"""The kubelet's checkpoint as the plugin finds it: half-written, of an unknown form, huge, or nothing like one."""
+"""Kubelet checkpoints that the plugin cannot use: truncated, malformed or huge."""
 
 import json
 
@@ -19,7 +19,7 @@ def entries(value):
 
 
 def entry(**changes):
-    """A checkpoint with one entry, of which something is different."""
+    """A checkpoint with one entry, with these changes."""
     return entries([{**GOOD["Data"]["PodDeviceEntries"][0], **changes}])
 
 
@@ -34,7 +34,7 @@ SPOILT = {
 
 
 def spoil(path, content):
-    """Put this in its place. None: more than anybody would read."""
+    """Replace the checkpoint. None: by a file above the size limit."""
     fresh = path.with_name("spoilt")
     with fresh.open("wb") as file:
         file.write(content or b"{")
@@ -43,21 +43,21 @@ def spoil(path, content):
     fresh.rename(path)
 
 
-async def test_one_that_cannot_be_used_is_a_sentence_and_no_more(kubelet, start_agent):
-    """The plugin serves without it, however often it looks, and goes by it again as soon as it is good."""
+async def test_an_unusable_checkpoint_is_logged_and_ignored(kubelet, start_agent):
+    """It is logged once. The plugin serves without it, and uses it again as soon as it is valid."""
     path = kubelet.device_plugin_dir / podresources.FILE_NAME
     agent = await start_agent(CONFIG, look_at_holders=0.02)
     holders = agent.agent.holders
     for content, words in SPOILT.values():
         agent.logs.clear()
-        spoil(path, content)  # only now: the kubelet writes a good one with the first list
+        spoil(path, content)  # not before: the kubelet writes a valid one at the first list
         await kubelet.wait_until(lambda words=words: words in holders.trouble, what=f"the trouble {words}")
         asked = holders.known.answered_at
         await kubelet.wait_until(lambda asked=asked: holders.known.answered_at > asked + 0.05, what="more looks")
         (said,) = [each for each in agent.logs if each["event"] == "the kubelet's checkpoint is not used"]
         assert words in said["reason"]
         assert str(path) in said["reason"]
-        pod = await kubelet.run_pod(manifest("one", {NPU: 2}))  # the kubelet writes a good one
+        pod = await kubelet.run_pod(manifest("one", {NPU: 2}))  # the kubelet writes a valid one
         assert "Running" == pod.phase.value
         await kubelet.wait_until(lambda: not holders.trouble, what="a good one")
         await kubelet.delete_pod("one")
@@ -80,11 +80,11 @@ devices:
 
 @pytest.fixture
 async def waiting(kubelet, start_agent):
-    """An agent, and the device of a pod whose init container does not start: the checkpoint alone tells who has it."""
+    """An agent, and the device of a pod whose init container does not start, so only the checkpoint has its holder."""
     agent = await start_agent(CUT.format(layout="2x@0"), look_at_holders=0.02)
     document = manifest("waits", {})
     document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {TWO: 1}}}]
-    await kubelet.run_pod(manifest("bystander", {}))  # it could have the device, for all that the answers tell
+    await kubelet.run_pod(manifest("bystander", {}))  # by PodResources alone, it could be the holder
     await kubelet.run_pod(document)
     (device,) = kubelet.pod("waits").container("first").devices[TWO]
     holders = agent.agent.holders
@@ -97,13 +97,13 @@ async def waiting(kubelet, start_agent):
 
 
 async def readings(kubelet, agent, seconds):
-    """Wait for readings over this long a time."""
+    """Wait until holders have been read for so many seconds."""
     begin = agent.agent.holders.known.answered_at
     await kubelet.wait_until(lambda: agent.agent.holders.known.answered_at > begin + seconds, what="readings")
 
 
-async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, waiting, shows):
-    """That the file is damaged for a while frees nothing."""
+async def test_the_last_valid_checkpoint_counts_while_the_file_is_damaged(kubelet, waiting, shows):
+    """A damaged file releases no device."""
     agent, device = waiting
     path = kubelet.device_plugin_dir / podresources.FILE_NAME
     spoil(path, path.read_bytes()[:-100])
@@ -118,8 +118,8 @@ async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, waiting
     assert [] == kubelet.errors
 
 
-async def test_what_waits_makes_the_kubelet_write_it_again(kubelet, waiting, shows):
-    """The device is in it, so the pod has it; when the pod is gone it is not, though another pod could have had it."""
+async def test_a_waiting_partition_makes_the_kubelet_rewrite_its_checkpoint(kubelet, waiting, shows):
+    """The device stays listed while the new checkpoint has it, and is released after the pod's end."""
     agent, device = waiting
     agent.edit(CUT.format(layout="1x@0, 1x@2"))
     await shows(ONE, 2, 1)

@@ -1,4 +1,4 @@
-"""The machine's clock is set while the plugin runs and between two runs: nothing that pods hold depends on it."""
+"""The wall clock is set while the plugin runs and between two runs: held devices do not depend on it."""
 
 import json
 
@@ -21,24 +21,24 @@ devices:
     partitions: {{"0": [{layout}]}}
     health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}
 """
-BEGIN, NOW, LATE = 1.0, 1_800_000_000.0, 4_000_000_000.0  # a board without a battery, today, and a century too far
+BEGIN, NOW, LATE = 1.0, 1_800_000_000.0, 4_000_000_000.0  # a board without a battery, today, and the year 2096
 
 
 class SetClock(LeapClock):
-    """A clock that somebody sets. What is measured with goes on."""
+    """A clock whose wall time is set. Its monotonic time goes on."""
 
     def __init__(self, wall):
         super().__init__()
         self.shown = wall
 
     def wall(self):
-        """What it was set to."""
+        """The time that was set."""
         return self.shown
 
 
 @pytest.mark.parametrize("moments", [(NOW, BEGIN, LATE), (LATE, NOW, BEGIN)])
-async def test_a_clock_that_jumps_gives_nothing_away(kubelet, start_agent, shows, directory, moments):
-    """Forth and back, under a running plugin and between two."""
+async def test_a_clock_that_jumps_releases_nothing(kubelet, start_agent, shows, directory, moments):
+    """It jumps in both directions, while the plugin runs and between two runs."""
     first, then, next_start = moments
     probed = directory / "probed"
     probed.write_text("ok")

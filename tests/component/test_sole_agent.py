@@ -17,16 +17,16 @@ devices:
 
 
 def is_locked(directory):
-    """Whether this process holds a lock on the directory that is there now. To try for it would be in the way."""
+    """Whether this process has locked the present directory. An attempt to lock it would disturb the agent."""
     for handle in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # it is closed meanwhile
+        with contextlib.suppress(OSError):  # it may be closed by now
             if handle.samefile(directory) and "lock:" in Path("/proc/self/fdinfo", handle.name).read_text():
                 return True
     return False
 
 
-async def test_a_directory_made_anew_is_locked_anew(kubelet, start_agent, shows):
-    """A second agent waits, as it would have on the old directory; the first serves the kubelet's next start."""
+async def test_a_recreated_directory_is_locked_again(kubelet, start_agent, shows):
+    """A second agent waits, and the first one serves the kubelet after its next start."""
     await start_agent(DEVICES)
     await kubelet.stop()
     shutil.rmtree(kubelet.device_plugin_dir, ignore_errors=True)  # its agent may remove a socket first
@@ -41,8 +41,8 @@ async def test_a_directory_made_anew_is_locked_anew(kubelet, start_agent, shows)
     assert [] == kubelet.errors
 
 
-async def test_who_comes_too_late_ends_with_words(kubelet, start_agent):
-    """Where another one has locked the new directory already, two would serve: the one that lost it ends."""
+async def test_an_agent_that_loses_the_lock_of_a_recreated_directory_ends(kubelet, start_agent):
+    """If another agent has locked the new directory, two would serve, so the first one ends with an error."""
     agent = await start_agent(DEVICES)
     await kubelet.stop()
     fresh = kubelet.device_plugin_dir.with_name("fresh")

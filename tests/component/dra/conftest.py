@@ -24,17 +24,17 @@ DRIVER = "gpu.acme.dev"
 
 @dataclass(slots=True)
 class Running:
-    """A driver at work."""
+    """A running driver."""
 
     driver: DraDriver
     clock: LeapClock
     retrier: Retrier
     logs: list = field(default_factory=list)
-    told: list = field(default_factory=list)  # its state, each time that it said that something changed
+    told: list = field(default_factory=list)  # its state at each call of `on_change`
     task: asyncio.Task = None
 
     async def until(self, condition):
-        """Wait for something."""
+        """Wait until the condition holds. Raises the driver's error if it ends."""
         async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.005)
@@ -49,7 +49,7 @@ class Running:
 
 @pytest.fixture
 def published():
-    """What the node publishes, by device: two whole devices and one in shares; a test may change it."""
+    """The node's published devices by name: two whole devices and one in shares. A test may change them."""
     devices = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
     resource = dra.resource(*devices.values())
     return {name: dra.published(device, resource, shared=name == "gpu-2") for name, device in devices.items()}
@@ -57,14 +57,14 @@ def published():
 
 @pytest.fixture
 async def kubelet(directory):
-    """A kubelet's directory, and its side of the sockets below it."""
+    """The kubelet's side of the sockets below its directory."""
     async with dra.Kubelet(directory / "kubelet") as running:
         yield running
 
 
 @pytest.fixture
 def cdi_dir(directory):
-    """Where CDI specifications are."""
+    """The directory of the CDI specifications."""
     return directory / "cdi"
 
 
@@ -114,7 +114,7 @@ async def _end(running):
 
 @pytest.fixture
 def allocate(api_server):
-    """Make a ResourceClaim with an allocation, as the scheduler does it."""
+    """Create an allocated ResourceClaim, as the scheduler leaves it."""
 
     async def make(name, *results, driver=DRIVER, **more):
         document = dra.claim(name, *results, driver=driver, **more)

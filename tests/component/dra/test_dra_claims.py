@@ -1,4 +1,4 @@
-"""Prepare and unprepare over real sockets: answers, CDI files, the record; each error of a claim in a sentence."""
+"""Prepare and unprepare over real sockets: answers, CDI files, the record, and the error text of each refused claim."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ KIND = f"k8s.{DRIVER}/claim"
 
 @pytest.fixture
 async def driver(api, start_driver, kubelet):
-    """A driver that is registered."""
+    """A registered driver."""
     running = await start_driver(api)
     return running, await kubelet.register()
 
@@ -30,7 +30,7 @@ def document(cdi_dir, claim):
 
 
 async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir):
-    """The answer names what can be resolved; at the end nothing is left."""
+    """The CDI names of the answer can be resolved. Unprepare removes the files and the record's entry."""
     running, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"), ("r", "gpu-1"))
     answer = (await kubelet.prepare(claim))[uid(claim)]
@@ -49,8 +49,8 @@ async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir):
     assert {} == running.driver.claims.prepared
 
 
-async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
-    """By a second call, as after a reboot."""
+async def test_a_second_prepare_restores_a_lost_cdi_file(driver, allocate, cdi_dir):
+    """This happens after a reboot."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     await kubelet.prepare(claim)
@@ -60,10 +60,10 @@ async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
     assert before == document(cdi_dir, claim)
 
 
-async def test_a_container_that_uses_all_requests_gets_one_list(driver, allocate):
-    """By an item that no single request matches, after all others. It begins with the CDI name of the last device.
+async def test_a_container_that_uses_all_requests_gets_one_list_of_devices(driver, allocate):
+    """The last item of the answer is for all requests. It begins with the CDI names of the last device.
 
-    The kubelet calls a device by its first CDI name in the pod's status, so this item is no device of its own there.
+    The kubelet names a device in the pod's status by its first CDI name, so this item adds no device there.
     """
     _, kubelet = driver
     claim = await allocate("c", ("a", "gpu-0"), ("b", "gpu-1"))
@@ -73,11 +73,11 @@ async def test_a_container_that_uses_all_requests_gets_one_list(driver, allocate
     assert ("node-1", "gpu-1") == (devices[2].pool_name, devices[2].device_name)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refused claims ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_claim_that_is_gone_is_refused(driver, allocate, api_server):
-    """Deleted, or another one of the same name."""
+async def test_a_deleted_or_replaced_claim_is_refused(driver, allocate, api_server):
+    """A new claim of the same name has another uid."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     await api_server.remove("resourceclaims", "c", namespace="default")
@@ -89,8 +89,8 @@ async def test_a_claim_that_is_gone_is_refused(driver, allocate, api_server):
     ) == (await kubelet.prepare(claim))[uid(claim)].error
 
 
-async def test_without_permission_it_says_which_one_is_missing(driver, allocate, api_server):
-    """Also for a claim that is prepared: nobody can tell what it is now."""
+async def test_a_missing_permission_is_named(driver, allocate, api_server):
+    """The error says which verb on which resource the role needs."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     api_server.permissions = set()
@@ -99,8 +99,8 @@ async def test_without_permission_it_says_which_one_is_missing(driver, allocate,
     assert "give it a role with the verb get on resourceclaims" in error
 
 
-async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
-    """The kubelet asks again."""
+async def test_prepare_fails_while_the_api_server_does_not_answer(driver, allocate, api_server):
+    """A later call succeeds."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     api_server.fail(status=500)
@@ -109,8 +109,8 @@ async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
     assert "" == (await kubelet.prepare(claim))[uid(claim)].error
 
 
-async def test_no_device_is_handed_out_twice(driver, allocate):
-    """What another claim has prepared is refused until that is unprepared."""
+async def test_a_device_is_prepared_for_one_claim_only(driver, allocate):
+    """Prepare of a second claim with the device fails until the first claim is unprepared."""
     _, kubelet = driver
     one, other = await allocate("one", ("r", "gpu-0")), await allocate("other", ("r", "gpu-0"))
     await kubelet.prepare(one)
@@ -123,7 +123,7 @@ async def test_no_device_is_handed_out_twice(driver, allocate):
 
 
 async def test_shares_are_told_apart(driver, allocate):
-    """The same device in two claims, and twice in one."""
+    """Two claims have shares of one device, and one of them has two shares."""
     shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(3)]
     _, kubelet = driver
     one = await allocate("one", ("r", "gpu-2", shares[0]), ("r", "gpu-2", shares[1]))
@@ -136,11 +136,11 @@ async def test_shares_are_told_apart(driver, allocate):
     assert [f"{KIND}={uid(one)}-gpu-2-{each['shareID']}" for each in shares[:2]] == names
 
 
-# --- files that cannot be used ----------------------------------------------------------------------------------------
+# --- unusable files ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet):
-    """The claim is not prepared then; it is when the record can be written again."""
+async def test_prepare_fails_while_the_record_cannot_be_read(driver, allocate, kubelet):
+    """So does unprepare. Prepare succeeds once the record can be read and written again."""
     _, called = driver
     record = kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
     record.mkdir()
@@ -175,8 +175,8 @@ SPOILT = [
 @pytest.mark.parametrize(
     "loss", ["removed", "emptied", "damaged", "replaced by an older one", "replaced by an empty one"]
 )
-async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(driver, allocate, kubelet, cdi_dir, loss):
-    """The driver knows what it prepared: the device goes to no other claim, and the first claim keeps its CDI file."""
+async def test_a_running_driver_restores_its_lost_record(driver, allocate, kubelet, cdi_dir, loss):
+    """The driver remembers its prepared claims: no other claim gets the device, and the CDI file stays."""
     running, called = driver
     record = record_of(kubelet)
     await called.prepare(await allocate("before", ("r", "gpu-1")))
@@ -206,8 +206,8 @@ async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(dri
 
 
 @pytest.mark.parametrize(("spoil", "why"), SPOILT)
-async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
-    """It is moved aside; claims can be prepared and unprepared, and those that were in it are a problem until then."""
+async def test_a_start_with_a_spoilt_record(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
+    """The record is moved aside. Its claims can be unprepared, and are a problem until then. Others can be prepared."""
     first = await start_driver(api)
     called = await kubelet.register()
     claim = await allocate("c", ("r", "gpu-0"))
@@ -230,8 +230,8 @@ async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, 
     await running.until(lambda: not running.driver.problems)
 
 
-async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, kubelet, cdi_dir):
-    """The CDI files of the claims that were in it stay until these are unprepared."""
+async def test_a_start_without_the_record(start_driver, api, allocate, kubelet, cdi_dir):
+    """The CDI files of the record's claims stay until the claims are unprepared."""
     first = await start_driver(api)
     claim = await allocate("c", ("r", "gpu-0"))
     await (await kubelet.register()).prepare(claim)
@@ -253,12 +253,12 @@ async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, 
 
 
 async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, allocate, api_server, cdi_dir):
-    """A kubelet that forgot to unprepare: nobody runs with the old devices."""
+    """The kubelet did not unprepare the old one. Its devices are free again."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     await kubelet.prepare(claim)
     other = dra.claim("c", ("r", "gpu-1"), driver=DRIVER)["status"]
-    for status in ({"allocation": None, "reservedFor": None}, other):  # what is allocated is taken back before
+    for status in ({"allocation": None, "reservedFor": None}, other):  # the old allocation is removed first
         await api_server.edit("resourceclaims", "c", {"status": status}, namespace="default", subresource="status")
     answer = (await kubelet.prepare(claim))[uid(claim)]
     assert ["gpu-1"] == [each.device_name for each in answer.devices]
@@ -275,8 +275,8 @@ async def test_two_claims_in_one_call_cannot_have_one_device(driver, allocate):
     assert 1 == sum(bool(each.error) for each in answers.values())
 
 
-async def test_it_answers_before_the_kubelet_gives_up(driver, allocate, api_server):
-    """With what it waits for."""
+async def test_a_slow_prepare_is_answered_before_the_kubelets_deadline(driver, allocate, api_server):
+    """The error names possible causes."""
     running, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
     hangs = api_server.fail(verb="get", hang=True)

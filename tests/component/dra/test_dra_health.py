@@ -1,4 +1,4 @@
-"""The health streams: complete lists, at once and again and again, in both versions; and failures on demand."""
+"""The health streams: complete lists, at once, at each change and at intervals, in both versions."""
 
 import grpc
 import pytest
@@ -7,18 +7,18 @@ from vdev.model.device import Health
 
 
 def healths(*states):
-    """Devices gpu-0, gpu-1 … with these states: an empty string if they are healthy, or why not."""
+    """Devices gpu-0, gpu-1 … with these reasons of Unhealthy; empty means healthy."""
     return {f"gpu-{number}": Health(healthy=not why, reason=why) for number, why in enumerate(states)}
 
 
 def shown(message):
-    """Device, health and message of each."""
+    """Name, health and message of each device."""
     return [(each.device.device_name, each.health, each.message) for each in message.devices]
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1"])
-async def test_a_stream_says_all_and_then_each_change(start_driver, kubelet, version):
-    """At once when something changes; nothing where nothing does."""
+async def test_a_stream_has_the_complete_list_and_each_change(start_driver, kubelet, version):
+    """An update without a change sends nothing."""
     running = await start_driver(None)
     running.driver.update(healths("", "broken"))
     stream = (await kubelet.register()).watch(version)
@@ -35,8 +35,8 @@ async def test_a_stream_says_all_and_then_each_change(start_driver, kubelet, ver
     await running.until(lambda: running.driver.servicer.health_streams == 0)
 
 
-async def test_it_is_repeated_before_it_is_forgotten(start_driver, kubelet):
-    """A device reads Unknown after the time-out; the list comes three times as often."""
+async def test_the_list_is_repeated_before_the_timeout(start_driver, kubelet):
+    """The kubelet shows a device as Unknown after the timeout, so the list is sent three times in that time."""
     running = await start_driver(None, repeat_health=1.0)
     running.driver.update(healths(""))
     stream = (await kubelet.register()).watch()
@@ -47,7 +47,7 @@ async def test_it_is_repeated_before_it_is_forgotten(start_driver, kubelet):
 
 
 async def test_streams_stay_open_until_the_driver_ends(start_driver, kubelet):
-    """Two of them, which a kubelet of 1.37 may have for a moment; also with no devices at all."""
+    """Two streams, which a kubelet of 1.37 may have for a moment, without devices."""
     running = await start_driver(None)
     called = await kubelet.register()
     streams = [called.watch("v1alpha1"), called.watch("v1")]

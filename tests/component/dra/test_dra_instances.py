@@ -1,4 +1,4 @@
-"""Instances of one driver on one record: whatever they are asked, in whatever order, no device is handed out twice."""
+"""Two instances of one driver share a record: for any sequence of calls, no device is prepared for two claims."""
 
 import asyncio
 import tempfile
@@ -26,7 +26,7 @@ class Api:
         self._documents = documents
 
     async def get(self, _kind, name, *, namespace):
-        """One of them."""
+        """The claim with this name."""
         return self._documents[name] | {"namespace": namespace}
 
 
@@ -36,7 +36,7 @@ def _find(_pool, device):
 
 @st.composite
 def _results(draw, number):
-    """What a claim is allocated: one or two devices, some for administration, some in shares."""
+    """The allocation of a claim: one or two devices, some with admin access, some shared."""
     found = []
     for place, device in enumerate(
         draw(st.lists(st.sampled_from(sorted(DEVICES)), min_size=1, max_size=2, unique=True))
@@ -49,7 +49,7 @@ def _results(draw, number):
 
 
 def _exclusive(results):
-    """The devices that a claim has for itself."""
+    """The devices that a claim does not share."""
     return {device for _, device, more in results if not more}
 
 
@@ -57,8 +57,8 @@ CALLS = st.tuples(st.sampled_from(["prepare", "unprepare", "restart"]), st.integ
 
 
 @given(results=st.tuples(*(_results(number) for number in range(4))), calls=st.lists(CALLS, max_size=15))
-def test_no_device_is_handed_out_twice(results, calls):
-    """Two instances, four claims, calls that come again, and restarts: every answer is what the record says."""
+def test_no_device_is_prepared_for_two_claims(results, calls):
+    """Two instances, four claims, repeated calls and restarts: every answer agrees with the record."""
     documents = {
         f"c{number}": dra.claim(f"c{number}", *each, driver=DRIVER, uid=f"uid-{number}")
         for number, each in enumerate(results)
@@ -90,8 +90,8 @@ def test_no_device_is_handed_out_twice(results, calls):
         asyncio.run(play(Path(directory)))
 
 
-async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
-    """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
+async def test_a_prepare_that_ends_too_late_is_reported(directory):
+    """`on_change` is called when the claim is prepared, although the call has failed by then."""
     places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
     documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
     clock, told, hangs, goes_on = LeapClock(), [], threading.Event(), threading.Event()
@@ -109,5 +109,5 @@ async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
     assert [] == told
     goes_on.set()
     for _ in range(2):
-        await claims.restore()  # after the call that hung
+        await claims.restore()  # waits for the call that hung
         assert [["uid-0"]] == [[*each] for each in told]

@@ -1,4 +1,4 @@
-"""A driver that is killed at any moment of a call: the next one ends right, whichever it is."""
+"""A driver is killed at any moment of a call: the next driver handles the next call correctly."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from tests.kit import forkserver
 
 @pytest.mark.long
 def test_a_process_may_end_at_any_point(directory):
-    """Between CDI file, record and answer, and at all else that shows; some of 20 points or more in a call."""
+    """Each call has more than 20 points (see `tests.kit.mortal`), of which a run tries some."""
     ran = subprocess.run(
         (forkserver.python(), "-m", "tests.kit.dra_mortal", str(directory)), capture_output=True, text=True, timeout=100
     )

@@ -1,4 +1,4 @@
-"""The driver's sockets: how the kubelet finds them, what brings them back, and several instances of one driver."""
+"""The driver's sockets: registration, recovery after they were removed, and several instances of one driver."""
 
 import asyncio
 import shutil
@@ -11,8 +11,8 @@ DRIVER = "gpu.acme.dev"
 OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
-async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
-    """As the Go helper does it: v1 first, an absolute endpoint."""
+async def test_the_answer_to_get_info(start_driver, kubelet):
+    """Like Kubernetes' Go library: v1 first, and an absolute endpoint. Both sockets are removed at the end."""
     running = await start_driver(None)
     assert DriverState.WAITING is running.driver.state
     info = (await kubelet.register()).info
@@ -36,8 +36,8 @@ async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
     assert not (kubelet.directory / "plugins" / DRIVER / "dra.sock").exists()
 
 
-async def test_a_refusal_is_a_problem_until_it_is_taken(start_driver, kubelet):
-    """With the kubelet's words."""
+async def test_a_refused_registration_is_a_problem_until_it_succeeds(start_driver, kubelet):
+    """The problem has the kubelet's error."""
     running = await start_driver(None)
     await kubelet.register(error="endpoint already registered")
     assert DriverState.REFUSED is running.driver.state
@@ -47,8 +47,8 @@ async def test_a_refusal_is_a_problem_until_it_is_taken(start_driver, kubelet):
     assert () == running.driver.problems
 
 
-async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubelet):
-    """The registry alone, the driver's own directory, and both: as when the kubelet's directory is wiped."""
+async def test_sockets_come_back_after_their_directories_were_deleted(start_driver, kubelet):
+    """The registry, the driver's directory, or both, as when the kubelet's directory is wiped."""
     running = await start_driver(None)
     own = kubelet.directory / "plugins"
     for directories in ([kubelet.registry], [own], [kubelet.registry, own]):
@@ -56,7 +56,7 @@ async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubel
             shutil.rmtree(each)
         running.driver.recheck()
         if kubelet.registry in directories:
-            # An attempt that was under way when it vanished says so in other words.
+            # An attempt that had begun before the deletion has another message.
             await running.until(lambda: "there is no directory" in str(running.driver.problems))
             assert DriverState.FAILING is running.driver.state
             kubelet.registry.mkdir()
@@ -66,8 +66,8 @@ async def test_a_directory_that_is_made_anew_is_served_again(start_driver, kubel
         assert {"abc": ""} == await (await kubelet.register()).unprepare(claim)
 
 
-async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kubelet):
-    """Of this driver alone, and only where nobody listens."""
+async def test_dead_sockets_of_the_same_driver_are_removed(start_driver, kubelet):
+    """Sockets of other drivers, and files that are not sockets, stay."""
     own = kubelet.directory / "plugins" / DRIVER
     own.mkdir(parents=True)
     dead = [
@@ -90,8 +90,8 @@ async def test_sockets_of_processes_that_are_gone_are_removed(start_driver, kube
     assert (kubelet.registry / f"{DRIVER}-{NEW}-reg.sock").exists()
 
 
-async def test_a_socket_that_another_one_serves_is_left_alone(start_driver, kubelet):
-    """Another driver of this name is a problem; when it ends, this one serves."""
+async def test_a_second_driver_of_the_same_name_waits(start_driver, kubelet):
+    """It has a problem until the first one ends, and leaves its socket alone."""
     first = await start_driver(None)
     second = await start_driver(None, wait=False)
     await second.until(lambda: second.driver.problems)
@@ -103,8 +103,8 @@ async def test_a_socket_that_another_one_serves_is_left_alone(start_driver, kube
     assert 1 == len(kubelet.sockets)
 
 
-async def test_one_pod_follows_another(api, start_driver, kubelet, allocate):
-    """In a rolling update both serve; what the old one prepared, the new one knows and can end."""
+async def test_a_rolling_update_of_the_driver(api, start_driver, kubelet, allocate):
+    """Both pods serve. The new one knows the claims that the old one prepared, and unprepares them."""
     claims = [await allocate(name, ("r", device)) for name, device in (("one", "gpu-0"), ("two", "gpu-1"))]
     thief = await allocate("thief", ("r", "gpu-0"))
     first = await start_driver(api, pod_uid=OLD)
@@ -123,8 +123,8 @@ async def test_one_pod_follows_another(api, start_driver, kubelet, allocate):
     assert "" == (await new.prepare(thief))[thief["metadata"]["uid"]].error
 
 
-async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allocate, cdi_dir):
-    """Files that are lost come back; those of claims that nobody knows stay, since a pod may have these."""
+async def test_a_restart_restores_prepared_claims(api, start_driver, kubelet, allocate, cdi_dir):
+    """Lost CDI files are restored. CDI files of unknown claims stay until unprepare, because a pod may use them."""
     claim = await allocate("c", ("r", "gpu-0"))
     first = await start_driver(api)
     before = await (await kubelet.register()).prepare(claim)
@@ -149,7 +149,7 @@ async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allo
 
 
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):
-    """A driver that stops finishes what it began."""
+    """A stopping driver finishes its calls."""
     running = await start_driver(api)
     called = await kubelet.register()
     claim = await allocate("c", ("r", "gpu-0"))

@@ -1,4 +1,4 @@
-"""What the driver says in the status of claims, by server-side apply beside its answers."""
+"""The driver writes the status of its devices into claims, by server-side apply."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def health(**reasons):
 
 @pytest.fixture
 def devices(api_server):
-    """What a claim's status says of its devices."""
+    """Read the devices in a claim's status."""
 
     def look(name):
         return (api_server.object("resourceclaims", name, "default").get("status") or {}).get("devices") or []
@@ -32,7 +32,7 @@ def ready(device):
 
 
 async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, devices):
-    """With its own id; not any more once it is unprepared."""
+    """Its status has its id, and is removed at unprepare."""
     running = await start_driver(api)
     running.driver.update(health())
     called = await kubelet.register()
@@ -48,7 +48,7 @@ async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, 
 
 
 async def test_ignored_configuration_is_in_the_status(api, start_driver, kubelet, allocate, devices):
-    """By its kind."""
+    """It is named by API version and kind."""
     running = await start_driver(api)
     running.driver.update(health())
     called = await kubelet.register()
@@ -59,8 +59,8 @@ async def test_ignored_configuration_is_in_the_status(api, start_driver, kubelet
     assert {"id": "GPU-0", "ignoredConfig": ["gpu.resource.example.com/v1alpha1 GpuConfig"]} == device["data"]
 
 
-async def test_it_follows_health(api, start_driver, kubelet, allocate, devices, api_server):
-    """And is written only when it is another one."""
+async def test_the_ready_condition_follows_health(api, start_driver, kubelet, allocate, devices, api_server):
+    """The status is written only if it changes."""
     running = await start_driver(api)
     running.driver.update(health())
     called = await kubelet.register()
@@ -79,7 +79,7 @@ async def test_it_follows_health(api, start_driver, kubelet, allocate, devices, 
 
 
 async def test_two_drivers_write_the_status_of_one_claim(api, start_driver, kubelet, allocate, devices):
-    """Each its own devices, under a field manager of its own."""
+    """Each driver writes its own devices, as its own field manager."""
     others = {"b.acme.dev": ("s", "gpu-1")}
     claim = await allocate("c", ("r", "gpu-0"), others=others)
     for name in (DRIVER, "b.acme.dev"):
@@ -91,8 +91,8 @@ async def test_two_drivers_write_the_status_of_one_claim(api, start_driver, kube
     assert {DRIVER, "b.acme.dev"} == {each["driver"] for each in devices("c")}
 
 
-async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, allocate, api_server, devices):
-    """Claims are prepared all the same."""
+async def test_a_missing_status_permission_is_logged_once(api, start_driver, kubelet, allocate, api_server, devices):
+    """Claims are prepared without it."""
     api_server.permissions = {"get resourceclaims"}
     running = await start_driver(api)
     running.driver.update(health())
@@ -106,6 +106,6 @@ async def test_who_may_not_write_it_is_told_once(api, start_driver, kubelet, all
     assert "give it a role with the verb patch on resourceclaims/status" in problem.message
     assert 1 == sum(each["event"] == "step failed; trying again" for each in running.logs)
     api_server.permissions = None
-    # Again and again: a write may have been refused after the first time.
+    # Repeated, because a write may be refused after the first advance.
     await running.until(lambda: running.clock.advance(31) or (devices("c0") and devices("c1")))
     await running.until(lambda: not running.retrier.problems)

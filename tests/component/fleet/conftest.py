@@ -17,13 +17,13 @@ from vdev.intervals import Intervals
 
 @pytest.fixture
 async def watching():
-    """The first watch of files looks for the C library, which blocks."""
+    """Start a watch of files: the first one looks for the C library, which blocks."""
     Watcher().close()
 
 
 @pytest.fixture
 async def start(watching, start_api, directory):
-    """Start controllers, each in a task of its own."""
+    """Start controllers, each in its own task."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def started(
@@ -61,13 +61,13 @@ async def start(watching, start_api, directory):
 
 @pytest.fixture
 def until(api_server):
-    """Wait until something is so of the API server's objects."""
+    """Wait until a condition on the API server's objects holds."""
     return api_server.until
 
 
 @pytest.fixture
 async def vdev(directory, capsys):
-    """Run a command against the controller; its exit code and what it printed."""
+    """Run a command against the controller. Returns its exit code and output."""
 
     async def run(*arguments):
         code = await asyncio.to_thread(cli.main, [*arguments, "--run-dir", str(directory / "run")])

@@ -1,4 +1,4 @@
-"""Nodes without a kubelet: what the API server has of them, whatever happens to it and to them."""
+"""Nodes without a kubelet: their objects on the API server."""
 
 import asyncio
 import gc
@@ -31,8 +31,8 @@ from vdev.kube import Conflict, timestamp
 from vdev.observe import http
 
 
-async def test_nodes_are_made_with_everything_they_have(start, api_server, until):
-    """Labels, taints, annotation of KWOK, capacity beside devices, devices, conditions, slices owned by the Node."""
+async def test_made_nodes_are_complete(start, api_server, until):
+    """Labels, taints, KWOK's annotation, other capacity, devices, conditions, and slices that the Node owns."""
     await start()
     await until(lambda: all(slices(api_server, f"gpu-{number}") for number in range(3)))
     await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
@@ -58,8 +58,8 @@ def uuids(api_server):
             yield {"uuid": device["attributes"]["uuid"]["string"]}
 
 
-async def test_nodes_that_exist_are_chosen_by_their_labels(start, api_server, until):
-    """Of others nothing is touched, and entries for nodes by name concern these alone. A node that leaves is freed."""
+async def test_a_selector_chooses_existing_nodes(start, api_server, until):
+    """Other Nodes are not touched. The devices of a Node that is no longer selected are removed from it."""
     await api_server.add("nodes", {"metadata": {"name": "other"}})
     await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
     before = node(api_server, "other")
@@ -75,8 +75,8 @@ async def test_nodes_that_exist_are_chosen_by_their_labels(start, api_server, un
     await until(lambda: gc.collect() >= 0 and applier() is None)
 
 
-async def test_an_edit_applies_as_a_difference(start, api_server, until, directory):
-    """Nodes that leave the file go, devices that change change; a bad edit changes nothing and is told."""
+async def test_edits_of_the_file(start, api_server, until, directory):
+    """Nodes and devices follow the file. A bad edit is reported and changes nothing."""
     fleet = await start()
     await until(lambda: all(["4", "4"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
     file = directory / "vdev.yaml"
@@ -92,8 +92,8 @@ async def test_an_edit_applies_as_a_difference(start, api_server, until, directo
     await until(lambda: not fleet.refused and ["4", "4"] == capacity(api_server, "gpu-2"))
 
 
-async def test_nothing_is_written_when_nothing_differs(start, api_server, until):
-    """Not by the controller that made it, nor by the next one."""
+async def test_nothing_is_written_without_a_change(start, api_server, until):
+    """Neither the first controller nor the next one writes."""
     first = await start()
     await until(lambda: first.is_settled and all(slices(api_server, f"gpu-{number}") for number in range(3)))
     await first.stop()
@@ -106,8 +106,8 @@ async def test_nothing_is_written_when_nothing_differs(start, api_server, until)
     assert writes == api_server.writes
 
 
-async def test_what_others_do_to_a_node_stays(start, api_server, until, directory):
-    """A foreign label, taint and resource, also when the file changes ours, and our record of taints is spoilt."""
+async def test_changes_by_other_clients_stay(start, api_server, until, directory):
+    """Foreign labels and taints stay if the file's taints change, even if the annotation about taints is damaged."""
     await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
     foreign = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
@@ -123,8 +123,8 @@ async def test_what_others_do_to_a_node_stays(start, api_server, until, director
     assert "b" == found["metadata"]["labels"]["a"]
 
 
-async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until):
-    """With all that it has, for a new uid."""
+async def test_a_deleted_node_is_created_again(start, api_server, until):
+    """It gets its devices again, and a new uid."""
     await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
     uid = node(api_server, "gpu-0")["metadata"]["uid"]
@@ -133,9 +133,9 @@ async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until
     assert uid != node(api_server, "gpu-0")["metadata"]["uid"]
 
 
-async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_server, until):
-    """Two that write the same status would never end. A distribution's kubelet may be a part of another program, and
-    what KWOK calls a kubelet is none.
+async def test_a_selected_node_with_a_kubelet_is_left_to_its_agent(start, api_server, until):
+    """Otherwise two writers would overwrite each other's status forever. Some distributions build the kubelet into
+    another program, and KWOK's `kubeletVersion` is not that of a kubelet.
     """
     versions = {"kwok-1": "fake", "kwok-2": "fake-v1.33.0", "kwok-3": "kwok-v0.8.0"}
     managers = ("kubelet", "k3s", "kubelite")
@@ -152,8 +152,8 @@ async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_serve
         assert ["0", "0"] == capacity(api_server, name)
 
 
-async def test_a_made_node_that_grows_a_kubelet_is_handed_over(start, api_server, until, directory):
-    """Labels and taints of the file go once; then nothing is written, and it stays when it leaves the file."""
+async def test_a_made_node_with_a_kubelet_is_handed_over(start, api_server, until, directory):
+    """The file's labels and taints are removed once; nothing else is written. The Node stays if it leaves the file."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
@@ -172,8 +172,8 @@ async def test_a_made_node_that_grows_a_kubelet_is_handed_over(start, api_server
     assert node(api_server, "gpu-2")
 
 
-async def test_a_made_node_is_only_deleted_in_the_version_that_was_seen(start, api_server, until):
-    """A kubelet may have registered on it since, which the watch has not told yet."""
+async def test_a_made_node_is_deleted_only_at_the_known_version(start, api_server, until):
+    """A kubelet may have registered since, without an event of the watch yet."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
     seen = SeenNode("gpu-2", lambda: None, lambda _: None)
@@ -184,8 +184,8 @@ async def test_a_made_node_is_only_deleted_in_the_version_that_was_seen(start, a
     assert node(api_server, "gpu-2")
 
 
-async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, until):
-    """Where the role lacks `list`: a Node of this name is told, and stays as it is."""
+async def test_an_existing_node_is_not_taken_over_without_list_permission(start, api_server, until):
+    """The existing Node of this name is reported and not changed."""
     await api_server.add("nodes", {"metadata": {"name": "gpu-1"}, "status": {"capacity": {"cpu": "8"}}})
     before = node(api_server, "gpu-1")
     verbs = ("get", "create", "patch", "update", "delete")
@@ -198,7 +198,7 @@ async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, u
 
 
 async def test_devices_appear_some_time_after_a_node_is_ready(start, api_server, until, directory):
-    """Labels, capacity and slices each have a delay, which begins when the Node is Ready."""
+    """Labels, capacity and slices each have a delay that begins when the Node is Ready."""
     text = ONE_NODE.replace("fleet:", "node: {labels: true}\nfleet:").replace(
         "{name: n}", "{name: n, labelsAfter: 100s, devicesAfter: 200s, slicesAfter: 300s}"
     )
@@ -223,8 +223,8 @@ async def test_devices_appear_some_time_after_a_node_is_ready(start, api_server,
         await until(lambda expected=expected: expected == there() and fleet.is_settled)
 
 
-async def test_a_server_that_is_away(start, api_server, until, directory):
-    """What changed meanwhile is made good when it is back."""
+async def test_an_edit_while_the_api_server_is_down(start, api_server, until, directory):
+    """The changes are written when the server is back."""
     await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
     await api_server.down()
@@ -233,7 +233,7 @@ async def test_a_server_that_is_away(start, api_server, until, directory):
     await until(lambda: all(["6", "6"] == capacity(api_server, f"gpu-{number}") for number in range(3)))
 
 
-# --- who holds what ---------------------------------------------------------------------------------------------------
+# --- devices of pods --------------------------------------------------------------------------------------------------
 
 ONE_NODE = """
 version: v1
@@ -245,7 +245,7 @@ fleet: {nodes: [{name: n}]}
 
 
 async def test_pods_get_devices_as_on_a_kubelet(start, api_server, until):
-    """By preferred allocation (one NUMA node), each once; what an init container had is used again."""
+    """By preferred allocation (one NUMA node), each device once. Devices of an init container are reused."""
     await start(ONE_NODE)
     await until(lambda: ["4", "4"] == capacity(api_server, "n"))
     await add_pod(api_server, "one", 1)
@@ -262,8 +262,8 @@ async def test_pods_get_devices_as_on_a_kubelet(start, api_server, until):
     assert "npu-0" not in three["main"]
 
 
-async def test_who_holds_what_outlives_the_controller(start, api_server, until):
-    """It is read from the pods again, and new pods get what is left."""
+async def test_allocations_outlive_the_controller(start, api_server, until):
+    """The next controller reads them from the pods, and gives the other devices to new pods."""
     first = await start(ONE_NODE)
     await until(lambda: ["4", "4"] == capacity(api_server, "n"))
     for name, number in (("a", 1), ("b", 2)):
@@ -280,8 +280,8 @@ async def test_who_holds_what_outlives_the_controller(start, api_server, until):
     await until(lambda: second.is_settled)
 
 
-async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, api_server, until):
-    """`allocatedResourcesStatus` of the container, as a kubelet writes it."""
+async def test_a_failed_device_shows_in_the_pod_status(start, api_server, until):
+    """In the container's `allocatedResourcesStatus`, as a kubelet writes it."""
     rules = "faults: {rules: [{name: sick, devices: [npu/0], at: 300s, for: 60s, health: Unhealthy}]}"
     clock = LeapClock()
     await start(ONE_NODE + rules, clock=clock)
@@ -300,7 +300,7 @@ async def test_a_device_of_a_running_pod_that_fails_shows_in_its_status(start, a
 
 
 async def test_devices_of_claims_count_as_held(start, api_server, until, directory):
-    """A device that leaves the file stays in the pool, with a taint, while a claim has it."""
+    """A device that leaves the file stays in the pool, with a taint, while it is allocated to a claim."""
     fleet = await start(ONE_NODE)
     await until(lambda: 2 == len(slices(api_server, "n")))
     await add_claim(api_server, "gpu-1")
@@ -313,11 +313,11 @@ async def test_devices_of_claims_count_as_held(start, api_server, until, directo
     await until(lambda: ["gpu-0"] == slices(api_server, "n"))
 
 
-# --- failures on demand -----------------------------------------------------------------------------------------------
+# --- fault injection --------------------------------------------------------------------------------------------------
 
 
-async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev, directory):
-    """By `vdev device` with the node, and by rules for many nodes, also for nodes that come later."""
+async def test_fault_commands(start, api_server, until, vdev, directory):
+    """`vdev device` with a node, and rules for many nodes, which also apply to nodes that are added later."""
     text = RACKS.replace("[RULE]", "[]")
     await start(text, run=True)
     await until(lambda: 12 == len(found := allocatable(api_server)) and set(found.values()) == {"2"})
@@ -340,11 +340,11 @@ async def test_people_break_devices_of_the_fleet(start, api_server, until, vdev,
     assert 2 == (await vdev("device", "set", "npu/9", "--node", "r1-n1", "--health", "Unhealthy"))[0]
 
 
-# --- what others see of it --------------------------------------------------------------------------------------------
+# --- metrics and status -----------------------------------------------------------------------------------------------
 
 
 async def test_the_metrics_are_those_of_the_docs(start, until):
-    """What is served has the names, types and labels of the page, and values."""
+    """Names, types, labels and descriptions are those of docs/metrics.md."""
     fleet = await start()
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
     async with served(http.application(FleetView(fleet), page=http.FLEET_PAGE)) as address:
@@ -366,21 +366,21 @@ async def test_the_metrics_are_those_of_the_docs(start, until):
 
 
 def fetched(url):
-    """What is there."""
+    """The text at a URL."""
     with urllib.request.urlopen(url, timeout=20) as answer:
         return answer.read().decode()
 
 
 async def test_only_some_nodes_by_selector(start, api_server, until):
-    """Made ones as well: nodes that it leaves out are neither made nor removed."""
+    """The controller's selector also applies to the nodes that the file makes."""
     fleet = await start(selector={"topology.kubernetes.io/zone": "zone-1"})
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-1"))
     await until(lambda: fleet.is_settled)
     assert ({}, {}) == (node(api_server, "gpu-0"), node(api_server, "gpu-2"))
 
 
-async def test_the_status_tells_how_far_it_is(start, api_server, until):
-    """Nodes by state, amounts, who is behind and why; and that all is well once it is."""
+async def test_the_status_shows_progress(start, api_server, until):
+    """Nodes by state, numbers of devices, the Nodes that are behind with reasons, and `converged` at the end."""
     await api_server.add("nodes", {"metadata": {"name": "gpu-1"}})
     api_server.fail(status=500, verb="patch", resource="nodes/status", times=100_000)
     sick = "{name: sick, onNodes: gpu-2, devices: [npu/2], health: Unhealthy, reason: XID 79}"

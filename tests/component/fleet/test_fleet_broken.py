@@ -1,4 +1,4 @@
-"""Which devices of a fleet are broken, as its page and its metrics tell it; and what is told that nobody can read."""
+"""The broken devices in a fleet's status, and unreadable objects and files, which do not stop the controller."""
 
 import json
 
@@ -21,7 +21,7 @@ faults: {seed: 3, rules: [{name: sick, devices: [npu/1, a100/0], health: Unhealt
 
 
 async def test_broken_devices_of_claims_are_counted_once(start, until):
-    """However they are cut; one that is advertised both ways counts for its resource."""
+    """A partitioned device counts once. A device that is advertised in both ways counts for its extended resource."""
     fleet = await start(BOTH_WAYS)
     view = FleetView(fleet)
     await until(lambda: view.status()["converged"] and fleet.members)
@@ -42,8 +42,8 @@ ODD = [
 ]
 
 
-async def test_an_object_that_is_none_ends_nothing(start, api_server, until):
-    """Every watch tells it. What comes later is followed all the same."""
+async def test_malformed_objects_do_not_stop_the_controller(start, api_server, until):
+    """They come as events of every watch. Later events are handled."""
     fleet = await start(CONFIG)
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
     for number, document in enumerate(ODD):
@@ -55,16 +55,16 @@ async def test_an_object_that_is_none_ends_nothing(start, api_server, until):
         await until(lambda name=name: devices(api_server, f"on-{name}"))
 
 
-async def test_a_pods_annotation_ends_nothing(start, api_server, until):
-    """Anybody who may make a pod can write it."""
+async def test_a_malformed_pod_annotation_does_not_stop_the_controller(start, api_server, until):
+    """Everybody who may create pods can write it."""
     fleet = await start(CONFIG)
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
     await add_pod(api_server, "p", 2, node="gpu-1", annotations={"vdev.dev/devices": "[" * 200_000})
     await until(lambda: "npu-" in str(api_server.object("pods", "p", "default")["metadata"]["annotations"]))
 
 
-async def test_a_configuration_that_cannot_be_read_ends_nothing(start, api_server, until, directory):
-    """What raises is told, and tried again: the file may be fine by then."""
+async def test_a_failing_configuration_reader_does_not_stop_the_controller(start, api_server, until, directory):
+    """It is a problem, and the file is read again later."""
     broken = []
 
     def load(files):

@@ -1,4 +1,4 @@
-"""Failures in a fleet: which rules mean something there, on which nodes, and since when; however late the server."""
+"""Fault rules in a fleet: which rules have an effect there, and on which nodes."""
 
 import structlog
 
@@ -22,7 +22,7 @@ def all_there(api_server, names=("h1", "h2", "p1", "p2")):
     return all(["2", "2"] == capacity(api_server, each) for each in names)
 
 
-# --- which rules mean anything ----------------------------------------------------------------------------------------
+# --- rules with and without an effect ---------------------------------------------------------------------------------
 
 VOID = {
     "rpc: Allocate, hang: true, for: 1m": "no kubelet, plugin or container runs there",
@@ -40,8 +40,8 @@ VOID = {
 }
 
 
-async def test_rules_that_mean_nothing_are_said_once(start, until, vdev):
-    """At the start, in the log and in the status; and to who adds one while it runs, which is refused."""
+async def test_rules_without_effect_are_reported_once(start, until, vdev):
+    """At the start, in the log and in the status. `vdev fault add` refuses them."""
     rules = ", ".join(f"{{name: void-{number}, {rule}}}" for number, rule in enumerate(VOID))
     with structlog.testing.capture_logs() as logs:
         fleet = await start(GPUS.replace("RULE", rules), run=True)
@@ -72,8 +72,8 @@ MEANT = {
 }
 
 
-async def test_rules_that_mean_something(start, api_server, until):
-    """Each kind of the file that is about devices, the Node or its slices, as on a node with a kubelet."""
+async def test_rules_with_an_effect(start, api_server, until):
+    """Each kind of rule about devices, the Node or its slices works as on a node with a kubelet."""
     clock = LeapClock()
     rules = ", ".join(f"{{name: rule-{number}, {rule}}}" for number, rule in enumerate(MEANT))
     fleet = await start(GPUS.replace("RULE", rules), clock=clock)
@@ -85,18 +85,18 @@ async def test_rules_that_mean_something(start, api_server, until):
 
 
 def reasons(api_server):
-    """Of all Events."""
+    """The reasons of all Events."""
     return [each["reason"] for each in api_server.all("events", "default")]
 
 
 def incomplete(api_server, name):
-    """Whether the pool of a node says that it has more slices than there are."""
+    """Whether the node's pool announces more slices than exist."""
     found = [each["spec"] for each in api_server.all("resourceslices") if each["spec"].get("nodeName") == name]
     return found and len(found) < found[0]["pool"]["resourceSliceCount"]
 
 
-async def test_the_server_fails_for_some_nodes(start, api_server, until):
-    """What is told of them waits until the rule is over; the status names it, and the others go on."""
+async def test_requests_fail_for_one_node(start, api_server, until):
+    """Its writes wait until the rule ends, and the status names the rule. Other nodes are not affected."""
     away = "{name: away, onNodes: h1, at: 300s, for: 60s, api: {status: 500, resources: nodes/status}}"
     sick = "{name: sick, at: 310s, devices: [npu/1], health: Unhealthy}"
     clock = LeapClock()
@@ -118,8 +118,8 @@ def active(fleet, name, rule):
     return fleet.members[name].engine.runs[rule].active
 
 
-async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, directory):
-    """The device that it is given fails; what it has already when a controller starts is no news."""
+async def test_an_allocation_triggers_a_rule(start, api_server, until, directory):
+    """The allocated device fails. Allocations from before the controller's start do not trigger the rule."""
     text = GPUS.replace("RULE", "{name: infant, devices: [npu], onAllocate: true, for: 60s, health: Unhealthy}")
     clock = LeapClock()
     fleet = await start(text, clock=clock)
@@ -138,8 +138,8 @@ async def test_a_pod_sets_off_what_waits_for_it(start, api_server, until, direct
 # --- on which nodes ---------------------------------------------------------------------------------------------------
 
 
-async def test_labels_of_the_devices(start, api_server, until):
-    """What the preset says of the model chooses nodes, from the first moment on."""
+async def test_a_rule_selects_nodes_by_device_labels(start, api_server, until):
+    """The product label that comes from the preset selects nodes from the start on."""
     product = "{labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}"
     hot = f"{{name: hot, onNodes: {product}, event: {{reason: GpuHot, message: hot}}}}"
     await start(GPUS.replace("RULE", f"{{name: h, onNodes: {product}, devices: [npu/1], health: Unhealthy}}, {hot}"))

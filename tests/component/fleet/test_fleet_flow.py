@@ -1,4 +1,4 @@
-"""What a fleet asks of the API server, counted: as little as it takes, a few at a time, and again where that failed."""
+"""A fleet sends no needless requests to the API server, and ends while requests hang."""
 
 import asyncio
 from collections import Counter
@@ -21,34 +21,34 @@ KINDS = ("nodes", "pods", "resourceclaims", "resourceslices")
 
 @pytest.fixture
 async def api_server():
-    """One that does not hold each of thousands of objects against Kubernetes' schemas."""
+    """A server without the check of Kubernetes' schemas, which is slow for many objects."""
     async with ApiServer(schemas=False) as server:
         yield server
 
 
 @pytest.fixture
 def clock():
-    """Runs, and can be put forward."""
+    """A running clock that a test can advance."""
     return LeapClock()
 
 
 def of(nodes, count=2):
-    """A file that makes so many nodes."""
+    """A file that makes this number of nodes."""
     return SMALL.replace("NODES", str(nodes)).replace("count: 2", f"count: {count}")
 
 
 def is_done(fleet, nodes):
-    """Whether it knows so many nodes, and has nothing left to write."""
+    """Whether the fleet has this number of nodes, and nothing left to write."""
     return nodes == len(fleet.members) and fleet.is_settled
 
 
 def asked_since(api_server, before):
-    """The requests since there were so many, by verb and resource."""
+    """The numbers of requests by verb and resource, without the first `before`."""
     return Counter((each.verb, each.resource) for each in api_server.asked[before:])
 
 
-async def test_each_request_is_needed(start, api_server, until, directory, clock):
-    """Of a start, of an hour without news, of edits that concern all nodes or one, and of the next controller."""
+async def test_the_number_of_requests(start, api_server, until, directory, clock):
+    """At a start, in an hour without changes, at edits that affect all nodes or one, and at the next start."""
     nodes = 30
     first = await start(of(nodes), clock=clock)
     await until(lambda: is_done(first, nodes))
@@ -81,8 +81,8 @@ async def test_each_request_is_needed(start, api_server, until, directory, clock
     assert watched == asked_since(api_server, before)
 
 
-async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server, until, clock):
-    """Also the turns that wait for it, and without beginning to write anything more."""
+async def test_it_ends_at_once_while_requests_hang(start, api_server, until, clock):
+    """It sends no further requests."""
     hanging = api_server.fail(verb="create", hang=True)
     fleet = await start(of(40), clock=clock)
     await until(lambda: 16 == hanging.hits)

@@ -1,4 +1,4 @@
-"""Layouts that a label of a Node chooses, where no kubelet is."""
+"""Partition layouts that a label of a Node selects, in a fleet."""
 
 import pytest
 
@@ -20,7 +20,7 @@ MEDIUM, LARGE = (f"nvidia.com/mig-{profile}" for profile in ("2g.10gb", "3g.20gb
 
 @pytest.fixture
 def choose(api_server):
-    """Set the label that chooses the layout."""
+    """Set the label that selects the layout."""
 
     async def choose(value):
         labels = {"nvidia.com/mig.config": value}
@@ -35,8 +35,8 @@ def state(api_server):
     return lambda: node(api_server, "n")["metadata"]["labels"].get("nvidia.com/mig.config.state")
 
 
-async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until, choose, state):
-    """As an agent follows it: what a pod holds is not cut, and the state is told on the Node."""
+async def test_a_label_selects_the_layout_of_a_node(start, api_server, until, choose, state):
+    """As with an agent: devices that a pod holds are not repartitioned, and a label shows the state."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
 
     first = await start(LAYOUTS)
@@ -68,8 +68,8 @@ async def test_a_label_chooses_the_layout_of_a_node(start, api_server, until, ch
 CLAIMED = LAYOUTS.replace("    partitions:", "    advertise: [dra]\n    partitions:")
 
 
-async def test_what_only_a_claim_has_is_not_cut_after_a_restart(start, api_server, until, choose, state):
-    """Though the label changed while no controller was there, and no pod has a note of it."""
+async def test_claimed_partitions_are_kept_after_a_restart(start, api_server, until, choose, state):
+    """Even if the label changed while no controller ran, and no pod has an annotation about the device."""
     labels = {"type": "kwok", "nvidia.com/mig.config": "all-3g.20gb"}
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": labels}})
     first = await start(CLAIMED)

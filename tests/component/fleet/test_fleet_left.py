@@ -1,4 +1,4 @@
-"""Nodes that are no longer the fleet's: what it wrote on them goes, also when they left while no controller ran."""
+"""Nodes that leave the fleet: its fields on them are removed, also if they left while no controller ran."""
 
 import pytest
 
@@ -20,7 +20,7 @@ THEIRS = {"status": {"capacity": {"theirs.dev/x": "1"}, "conditions": [{"type": 
 
 @pytest.fixture
 async def told(api_server, start, until):
-    """A Node with something of somebody else's, on which a controller wrote all it has, and ended."""
+    """A Node with fields of another client, on which a controller wrote everything before it ended."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}})
     await api_server.edit("nodes", "n", THEIRS, manager="kwok", subresource="status")
     first = await start(CHOSEN)
@@ -30,7 +30,7 @@ async def told(api_server, start, until):
 
 
 def untouched(api_server):
-    """Whether the Node has what is not the fleet's, and nothing else."""
+    """Whether the Node has the fields of the other client and none of the fleet."""
     found = node(api_server, "n")
     status = found["status"]
     conditions = [each["type"] for each in status["conditions"]]
@@ -40,19 +40,19 @@ def untouched(api_server):
 
 
 async def leaves_by_label(api_server):
-    """The Node has another label; the file is as it was."""
+    """The Node gets another label; the file stays the same."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {"type": "other"}}}, manager="kubectl")
     return CHOSEN
 
 
 async def leaves_by_file(api_server):
-    """The file chooses other Nodes."""
+    """The file selects other Nodes."""
     return OTHERS
 
 
 @pytest.mark.parametrize("leaves", [leaves_by_label, leaves_by_file])
-async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until):
-    """The next controller takes back what the last one wrote, and that alone; then nothing more is written."""
+async def test_a_node_that_left_while_no_controller_ran(leaves, told, api_server, start, until):
+    """The next controller removes exactly the fields that the last one wrote, and then writes nothing."""
     fleet = await start(await leaves(api_server))
     await until(lambda: untouched(api_server) and fleet.is_settled)
     writes = api_server.writes
@@ -61,8 +61,8 @@ async def test_a_node_that_left_meanwhile(leaves, told, api_server, start, until
     assert (writes, {}) == (api_server.writes, fleet.members)
 
 
-async def test_what_a_node_was_made_with_stays(api_server, start, until, directory):
-    """Its capacity and conditions are nobody's, and an apply that wants nothing any more would take them along."""
+async def test_fields_from_the_creation_of_a_node_stay(api_server, start, until, directory):
+    """They have no field manager, so an empty apply would remove them too."""
     born = {"capacity": {"cpu": "32", "pods": "110"}, "allocatable": {"cpu": "31", "pods": "110"}}
     born["conditions"] = [{"type": "Theirs", "status": "True"}]
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "kwok"}}, "status": born})
@@ -82,7 +82,7 @@ async def test_what_a_node_was_made_with_stays(api_server, start, until, directo
 
 
 async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, until, start_api):
-    """It writes as the same manager; only what a fleet has marked is a fleet's."""
+    """It writes with the same field manager, but only Nodes with the fleet's annotation belong to a fleet."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "other"}}})
     status = {"status": {"capacity": {NPU: "4"}, "allocatable": {NPU: "4"}}}
     agent = await start_api()
@@ -92,8 +92,8 @@ async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, unti
     assert ["4", "4"] == capacity(api_server, "n")
 
 
-async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until):
-    """A pod that runs on the node does not lose its devices because a controller was away."""
+async def test_held_devices_stay_until_they_are_free(told, api_server, start, until):
+    """A running pod keeps its devices if its node left while no controller ran."""
     first = await start(CHOSEN)
     await add_pod(api_server, "p", 2)
     await until(lambda: devices(api_server, "p"))
@@ -105,10 +105,8 @@ async def test_what_is_held_stays_until_it_is_not(told, api_server, start, until
     await until(lambda: untouched(api_server))
 
 
-async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):
-    """The agent there has the fields from then on; what is written stays, and a later end of the kubelet changes
-    nothing.
-    """
+async def test_a_kubelet_ends_the_membership(told, api_server, start, until):
+    """The fleet's annotation is removed, and the other fields stay, because they belong to the agent there."""
     await add_kubelet(api_server, "n", capacity={NPU: "0"})
     fleet = await start(CHOSEN)
     await until(lambda: FLEET not in (node(api_server, "n")["metadata"].get("annotations") or {}))
@@ -116,8 +114,10 @@ async def test_a_kubelet_makes_the_mark_void(told, api_server, start, until):
     assert ["0", "0"] == capacity(api_server, "n")
 
 
-async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):
-    """What a pod has stays listed, and cannot be given to another one, until the pod is gone; rules are no reason."""
+async def test_pods_keep_devices_of_a_leaving_node(told, api_server, start, until):
+    """A held device stays in the capacity, and is not allocatable, until its pod is gone. A fault rule for the node
+    does not keep it in the fleet.
+    """
     faults = "faults: {rules: [{name: hot, every: 1s, onNodes: n, event: {reason: Hot, message: hot}}]}"
     await start(CHOSEN + faults)
     await add_pod(api_server, "p", 1)
@@ -129,8 +129,8 @@ async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, unti
     await until(lambda: untouched(api_server))
 
 
-async def test_outside_of_the_selector_nothing_is_touched(told, api_server, start, until):
-    """A controller for a part of the nodes takes nothing back on the others, neither before nor while it runs."""
+async def test_nodes_outside_of_the_selector_are_not_touched(told, api_server, start, until):
+    """A controller with a selector removes nothing from other nodes, no matter when they left the selection."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {"pool": "a"}}}, manager="kubectl")
     fleet = await start(OTHERS, selector={"pool": "b"})
     await until(lambda: fleet.has_begun and fleet.is_settled)

@@ -28,7 +28,7 @@ POD = {
 
 
 def permissions():
-    """Those of the roles, as `verb resource`."""
+    """The permissions of the roles, as `verb resource`."""
     return {
         f"{verb} {resource}"
         for each in rendered(DEPLOY / "fleet")
@@ -40,7 +40,7 @@ def permissions():
 
 
 class Policy:
-    """The admission policy of the fleet's account, asked of each write; `refused` is what it would not let through."""
+    """The admission policy of the fleet's account, evaluated for each write. `refused` are the denied writes."""
 
     def __init__(self, server):
         self.spec, _ = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
@@ -49,7 +49,7 @@ class Policy:
         server.admit, server.look_at = self.admit, self.look_at
 
     async def admit(self, request):
-        """What is made or deleted."""
+        """Check creations and deletions."""
         await self._admit(request)
         is_there = self.server.objects.has(request.kind, request.namespace, request.name)
         if request.verb == "delete":
@@ -58,12 +58,12 @@ class Policy:
             self.judge(request, "CREATE", None, request.body)
 
     def look_at(self, request, old, new):
-        """What is changed."""
+        """Check updates."""
         if old:
             self.judge(request, "UPDATE", old, new)
 
     def judge(self, request, operation, before, after):
-        """Ask the policy."""
+        """Evaluate the policy."""
         resource, _, part = request.resource.partition("/")
         asked = {
             "operation": operation,
@@ -73,14 +73,14 @@ class Policy:
             "name": request.name,
         }
         self.asked += 1
-        before, after = (each and {"spec": {}, "status": {}, **each} for each in (before, after))  # as real ones
+        before, after = (each and {"spec": {}, "status": {}, **each} for each in (before, after))  # as in real objects
         if why := refusal(self.spec["spec"], asked, before, after):
             self.refused.append((operation, request.resource, request.name, why))
 
 
 @kustomize
 async def test_the_role_is_enough(start, api_server, directory):
-    """And each permission of it is used, from the first Node to the last one removed; none is missed."""
+    """No permission is missing, and each one is used."""
     policy = Policy(api_server) if importlib.util.find_spec("cel_expr_python") else None
     await api_server.add("nodes", {"metadata": {"name": "k", "labels": {"type": "kwok"}}})
     allowed = await asyncio.to_thread(permissions)
@@ -105,11 +105,11 @@ async def test_the_role_is_enough(start, api_server, directory):
     await fleet.stop()
     used = {f"{each.verb} {each.resource}" for each in api_server.asked}
     assert set() == used - allowed
-    # an Event that comes again within the hour; and a real server asks for both when an apply makes a Node
+    # An Event is patched if it repeats within an hour. A real server checks create too if an apply creates a Node.
     assert {"patch events", "create nodes"} >= allowed - used
     assert policy is None or (policy.asked > 20 and not policy.refused), policy.refused
 
 
 def devices(api_server):
-    """How many the slices have."""
+    """The number of devices in all slices."""
     return sum(len(each["spec"].get("devices") or ()) for each in api_server.all("resourceslices"))

@@ -1,4 +1,4 @@
-"""What the devices of a fleet measure: one page for all nodes, one for each, and where Prometheus finds these."""
+"""Device metrics of a fleet: a page for all nodes, a page per node, and the targets for Prometheus."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ faults: {rules: [{name: lost, onNodes: n2, devices: [h100/1], xid: 79}]}
 
 @pytest.fixture
 async def served(start, api_server, until):
-    """A function that asks a fleet of three nodes for a path."""
+    """A function that gets a path from a fleet of three nodes."""
     fleet = await start(GPUS)
     await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
     app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
@@ -40,13 +40,13 @@ async def served(start, api_server, until):
 
 
 def values(page, name):
-    """The samples of a metric by node and device, and their labels."""
+    """The labels and the value of each sample of a metric."""
     families = text_string_to_metric_families(page)
     return [each.labels | {"value": each.value} for family in families for each in family.samples if each.name == name]
 
 
 async def test_all_nodes_are_on_one_page(served):
-    """Each line has its node; makers' names are those of one node, and a fault shows where it is."""
+    """Each sample has its node, also under the names of the vendors' exporters, and a fault shows on its node alone."""
     page = await served("/metrics")
     found = values(page, "DCGM_FI_DEV_XID_ERRORS")
     assert {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n3", "0"), ("n3", "1")} <= {
@@ -58,8 +58,8 @@ async def test_all_nodes_are_on_one_page(served):
     assert 6 == len({each["UUID"] for each in found})
 
 
-async def test_a_node_has_the_page_of_an_exporter_there(served):
-    """Found by Prometheus, which sets the node; and no other's."""
+async def test_each_node_has_its_own_page(served):
+    """The targets name the page and the node. The page has the node's devices alone."""
     targets = json.loads(await served("/targets"))
     assert ["n1", "n2", "n3"] == [each["labels"]["node"] for each in targets]
     page = await served(targets[0]["labels"]["__metrics_path__"])
@@ -102,8 +102,8 @@ async def loads(fleet, wanted):
     raise AssertionError(found)
 
 
-async def test_claims_load_devices_and_pods_say_their_load(start, api_server, until):
-    """As on a node with a kubelet: a claim's pod loads what it has, and its annotation says how much."""
+async def test_load_of_claimed_devices(start, api_server, until):
+    """As on a node with a kubelet: a claim's pod loads its devices, and its annotation sets the load."""
     fleet = await start(LOADED)
     await until(lambda: fleet.is_settled and 2 == len(fleet.members))
     await loads(fleet, {("n1", "h0"): 0, ("n1", "npu"): 40, ("n2", "npu"): 40})
