@@ -1,12 +1,12 @@
 """Dynamic Resource Allocation: the devices that a node publishes, and the claims that get them.
 
-published_devices, attributes   devices as ResourceSlices have them, with taints and counters
+published_devices, attributes   devices as in ResourceSlices, with taints and counters
 nvidia_devices, amd_devices     the same in the style of these makers' drivers
-pools                           all devices of a driver, and those that only claims keep
-slices, slice_applier           pools cut into slices, and published
-driver                          the life of a driver
-servicer                        the calls of a kubelet on these sockets
-claims, preparation             preparing claims, and what each claim gets
-checkpoint                      the places of its files, the record of prepared claims, and their CDI files
-applier                         connects all of it with the agent
+pools                           the devices of each driver, and lost devices that claims still use
+slices, slice_applier           divide pools into slices and publish them
+driver                          the life cycle of a driver and its sockets
+servicer                        the gRPC services that the kubelet calls on these sockets
+claims, preparation             prepare claims, with a CDI specification for each
+checkpoint                      the paths of a driver's files, the record of prepared claims, and their CDI files
+applier                         connects these modules with the agent
 """

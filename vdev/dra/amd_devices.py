@@ -17,7 +17,7 @@ from .attributes import (
 
 FIRST_RENDER = 128
 """The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""
-_CARDS = 64  # the numbers of cards for GPUs grow in steps of this
+_CARDS = 64  # the card numbers of GPUs grow in steps of this
 _SIMDS = 4  # of a compute unit
 DRIVER_VERSION = "6.14.14"
 """The default of the attribute driverVersion."""
@@ -28,7 +28,7 @@ _FULL = "spx"
 def card(device: Device, index: int, gpus: int, slices: int) -> int:
     """The number of the device's card node; `index` is the number of its GPU, of `gpus` on the node.
 
-    The numbers of further partitions begin at a round number, so that another GPU renames no partition.
+    The numbers of additional partitions begin at a round number, so that adding a GPU does not rename partitions.
     """
     start = device.slices.start if device.is_partition else 0
     first = -(-gpus // _CARDS) * _CARDS

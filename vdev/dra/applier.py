@@ -33,10 +33,10 @@ log = structlog.get_logger(__name__)
 
 
 class DraDrivers(Applier):
-    """The drivers of one node, from `start` on. `wake` is called when prepared claims or problems changed.
+    """The drivers of one node. `wake` is called when prepared claims or problems have changed.
 
-    A driver with prepared claims is served until the last of them is unprepared, also if an earlier process prepared
-    them, because their pods cannot end before that. Nothing is sent to the API server before there is a driver.
+    A driver with prepared claims is served until the last of them is unprepared, even if an earlier process prepared
+    them, because their pods cannot end before that. No request is sent to the API server before the first driver.
     """
 
     name = "serving DRA"
@@ -55,7 +55,7 @@ class DraDrivers(Applier):
         self._options = options
         self._api = access.api
         self._group: asyncio.TaskGroup | None = None
-        self._begun = asyncio.Event()  # there is a driver, or there was one
+        self._begun = asyncio.Event()  # set when the first driver exists
         self._retrier = retrier
         self._metrics = metrics
         self._wake = wake
@@ -78,7 +78,7 @@ class DraDrivers(Applier):
         self._group = group
 
     async def recall(self) -> None:
-        """Read which claims an earlier process prepared, of all drivers."""
+        """Read the claims that an earlier process prepared, for all drivers."""
         self._recorded = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
 
     async def follow(self) -> None:
@@ -108,7 +108,7 @@ class DraDrivers(Applier):
             await self.slices.apply(plan)
 
     def _start(self, name: str) -> None:
-        from .driver import DraDriver  # imported late: other nodes need no messages of its services
+        from .driver import DraDriver  # imported late: nodes without DRA do not need its gRPC messages
 
         options, previous = self._options, self._tasks.get(name)
         places = Places(
@@ -140,7 +140,7 @@ class DraDrivers(Applier):
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
 
     def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
-        """Return the published device of this pool and name, or why there is none."""
+        """Return the pool and the published device of this name, or a sentence that says why there is none."""
         published = self._pools.get(driver)
         if pool != self._options.node or published is None:
             return f"this node publishes the pool {self._options.node}"
@@ -149,7 +149,7 @@ class DraDrivers(Applier):
 
     @property
     def claimed(self) -> Held:
-        """The devices that claims have or are about to get."""
+        """The devices that claims use or are about to get."""
         # `preparing` is read before `prepared`, see `Claims.preparing`.
         soon = {name: dict.fromkeys(driver.claims.preparing) for name, driver in self._drivers.items()}
         prepared = self._recorded | {name: driver.claims.prepared for name, driver in self._drivers.items()}
@@ -166,7 +166,7 @@ class DraDrivers(Applier):
         return (*of_drivers, *self.slices.problems)
 
     def look(self) -> None:
-        """Let the drivers look at sockets and files soon, in their own tasks."""
+        """Let the tasks of the drivers check their sockets and files soon."""
         for driver in self._drivers.values():
             driver.recheck()
 
@@ -206,7 +206,7 @@ class DraDrivers(Applier):
         return pool.devices if pool else ()
 
     def document(self) -> list[dict[str, Any]]:
-        """Its part of the status; the keys are stable and documented."""
+        """The drivers in the status document; the keys are stable and documented."""
         return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
 
     def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClai
 
 
 def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
-    """A published device in the status, with the prepared claims that have it."""
+    """A published device in the status, with the prepared claims that use it."""
     core, health = device.device, device.health
     return {
         "name": device.name,

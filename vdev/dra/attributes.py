@@ -1,4 +1,4 @@
-"""Devices as ResourceSlices describe them, and the base for the modules of makers: names, attributes, capacity."""
+"""Names, attributes and capacity of devices in ResourceSlices, and the base class for the modules of makers."""
 
 import functools
 import re
@@ -47,7 +47,7 @@ def version_attribute(text: str, fallback: str) -> Attribute:
 
 
 def text_attribute(text: str) -> Attribute:
-    """The value of a device's own attribute, with the type that its text looks like."""
+    """An attribute that discovery found as text, with the type that the text looks like."""
     if _WHOLE.fullmatch(text):
         return number_attribute(int(text))
     if text in ("true", "false"):
@@ -56,14 +56,14 @@ def text_attribute(text: str) -> Attribute:
 
 
 def typed_attribute(value: bool | int | Version) -> Attribute:
-    """A value of the file, with its type."""
+    """A value from the configuration file, with its type."""
     if isinstance(value, Version):
         return Attribute(AttributeKind.VERSION, value.version)
     return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
 
 
 def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
-    """Kubernetes' standard attributes about the place of the device, as far as it is known."""
+    """Kubernetes' standard attributes for the topology of the device, as far as it is known."""
     raw = device.raw
     address = raw.attributes.get("pciBusID", "").lower()
     if _PCI_ADDRESS.fullmatch(address):

@@ -1,14 +1,14 @@
 """The files of a driver: its sockets, the record that lists its prepared claims, and their CDI files.
 
-    plugins_registry/<driver>-reg.sock            the kubelet finds it here, and calls GetInfo on it
-    plugins/<driver>/dra.sock                     the endpoint in the answer of GetInfo
+    plugins_registry/<driver>-reg.sock            the kubelet finds this socket and calls GetInfo on it
+    plugins/<driver>/dra.sock                     the endpoint in the response of GetInfo
     plugins/<driver>/prepared-claims.json
 
 In a pod, the names of the sockets contain its uid, because in a rolling update the next pod serves before this one
 ends: `<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. A name that is too long for a socket is replaced by a fingerprint.
 
-All instances of a driver share the record and the CDI files. They outlive the process, because the kubelet may ask any
-later one to unprepare claims that this one prepared.
+All instances of a driver share the record and the CDI files. These outlive the process, because the kubelet may ask a
+later process to unprepare claims that this one prepared.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class Places:
 
     @cached_property
     def registry(self) -> Path:
-        """The directory that the kubelet watches, and makes."""
+        """The directory that the kubelet creates and watches."""
         return self.kubelet_dir / "plugins_registry"
 
     @cached_property
@@ -81,7 +81,7 @@ class Places:
         return f"-{self.pod_uid}" if self.pod_uid else ""
 
     def remove_leftovers(self) -> list[Path]:
-        """Remove sockets of this driver on which nobody listens any more, and return them. Blocks briefly."""
+        """Remove sockets of this driver on which no process listens, and return them. Blocks briefly."""
         found = []
         for directory, name in ((self.registry, rf"{re.escape(self.driver)}{_ID}-reg"), (self.directory, rf"dra{_ID}")):
             found += remove_dead(directory, rf"(?:{name}|{_SHORT}[0-9a-z]+)\.sock")
@@ -98,12 +98,12 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._recorded: Prepared = {}  # as it was read or written last
+        self._recorded: Prepared = {}  # the content that was read or written last
 
     def read(self) -> Prepared | None:
         """Return the claims; None if there is no record. Raises HostError if the file cannot be read.
 
-        A damaged file is moved aside.
+        A damaged file is renamed and counts as missing.
         """
         text, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), None
         try:
@@ -117,7 +117,7 @@ class Checkpoint:
         return claims
 
     def write(self, claims: Prepared) -> None:
-        """Replace the record, if it has other claims. Raises HostError, and then the old one stays."""
+        """Replace the record if its claims differ. Raises HostError and keeps the old record if that fails."""
         if claims == self._recorded:
             return
         content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
@@ -129,7 +129,7 @@ class Checkpoint:
 
 
 def recorded_claims(path: Path) -> Prepared:
-    """Return the claims in the record at `path`; none if it cannot be used. Blocks."""
+    """Return the claims in the record at `path`; empty if it cannot be read. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
         return _parsed(text) if text else {}
@@ -166,7 +166,7 @@ class ClaimFiles:
         return self.directory / file_name(self._driver, uid)
 
     def write(self, claim: PreparedClaim) -> None:
-        """Write the claim's file, unless it has that content. Raises HostError."""
+        """Write the claim's file, unless it is up to date. Raises HostError."""
         path = self.path(claim.uid)
         text = (json.dumps(claim.document, indent=2) + "\n").encode()
         with contextlib.suppress(HostError):  # a file that cannot be read is replaced

@@ -17,16 +17,16 @@ from ..planning.cdi import Document
 class AllocationResult:
     """One device that was allocated for a request."""
 
-    request: str  # its name, and after a slash the subrequest
+    request: str  # the name of the request, or request/subrequest
     pool: str
     device: str
-    share_id: str = ""  # empty if the claim has the device alone
+    share_id: str = ""  # empty if the device is not shared
     admin: bool = False  # admin access does not occupy the device
-    consumed: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # the capacity of a share, quantities by name
+    consumed: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # capacity of a shared device, by name
 
     @property
     def main_request(self) -> str:
-        """The request's name as the kubelet and containers use it."""
+        """The name of the request without a subrequest, as the kubelet and containers use it."""
         return self.request.partition("/")[0]
 
 
@@ -54,7 +54,7 @@ class Claim:
 
 
 def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
-    """Read a ResourceClaim for one driver. Raises ClaimRefused if it is another claim, or is not allocated."""
+    """Read a ResourceClaim for one driver. Raises ClaimRefused if its uid differs or it is not allocated."""
     metadata = document["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     if metadata.get("uid") != uid:
@@ -104,14 +104,14 @@ class PreparedDevice:
 
     pool: str
     device: str
-    requests: tuple[str, ...]  # names as the kubelet uses them
+    requests: tuple[str, ...]  # names without subrequests
     cdi: tuple[str, ...]  # fully qualified names
     share_id: str = ""
     admin: bool = False
     id: str = ""  # of the device
     raw: str = ""  # the id of the physical device
     slices: tuple[int, int] = (0, 0)  # the range of the physical device's memory slices; (0, 0) for all of it
-    record: Mapping[str, Any] = field(default_factory=dict)  # from which another process can publish the device
+    record: Mapping[str, Any] = field(default_factory=dict)  # lets another process publish the device again
     ignored: tuple[str, ...] = ()  # kinds of configuration that the driver ignored
 
     def excludes(self, other: "PreparedDevice") -> bool:
@@ -151,7 +151,7 @@ class PreparedClaim:
         ]
 
     def conflict(self, others: Iterable["PreparedClaim"]) -> str:
-        """Why it cannot be prepared beside these claims, in a sentence; the empty string if it can."""
+        """Why it cannot be prepared while these claims are, in a sentence; empty if it can."""
         for other in others:
             if other.uid == self.uid:
                 continue

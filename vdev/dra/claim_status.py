@@ -1,6 +1,6 @@
 """Writes into a claim's status whether each of its devices is ready, with the reason.
 
-A task of its own does it, so that no call waits for it, by server-side apply with the driver's own field manager.
+A separate task writes it by server-side apply with the driver's field manager, so that no gRPC call waits for it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ClaimStatus(Writer):
         self._clock = clock
         self._claims: Prepared = {}
         self._health: Mapping[str, Health] | None = None  # by device; None: unknown
-        self._due: dict[str, PreparedClaim] = {}  # by uid, the claims whose status may have to be written
+        self._due: dict[str, PreparedClaim] = {}  # by uid: the claims whose status may be out of date
 
     def update(self, prepared: Prepared) -> None:
         """Take all claims that are prepared now."""
@@ -60,7 +60,7 @@ class ClaimStatus(Writer):
                 self._due.setdefault(claim.uid, claim)
                 if not isinstance(failed, Invalid):
                     raise
-                refused = failed  # this may concern one claim alone
+                refused = failed  # continue: the error may concern only this claim
         if refused is not None:
             raise refused
 

@@ -1,9 +1,9 @@
-"""Prepares and unprepares claims, one call after the other, also among several instances of the driver.
+"""Prepares and unprepares claims, one call at a time, even with several instances of the driver.
 
     GET the claims ─► under the lock, in a thread: prepare each ─► record ─► CDI files ─► answer
                                                       remove CDI files ─► record ─► answer
 
-The process may be killed between any two of these steps, and each call may come again. So a claim in the record may
+The process may be killed between any two of these steps, and each call may be repeated. So a claim in the record may
 lack its CDI file, which is then written at the next call or start. A CDI file whose claim is not in the record shows
 that the record was lost. A pod may use that claim, so the file stays until the claim is unprepared.
 """
@@ -38,9 +38,9 @@ _Read: TypeAlias = Claim | AllocationError | ApiServerError  # the claim from th
 class Claims:
     """The claims of one driver on this node.
 
-    `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims after each change
-    of them or of `trouble`. `renew` replaces the placeholder node of a physical device that no claim has any more; it
-    is called in a thread and raises HostError. `api` None: there is no API server, so nothing can be prepared.
+    `find` returns a published device; it is called in a thread. `on_change` gets all prepared claims when they or
+    `trouble` have changed. `renew` replaces the placeholder node of a physical device that no claim uses any more; it
+    is called in a thread and raises HostError. `api` None: there is no API server, so no claim can be prepared.
     `prepared` are the claims that an earlier process recorded.
     """
 
@@ -56,13 +56,13 @@ class Claims:
         prepared: Prepared = NOTHING_PREPARED,
     ) -> None:
         self.prepared = prepared
-        """As they were last seen: another instance may have prepared more since."""
+        """The prepared claims when the record was last read. Another instance may have prepared more since then."""
         self.preparing: frozenset[str] = frozenset()
-        """The published devices that claims are about to get, from before `find` is called for them until they are in
-        `prepared`. So read this first, and `prepared` after it.
+        """The published devices of claims that are being prepared, from before `find` is called for them until they are
+        in `prepared`. Read this before `prepared`, so that no device is missing from both.
         """
         self.trouble = ""
-        """What is wrong with the files, or the empty string."""
+        """Why the files cannot be used, or the empty string."""
         self._places = places
         self._driver = places.driver
         self._api = api
@@ -144,25 +144,25 @@ class Claims:
     # --- the lock -----------------------------------------------------------------------------------------------------
 
     async def exclusively(self, work: Callable[[], _Done]) -> _Done:
-        """Run `work` in a thread while no other call and no other instance of the driver works on claims.
+        """Run `work` in a thread, under the lock that all calls and all instances of the driver share.
 
-        It always runs to its end and holds the lock until then, even if its caller is cancelled.
+        `work` always completes and holds the lock until then, even if the caller is cancelled.
         """
         while True:
             await self._one_at_a_time.acquire()
             try:
                 working = asyncio.get_running_loop().run_in_executor(None, self._under_lock, work)
-            except BaseException:  # no thread can be started at the moment
+            except BaseException:  # no thread could be started
                 self._one_at_a_time.release()
                 raise
-            result = asyncio.shield(working)  # before the next line, so that a caller goes on before others are told
+            result = asyncio.shield(working)  # before the next line, so that the caller resumes before other listeners
             working.add_done_callback(self._done)
             if done := await result:
                 return done[0]
             await self._clock.sleep(self._intervals.look_at_claims_lock)
 
     def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
-        """Return the result of `work` in a tuple; None if another instance has the lock."""
+        """Return the result of `work` in a tuple; None if another instance holds the lock."""
         directory, root = self._places.directory, self._places.kubelet_dir
         if not is_directory(root):
             raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
@@ -179,7 +179,7 @@ class Claims:
 
     def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
-            working.exception()  # only so that asyncio does not log it: the caller gets it
+            working.exception()  # mark it as retrieved, so that asyncio does not log it: the caller gets it
         self._lock.release()
         self._one_at_a_time.release()
         if (self.prepared, self.trouble) != self._reported:
@@ -189,10 +189,10 @@ class Claims:
     # --- in a thread, under the lock ----------------------------------------------------------------------------------
 
     def _known(self) -> dict[str, PreparedClaim]:
-        """The claims of the record, and those of this process that the record has lost.
+        """The claims in the record, and claims of this process that the record has lost.
 
         Another instance that unprepares a claim removes its CDI file and then writes the record. So if there is no
-        record, or the file is there, the claim was not unprepared.
+        record, or the CDI file exists, the claim was not unprepared.
         """
         recorded = self._checkpoint.read()
         known = dict(recorded or {})

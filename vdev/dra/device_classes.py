@@ -1,7 +1,7 @@
-"""The DeviceClasses for the drivers of a file, which claims name to ask for devices.
+"""The DeviceClasses for the drivers in a configuration. Claims request devices by the name of a class.
 
-Those of NVIDIA's and AMD's drivers have the makers' names. Each other resource has a class for its devices, and one for
-their partitions. They belong to the cluster and not to a node.
+The classes of NVIDIA's and AMD's drivers have the makers' names. Each other resource has a class for its devices, and
+one for their partitions. DeviceClasses belong to the cluster and not to a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _NVIDIA = "gpu."  # the prefix of the maker in the name of a GPU driver
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of a driver's devices: those of a `type`, or all. `resource` is its extended resource, or empty."""
+    """A class for a driver's devices, or for those of a `type`. `resource` is its extended resource, or empty."""
 
     name: str
     driver: str
@@ -31,7 +31,7 @@ class DeviceClass:
 
     @property
     def expression(self) -> str:
-        """Its selector in CEL."""
+        """The selector of the class, in CEL."""
         own = f"device.driver == '{self.driver}'"
         return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
 
@@ -50,7 +50,7 @@ class DeviceClass:
 def device_classes(spec: Spec, *, extended: bool = False) -> tuple[tuple[DeviceClass, ...], tuple[Problem, ...]]:
     """Return the classes for all entries that are advertised by `dra`, and warnings about them.
 
-    With `extended`, classes of whole devices stand for the extended resources of their entries, whatever those say.
+    With `extended`, classes of whole devices map to the extended resources of their entries, even if not configured.
     """
     found: dict[str, DeviceClass] = {}
     holders: dict[str, str] = {}

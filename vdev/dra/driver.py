@@ -1,11 +1,11 @@
-"""The life of one DRA driver on a node: it keeps two sockets served.
+"""The life cycle of one DRA driver on a node, which serves two sockets.
 
     restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet finds the socket
           ▲                                                                              │
           └───────────── a socket or a directory is gone, or could not be used ◄─────────┘
 
-A kubelet that restarts finds the registration socket again, so nothing has to be done for it. Only files that are gone
-are made again.
+A kubelet that restarts finds the registration socket again, so the driver does not react to restarts. It only creates
+missing files again.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class DriverState(StrEnum):
 
 
 class DraDriver:
-    """One driver. `run` serves until it is cancelled; everything else may be called at any time.
+    """One driver. `run` serves until it is cancelled; all other methods may be called at any time.
 
-    `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
+    `find` returns a device that is published in `pool`; it is called in a thread. `on_change` is called when the
     state, the problems or the prepared claims may have changed. `renew` and `prepared` are passed to `Claims`.
     """
 
@@ -108,23 +108,23 @@ class DraDriver:
 
     @cached_property
     def directories(self) -> frozenset[Path]:
-        """The directories whose changes are worth a `recheck`."""
+        """The directories to watch: `recheck` should follow a change in them."""
         return frozenset({self.places.registry, self.places.directory, self.places.cdi_dir})
 
     # --- for the agent: actions ---------------------------------------------------------------------------------------
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """Take the health of all published devices by name, for the kubelet and the status of claims."""
+        """Set the health of all published devices by name, for the kubelet and the status of claims."""
         self.servicer.update(health)
         self._status.update_health(health)
 
     def recheck(self) -> None:
-        """Look at sockets and files soon, because something may have changed there."""
+        """Check sockets and files soon, because they may have changed."""
         self._recheck = True
         self._look.set()
 
     async def run(self) -> None:
-        """Serve until cancelled. The kubelet forgets the driver then; prepared claims stay."""
+        """Serve until cancelled. After that, the kubelet deregisters the driver; prepared claims stay."""
         step = self._status.name
         try:
             async with asyncio.TaskGroup() as group:
@@ -135,13 +135,13 @@ class DraDriver:
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
         finally:
             self._retrier.forget(step)
-            await self._registration_socket.stop()  # first: the kubelet stops asking
+            await self._registration_socket.stop()  # first: the kubelet then stops calling the other socket
             await self._socket.stop()
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 
     async def _restore(self) -> None:
-        """Restore the claims' files and both sockets; `problems` says if that fails."""
+        """Restore the claims' files and both sockets; `problems` contains the errors."""
         before = self._trouble, self._serves
         try:
             if self._recheck:
@@ -149,7 +149,7 @@ class DraDriver:
                 await self.claims.restore()
             sockets = (self._socket, self._registration_socket)
             if not await asyncio.to_thread(lambda: all(each.owns_socket() for each in sockets)):
-                # Under the lock, so that one of two starting instances is first.
+                # Under the lock, so that two instances that start at the same time do not both pass the check.
                 await self.claims.exclusively(self._check)
                 if not await asyncio.to_thread(self._socket.owns_socket):
                     await self._socket.start()  # the kubelet dials it again by its path
@@ -167,7 +167,7 @@ class DraDriver:
             self._on_change()
 
     def _check(self) -> None:
-        """Check that the sockets can be made, and that no other process serves them. Raises SocketError."""
+        """Check that the sockets can be created and that no other process serves them. Raises SocketError."""
         registry = self.places.registry
         if not is_directory(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")

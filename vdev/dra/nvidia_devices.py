@@ -41,7 +41,7 @@ class Nvidia(Describer):
         return sorted(super().ordered(devices), key=lambda made: (self.gpu(made.device), made.name))
 
     def counters(self) -> Counters:
-        """The counters that NVIDIA's driver has for a GPU, and more if its geometry needs them."""
+        """The counters of a GPU as NVIDIA's driver publishes them, and additional ones that the geometry needs."""
         assert self.entry.geometry is not None
         return counters(self.entry.geometry, limits(self.entry.geometry))
 
@@ -77,14 +77,14 @@ class Nvidia(Describer):
             "driverVersion": version_attribute(known.get("driverVersion", ""), _DRIVER_VERSION),
             "cudaDriverVersion": version_attribute(known.get("cudaVersion", ""), _CUDA_VERSION),
             PCI_BUS_ID: string_attribute(bus_id(device.raw, minor)),
-            PCIE_ROOT: string_attribute(root(minor)),  # each GPU has its own
+            PCIE_ROOT: string_attribute(root(minor)),  # a separate root for each GPU
             **dict(standard_attributes(device)),
         }
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         """The capacity, with the memory slices of a static partition.
 
-        A GPU that claims may partition has as much of everything as its largest partition.
+        A GPU that claims may partition has the capacity of its largest partition.
         """
         if self.is_dynamic and self.entry.geometry and not device.is_partition:
             return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(self.entry.geometry)}
@@ -98,7 +98,7 @@ class Nvidia(Describer):
 
 
 def _id(geometry: Geometry, profile: str) -> int:
-    """NVML's number of the profile, or a number that NVML does not use."""
+    """NVML's number of the profile; for an unknown profile, a number that NVML does not use."""
     found = geometry.profile(profile).id
     names = list(geometry.profiles)
     return 100 + names.index(profile) if found is None else found
@@ -111,7 +111,7 @@ def _amounts(profile: Profile) -> dict[str, int]:
 
 
 def limits(geometry: Geometry) -> list[Limit]:
-    """The counters that NVIDIA's driver has for a GPU, beside those of memory slices."""
+    """The counters of a GPU as NVIDIA's driver publishes them, without those of memory slices."""
     return [Limit(_kebab(limit.name), limit.most, limit.takes) for limit in _maxima(geometry)]
 
 

@@ -1,16 +1,16 @@
-"""Opaque configuration of claims and device classes: our DeviceConfig, and NVIDIA's GpuConfig and MigDeviceConfig.
+"""Opaque configuration of claims and device classes: vdev's DeviceConfig, NVIDIA's GpuConfig and MigDeviceConfig.
 
     apiVersion: vdev.dev/v1alpha1
     kind: DeviceConfig
-    env: {NAME: value}                    # more variables for the containers
+    env: {NAME: value}                    # additional variables for the containers
     sharing: {strategy: MPS, mpsConfig: {defaultActiveThreadPercentage: 50, defaultPinnedDeviceMemoryLimit: 10Gi}}
 
     apiVersion: resource.nvidia.com/v1beta1
     kind: GpuConfig                       # or MigDeviceConfig; `sharing` as above
 
-It is decoded strictly, as by NVIDIA's driver, so a misspelt key is an error. Other kinds are ignored, except by drivers
-with the name of a known maker's driver, which refuses them. If a request has several, the last one counts as a whole;
-those of classes come first.
+It is decoded strictly, as by NVIDIA's driver, so a misspelled key is an error. Other kinds are ignored, except if the
+driver has the name of a known maker's driver, which refuses them. If a request has several configurations, only the
+last one counts; configurations of classes come first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ _GROUPS = frozenset(version.partition("/")[0] for version in (OURS, NVIDIAS))
 _MAKERS_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com"})
 _LONGEST_KIND = 200
 
-_Limit = Annotated[Memory, between(2**20)]  # MPS is told whole MiB
+_Limit = Annotated[Memory, between(2**20)]  # the MPS variables have whole MiB
 
 
 class MpsConfig(Section):
     """Limits for each client of a device under MPS; 0: no limit.
 
-    Keys of the limits per device are the device's id or its position among the devices of the request.
+    The keys of the limits per device are device ids, or positions among the devices of the request.
     """
 
     default_active_thread_percentage: Annotated[Whole, between(0, 100)] = 0
@@ -47,7 +47,7 @@ class MpsConfig(Section):
 
 
 class _TimeSlicingConfig(Section):
-    """Accepted, and without effect on containers."""
+    """Accepted, but without effect on containers."""
 
     interval: Annotated[str, BeforeValidator(lambda given: one_of(given, ("Default", "Short", "Medium", "Long")))] = ""
 
@@ -115,7 +115,7 @@ Decoded = Sequence[tuple[OpaqueConfig, _MigDeviceConfig]]
 
 
 def decoded_configs(claim: Claim, driver: str) -> Decoded:
-    """What the driver does not ignore. Raises ClaimRefused if any of it is wrong, also if another one overrules it."""
+    """The configurations that the driver uses. Raises ClaimRefused if one is invalid, even if another overrides it."""
     return [(each, _decoded(each)) for each in claim.configs if not _is_foreign(each, driver)]
 
 
@@ -127,7 +127,7 @@ def ignored_kinds(claim: Claim, driver: str, result: AllocationResult) -> tuple[
 def settings_of(
     configs: Decoded, result: AllocationResult, device: Device
 ) -> tuple[Mapping[str, str], MpsConfig | None]:
-    """The variables for an allocated device, and its limits under MPS, if the configuration asks for MPS.
+    """The variables for an allocated device, and its MPS limits if the configuration requests MPS.
 
     Raises ClaimRefused for configuration that the device cannot have.
     """

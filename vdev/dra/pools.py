@@ -1,7 +1,7 @@
-"""The pools of a node: what each DRA driver publishes of the devices that claims can get.
+"""The pools of a node: the devices that each DRA driver publishes for claims.
 
 devices for claims       ─► described         names, attributes, capacity, counters
-health, faults, presence ─► published_pools   taints, and the devices that only claims keep
+health, faults, presence ─► published_pools   taints, and lost devices that claims still use
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ from .nvidia_devices import Nvidia
 from .published_devices import DraDevice, Pools, PublishedPool, Record, Taint, lost, of_health, recalled
 
 Claimed = Mapping[str, Mapping[str, DraDevice]]
-"""By driver and published name, the devices of prepared claims, as they are published while they are gone."""
+"""By driver and published name: the devices of prepared claims, in the form in which they are published while lost."""
 NOTHING_CLAIMED: Claimed = {}
 Held = Mapping[str, Mapping[str, Record | None]]
-"""The published names of the devices that prepared claims have, by driver, each with its record if there is one."""
+"""By driver: the published names of devices that prepared claims use, each with its record if there is one."""
 
 
 def claimed_devices(before: Pools, held: Held) -> Claimed:
-    """How the devices that claims have are published while they are gone: as in the pools `before`, or as recorded."""
+    """The devices of claims, as they are published while lost: from the pools `before`, or from their records."""
     found: dict[str, dict[str, DraDevice]] = {}
     for driver, names_of in held.items():
         pool = before.get(driver)
@@ -41,7 +41,7 @@ def claimed_devices(before: Pools, held: Held) -> Claimed:
 
 
 def claimed_by_name(before: Pools, held: Held) -> dict[tuple[str, str], Device]:
-    """The devices that claims have, by driver and published name."""
+    """The devices that claims use, by driver and published name."""
     claimed = claimed_devices(before, held)
     return {(driver, name): each.device for driver in claimed for name, each in claimed[driver].items()}
 
@@ -53,10 +53,10 @@ def published_pools(
     claimed: Claimed = NOTHING_CLAIMED,
     faults: ActiveFaults = NONE,
 ) -> Pools:
-    """What each driver publishes, by its name.
+    """The published pool of each driver, by the driver's name.
 
-    `offers` are all devices for claims, by driver, and `present` those of them that exist now, with their health. A
-    claimed device that is gone, or no longer shared, stays as it was, and nothing that overlaps it takes its place.
+    `offers` has all devices for claims, by driver, and `present` those that exist now, with their health. A claimed
+    device that is lost or no longer shared stays unchanged, and devices that overlap it are not published.
     """
     found: dict[str, PublishedPool] = {}
     for driver in sorted(offers.keys() | claimed.keys()):
@@ -67,7 +67,7 @@ def published_pools(
 
 
 def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) -> PublishedPool:
-    """The pool with health and taints, and only with the devices that are present."""
+    """The pool with health and taints, without devices that are not present."""
     devices: list[DraDevice] = []
     for device in whole.devices:
         slot = present.by_id.get(device.device.id)
@@ -78,16 +78,16 @@ def _with_taints(whole: PublishedPool, present: Resource, faults: ActiveFaults) 
         if xids or rules or not slot.health.healthy:
             own = of_health(present.entries[device.entry], slot.health, xids)
             taints = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
-            last = {(each.key, each.effect): each for each in taints}  # of several, the last one counts
+            last = {(each.key, each.effect): each for each in taints}  # the last one of several wins
             device = replace(device, taints=tuple(last.values()), health=slot.health)
         devices.append(device)
     return replace(whole, devices=tuple(devices))
 
 
 def _with_held(pool: PublishedPool, held: Mapping[str, DraDevice]) -> PublishedPool:
-    """The pool with the devices that only claims keep in it, and without those that overlap them.
+    """The pool with devices that stay only because claims use them, and without devices that overlap these.
 
-    Claims keep devices that are gone, are no longer shared, or whose name now belongs to another device.
+    Such devices are lost, are no longer shared, or have a name that now belongs to another device.
     """
     kept: list[DraDevice] = []
     for name, was in sorted(held.items()):
@@ -103,13 +103,14 @@ def _with_held(pool: PublishedPool, held: Mapping[str, DraDevice]) -> PublishedP
         if all(sets.get(name, amounts) == amounts for name, amounts in each.sets.items()):
             beside.append(each)
         elif was_held := held.get(each.name):
-            # The counters stay as they were, so it consumes what it consumed. Its entry may have another name now.
+            # A kept device still needs the old counters of this set, so this one also consumes them as before. Its
+            # entry may have another name now.
             beside.append(replace(was_held, device=each.device, taints=each.taints, health=each.health, lost=False))
     return replace(pool, devices=(*beside, *kept))
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
-    """Whether a device cannot be offered beside one that a claim keeps: it has its name, or a part of it.
+    """Whether a device cannot be published together with a kept one, because it has its name or overlaps it.
 
     If both consume counters of one set, the counters keep overlapping devices from being allocated together.
     """
@@ -123,7 +124,7 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
 
 
 def described(driver: str, offered: Resource) -> PublishedPool:
-    """The pool with all devices healthy."""
+    """Describe the devices of a driver as a pool in which all devices are healthy."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
     places = _places(offered.entries.values())
@@ -170,10 +171,10 @@ def _style(entry: Entry) -> type[Describer]:
 
 
 def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
-    """The attributes with those of the file. If these are too many, the device's own are left out first.
+    """The device's attributes with those of the file. If there are too many, the device's are left out first.
 
-    Only the type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
-    cut off or left out, no matter how many devices have it.
+    The type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
+    truncated or left out, no matter how many devices have it.
     """
     given = _given(entry, device.device, driver, flaws)
     own = {key: value for key, value in device.attributes.items() if key not in given}

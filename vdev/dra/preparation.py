@@ -1,11 +1,11 @@
-"""What a claim gets: one CDI specification with its allocated devices, and the same edits as from Allocate.
+"""Prepares a claim: one CDI specification for its allocated devices, with the same edits as from Allocate.
 
     <uid>-<device>[-<share>]   device nodes and mounts of a device
     <uid>_<request>            environment variables of a request, which list all of its devices
     <uid>                      the same for all requests together, if there are several
 
-A runtime applies one CDI device after the other, and the last one sets a variable. So a variable that lists devices
-cannot be an edit of each device. DNS labels have no `_`, so all names are different.
+A runtime applies CDI devices one after the other, and the last value of a variable wins. So a variable that lists
+devices cannot be an edit of each device. DNS labels contain no `_`, so the names are unique.
 """
 
 import contextlib
@@ -27,19 +27,19 @@ from .published_devices import DraDevice, PublishedPool, Record, record
 
 _ALL = 100  # per cent
 _MIB = 2**20
-_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where NVIDIA's driver has them
+_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # in the container, as with NVIDIA's driver
 
 
 Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
-"""Returns the published device of this pool and name, or says why there is none."""
+"""Returns the published device of this pool and name, or a sentence that says why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
     """A device of the claim.
 
-    `resource` makes its edits: it has all of them in the claim's specification, no matter which strategies the file
-    has, and no sharing.
+    `resource` generates its edits: all of them for the CDI specification, no matter which strategies the file
+    configures, and without sharing.
     """
 
     result: AllocationResult
@@ -56,12 +56,12 @@ def kind(driver: str) -> str:
 
 
 def file_name(driver: str, uid: str) -> str:
-    """The name of a claim's specification, as the CDI library names transient ones."""
+    """The file name of a claim's specification, in the form of the CDI library for transient specifications."""
     return f"k8s.{driver}-claim_{uid}.json"
 
 
 def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
-    """Prepare a claim. Raises AllocationError with a sentence for the pod's event."""
+    """Prepare a claim. Raises AllocationError with a sentence for the pod's Event."""
     configs = decoded_configs(claim, driver)
     members = [_member(configs, result, find) for result in claim.results]
     requests = grouped((each.result.main_request, each) for each in members)
@@ -91,7 +91,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
         )
     whole: list[cdi.CdiDevice] = []
     if len(requests) > 1:
-        with contextlib.suppress(AllocationError):  # no container can use all requests at once, but each one works
+        with contextlib.suppress(AllocationError):  # requests that cannot be used together still work one by one
             whole = [_request_device(claim.uid, members)]
     extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]
     return PreparedClaim(
@@ -135,7 +135,7 @@ def _member(configs: Decoded, result: AllocationResult, find: Find) -> _Member:
 
 
 def _has_edits(device: cdi.CdiDevice) -> bool:
-    """Whether it is a valid CDI device, which has edits."""
+    """Whether it has edits; a CDI device without edits is invalid."""
     return bool(device.env or device.nodes or device.mounts)
 
 
@@ -166,7 +166,7 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
 
 
 def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
-    """The limits of a device under MPS, from the configuration or else from its share; None without MPS."""
+    """The MPS limits of a device, from the configuration or otherwise from its share; None without MPS."""
     position = positions[member.device.id]
     mps, sharing = member.mps, member.sharing
     if mps is not None:

@@ -1,4 +1,4 @@
-"""The devices of pools: the capacity of shared ones, the taints of broken ones, and the records of claimed ones."""
+"""The devices of pools: capacity of shared devices, taints of unhealthy ones, and records of claimed ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ MEMORY = "memory"
 def shared(
     capacity: Mapping[str, DeviceCapacity], device: Device, sharing: Sharing, slots: str
 ) -> dict[str, DeviceCapacity]:
-    """The capacity of a shared device, with `slots`, of which each claim takes one unless it asks for more.
+    """The capacity of a shared device, including `slots`, of which a claim consumes one by default.
 
-    Without a policy, the first claim would take all of a capacity, so each has one. Memory that is not divided, as
-    under time-slicing, belongs to no claim alone, so the default is none of it.
+    Each capacity has a policy, because without one the first claim would consume all of it. The default for memory
+    that is not divided, as under time-slicing, is 0, because all claims use it together.
     """
     replicas = sharing.replicas[device.id]
     by_memory = sharing.kind is SharingKind.MPS and device.memory // replicas >= _MIB
@@ -43,7 +43,7 @@ def shared(
 
 
 def free(capacity: Mapping[str, DeviceCapacity]) -> dict[str, DeviceCapacity]:
-    """The capacity of a shared device. A claim takes nothing of an amount without a policy unless it asks for it."""
+    """The capacity, with a policy for each amount that has none: by default, a claim consumes nothing of it."""
     return {name: each if each.policy else _free(name, each.value) for name, each in capacity.items()}
 
 
@@ -54,7 +54,7 @@ def _free(name: str, value: int) -> DeviceCapacity:
 
 
 CounterSets = Mapping[str, Mapping[str, int]]
-"""By the name of a counter set, the amount of each counter."""
+"""The amount of each counter, by the name of the counter set."""
 NO_COUNTERS: CounterSets = MappingProxyType({})
 
 
@@ -69,7 +69,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraDevice:
-    """A device of a pool. `consumes` are counters of `sets`, which have all that the group can give."""
+    """A device of a pool. It consumes the counters `consumes` of `sets`, which have the total amounts of its group."""
 
     name: str
     device: Device  # of the inventory
@@ -77,10 +77,10 @@ class DraDevice:
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     sets: CounterSets = field(default_factory=lambda: NO_COUNTERS)
-    shared: bool = False  # several claims may have it at the same time
+    shared: bool = False  # several claims may use it at the same time
     taints: tuple[Taint, ...] = ()
     health: Health = HEALTHY
-    lost: bool = False  # it is gone or no longer shared, and in the pool only for the claims that have it
+    lost: bool = False  # gone or no longer shared; in the pool only because claims use it
 
     @property
     def entry(self) -> str:
@@ -96,8 +96,8 @@ class DraDevice:
 class PublishedPool:
     """All devices of a driver on the node, in order of preference.
 
-    `offered` has the entries, flags and sharing of these devices, under the driver's name. It is not published itself,
-    and the health in it is out of date.
+    `offered` has the entries, flags and sharing of these devices, under the driver's name. It is not published, and
+    its health is out of date.
     """
 
     driver: str
@@ -125,9 +125,10 @@ _INFORMS = "None"
 
 
 def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
-    """The taints of a present device with this health and these errors of NVIDIA's driver.
+    """The taints of a present device with this health and these XID errors of NVIDIA's driver.
 
-    An application's own error leaves the device healthy and only informs. The value is the worst of several errors.
+    An XID that an application caused leaves the device healthy; its taint is only informational. Of several XIDs, the
+    worst is the value.
     """
     policy = entry.dra.taints.unhealthy if entry.dra else TaintPolicy.NONE
     if entry.dra is None or policy is TaintPolicy.NONE:
@@ -143,7 +144,7 @@ def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint,
 
 
 def of_loss(entry: Entry) -> tuple[Taint, ...]:
-    """The taints of a device that is gone while a claim has it."""
+    """The taints of a device that is lost while a claim uses it."""
     if entry.dra is None or entry.dra.taints.lost is TaintPolicy.NONE:
         return ()
     key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
@@ -151,13 +152,13 @@ def of_loss(entry: Entry) -> tuple[Taint, ...]:
 
 
 def lost(pool: PublishedPool, device: DraDevice) -> DraDevice:
-    """A device of this pool, as it is published while it is gone and a claim has it."""
+    """A device of this pool, as it is published while it is lost and a claim uses it."""
     taints = device.taints if device.lost else of_loss(pool.offered.entries[device.entry])
     return replace(device, taints=taints, health=GONE, lost=True)
 
 
 Record = Mapping[str, Any]
-"""A published device in the checkpoint of the claim that has it, as JSON."""
+"""A published device in the checkpoint of the claim that uses it, as JSON."""
 _DEVICE = TypeAdapter(DraDevice)
 
 
@@ -168,7 +169,7 @@ def record(pool: PublishedPool, device: DraDevice) -> Record:
 
 
 def recalled(written: Record | None) -> DraDevice | None:
-    """Read a record; None if there is none, or another version wrote it."""
+    """Read a record; None if there is none, or another version of vdev wrote it in another format."""
     try:
         return _DEVICE.validate_python(written)
     except (ValidationError, TypeError):

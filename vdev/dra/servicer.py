@@ -1,7 +1,7 @@
 """The services that the kubelet calls on the two sockets of a driver: claims and health, and registration.
 
-The answer to a call about claims has each claim of the request. If a claim fails, a sentence for the pod's event says
-why.
+The response to a call about claims contains each claim of the request. If a claim fails, its error is a sentence for
+the pod's Event.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ log = structlog.get_logger(__name__)
 
 HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
 SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
-"""As the driver registers them. A kubelet uses the first version of a service that it knows."""
+"""The services that the driver registers. A kubelet uses the first version of a service that it supports."""
 BOGUS = "vdev-bogus"  # a device that does not exist, for the fault `wrongDevice`
-ALL_AT_ONCE = "*"  # no container can name this request; for those that use the claim as a whole
-_TIMES = 3  # times the interval of health messages, after which the kubelet reads Unknown
+ALL_AT_ONCE = "*"  # not a valid request name; for containers that use the claim as a whole
+_TIMES = 3  # intervals without a health message after which the kubelet sets the health to Unknown
 
 
 class DraServicer:
-    """The services of one driver: DRAPlugin v1, and the health streams in both of their versions."""
+    """The services of one driver: DRAPlugin v1, and both versions of the health stream."""
 
     def __init__(
         self, driver: str, pool: str, claims: Claims, *, faults: Engine, metrics: Metrics, timing: Timing
     ) -> None:
-        self.health_streams = 0  # that are open: a kubelet of 1.36 opens one
+        self.health_streams = 0  # open streams; a 1.36 kubelet opens one
         self._driver = driver
         self._pool = pool
         self._claims = claims
@@ -51,7 +51,7 @@ class DraServicer:
         self._health: Mapping[str, Health] = {}
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """Take the health of the devices by name; every stream gets it at once if it changed."""
+        """Set the health of the devices by name. If it changed, it is sent on all streams at once."""
         if health != self._health:
             self._health = health
             self.calls.wake()
@@ -94,7 +94,7 @@ class DraServicer:
     # --- health -------------------------------------------------------------------------------------------------------
 
     def _health_service(self, version: Any) -> grpc.GenericRpcHandler:
-        """NodeWatchResources in the messages of one version."""
+        """The service with NodeWatchResources, for the messages of one version."""
 
         async def watch(_request: Any, _context: Context) -> AsyncIterator[Any]:
             self.health_streams += 1
@@ -156,7 +156,7 @@ class RegistrationServicer:
         return [_service(messages, "Registration", methods)]
 
     def forget(self) -> None:
-        """Forget the answer of the kubelet, because it does not know a new socket yet."""
+        """Reset the registration, because the kubelet has not seen the new socket yet."""
         self.registered, self.refusal = False, ""
 
     async def _get_info(self, _request: registration_pb.InfoRequest, _context: object) -> registration_pb.PluginInfo:
@@ -184,7 +184,7 @@ def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericR
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
-    """The claims of an answer, from which a fault may remove the first one of the request."""
+    """The claims of a response, without the first claim of the request if a fault removes it."""
     if wrong == "skipClaim" and request.claims:
         claims.pop(request.claims[0].uid)
     return claims
@@ -206,7 +206,7 @@ def _prepared(answer: PreparedClaim | str, wrong: str) -> pb.NodePrepareResource
         last = message.devices.add()
         last.CopyFrom(message.devices[-2])
         last.request_names[:] = [ALL_AT_ONCE]
-        last.cdi_device_ids.append(answer.together)  # after the device's own: the pod's status has the first one
+        last.cdi_device_ids.append(answer.together)  # last: the pod's status shows the first id
     if wrong == "wrongDevice":
         for device in message.devices:
             device.device_name = BOGUS

@@ -1,7 +1,7 @@
-"""Publishes the ResourceSlices of a node, as Kubernetes' own helper for drivers does.
+"""Publishes the ResourceSlices of a node, like Kubernetes' helper for DRA drivers (resourceslice controller).
 
 A kubelet that starts deletes all slices of its node. They are created again as soon as the watch reports that. If
-another program publishes slices under the name of a driver on this node, these stay, and a problem names the program.
+another program publishes slices for the same driver and node, these stay, and a problem names the program.
 """
 
 import contextlib
@@ -35,13 +35,13 @@ class SlicesView(Protocol):
     """The slices of a node in the API server."""
 
     async def seen(self) -> Mapping[str, Document]:
-        """Return all of them by name; waits for the first list. Raises ApiServerError if they cannot be listed."""
+        """Return all slices by name; waits for the first list. Raises ApiServerError if they cannot be listed."""
 
     def wrote(self, document: Document) -> None:
-        """Take the server's answer to a write."""
+        """Put the object that the server returned for a write into the view."""
 
     def removed(self, name: str) -> None:
-        """Note that the server says that this slice does not exist."""
+        """Remove a slice from the view, because the server answered that it does not exist."""
 
 
 class ResourceSlices(ApiApplier):
@@ -53,17 +53,17 @@ class ResourceSlices(ApiApplier):
         super().__init__(access)
         self._faults = faults
         self._uid = ""  # of the Node that owns the slices
-        self._wiped: set[str] = set()  # drivers whose slices a fault deletes
+        self._wiped: set[str] = set()  # drivers whose slices a fault must delete once
         self.published: dict[str, int] = {}
         self._slices = slices
         self._pools: Pools = {}
-        self._taken: dict[str, str] = {}  # by driver: the other program that publishes under its name
+        self._taken: dict[str, str] = {}  # by driver: another program that publishes slices for it
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        # By driver: the pool that was written completely, and the fault that spoilt it.
+        # By driver: the last pool that was written completely, and the fault that was injected into it.
         self._written: dict[str, tuple[PublishedPool | None, str | None]] = {}
 
     def _see_node(self) -> None:
-        """Slices depend on the Node only by its uid."""
+        """Slices depend only on the uid of the Node, so other changes do not matter."""
         metadata = (self._view.document or {}).get("metadata") or {}
         if str(metadata.get("uid") or "") != self._uid:
             self._is_due.set()
@@ -74,18 +74,18 @@ class ResourceSlices(ApiApplier):
             self._is_due.set()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
-        """Delete the slices of these drivers, for a fault."""
+        """Delete the slices of drivers for which `concerns` is true, because of a fault."""
         self._wiped |= set(filter(concerns, self._pools))
         self.look()
 
     async def apply(self, plan: DesiredState) -> None:
-        # The first time also without pools, because an earlier process may have left slices.
+        # At the first call even without pools, because an earlier process may have left slices.
         if plan.pools != self._pools or not self._follows:
             self._pools = plan.pools
             self._note(wants=bool(plan.pools))
 
     async def withdraw(self) -> None:
-        """Delete all slices, at a clean end. Raises ApiServerError."""
+        """Delete all slices at a clean shutdown. Raises ApiServerError."""
         for each in (await self._slices.seen()).values() if self._follows else ():
             if _is_ours(each):
                 await self._delete(each)
@@ -108,20 +108,20 @@ class ResourceSlices(ApiApplier):
                 await self._publish(driver)
 
     async def _publish(self, driver: str) -> None:
-        """Bring the slices of one driver to its pool, or to what a fault makes of it."""
+        """Write the slices of one driver for its pool, or with the error that a fault injects."""
         present = await self._ours(driver)
         if driver in self._wiped:
             await self._carry_out(driver, Changes(delete=tuple(present)))
             self._wiped.discard(driver)
             present = await self._ours(driver)
         if len(present) < self.published.get(driver, 0):
-            await self._clock.sleep(self._intervals.republish)  # lets a kubelet that starts delete all of them
+            await self._clock.sleep(self._intervals.republish)  # until a starting kubelet has deleted all slices
             present = await self._ours(driver)
         if not present:
             self.published.pop(driver, None)
         pool = self._pools.get(driver)
         before, spoilt_by = self._written.get(driver, (None, None))
-        # Another pool is sent again even if it differs only in fields that the server did not store before.
+        # A changed pool is written even if it differs only in fields that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if before == pool else frozenset[str]()
         wanted = specifications(pool, self._node) if pool else ()
         found = changes(wanted, present, ignored=dropped)
@@ -138,12 +138,12 @@ class ResourceSlices(ApiApplier):
             self.published.pop(driver, None)
 
     async def _ours(self, driver: str) -> Sequence[Document]:
-        """The driver's slices that vdev published."""
+        """The slices of the driver that vdev published."""
         present = (await self._slices.seen()).values()
         return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
 
     async def _carry_out(self, driver: str, found: Changes) -> None:
-        """Delete, then update, then create, in the order of Kubernetes' helper."""
+        """Delete, update and create slices, in this order as in Kubernetes' helper."""
         if not found:
             return
         self._tokens.take()
@@ -156,7 +156,7 @@ class ResourceSlices(ApiApplier):
                 if not gone.served:
                     raise
                 self._slices.removed(str(each["metadata"]["name"]))
-                self._is_due.set()  # so that it is created again at once
+                self._is_due.set()  # create it again at once
                 return
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid, "controller": True}
         for number, spec in found.create:
@@ -174,7 +174,7 @@ class ResourceSlices(ApiApplier):
 
     async def _delete(self, document: Document) -> None:
         metadata = document["metadata"]
-        with contextlib.suppress(Missing, Conflict):  # it is gone, or another one has its name
+        with contextlib.suppress(Missing, Conflict):  # already deleted, or a new slice has the name
             await self._api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
         self._slices.removed(str(metadata["name"]))
 
@@ -189,7 +189,7 @@ class ResourceSlices(ApiApplier):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Names that others use, fields that the server does not store, and problems of pools."""
+        """Drivers that another program publishes, fields that the server does not store, and problems of pools."""
         taken = (
             error(
                 f"dra driver {driver}",
@@ -211,7 +211,7 @@ class ResourceSlices(ApiApplier):
 
 
 def _is_ours(document: Document) -> bool:
-    """Whether vdev published it, even if somebody else wrote to it later."""
+    """Whether vdev published it, even if another client changed it later."""
     return bool(owned(document, "spec", manager=MANAGER, by_apply=False))
 
 

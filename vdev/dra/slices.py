@@ -1,4 +1,4 @@
-"""ResourceSlices: cuts the pool of a driver into slices, and compares these with those of the API server."""
+"""ResourceSlices: divides the pool of a driver into slices, and compares these with the slices in the API server."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 Written = Mapping[str, Any]
 
 MOST_DEVICES = 64
-"""Devices of a slice, if one of them has taints or consumes counters. Taints may come at any time."""
+"""The maximum of devices in a slice with taints or counters. It is used for all, as any device may get taints."""
 MOST_SETS = 8
 _LONGEST_NAME = 253
 API_VERSION = "resource.k8s.io/v1"
@@ -20,9 +20,9 @@ API_VERSION = "resource.k8s.io/v1"
 
 
 def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
-    """The `spec` of each slice of the pool. A pool without devices has an empty one, which shows that the driver runs.
+    """The `spec` of each slice of the pool. An empty pool has one empty slice, which shows that the driver runs.
 
-    Counters are in slices of their own, as servers require from 1.35 on.
+    Counters are in separate slices, as API servers require since 1.35.
     """
     sets = [{"name": name, "counters": _counters(each)} for name, each in pool.counters.items()]
     devices = [device_document(each) for each in pool.devices]
@@ -35,7 +35,7 @@ def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 
 def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
-    """The slices as they are created first, without the Node's uid, which only the server knows."""
+    """The slices of a new pool, without the Node's uid, which only the server knows."""
     return tuple(
         {
             "apiVersion": API_VERSION,
@@ -48,7 +48,7 @@ def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
-    """The prefix of a slice's name, cut to the allowed length. Its number keeps the slices of a pool in order."""
+    """The prefix of a slice's name, cut to the allowed length. The number sorts the slices of a pool."""
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
@@ -115,8 +115,8 @@ class Changes:
 def content(spec: Written, ignored: Collection[str] = ()) -> Document:
     """The part of a slice's specification that comparisons use.
 
-    It leaves out the pool's bookkeeping, the times at which taints were added, what is empty, because a server does not
-    store that, and the `ignored` fields of the slice, its devices and their capacities.
+    It leaves out the pool's generation and slice count, the times of taints, empty fields, which the server does not
+    store, and the `ignored` fields of the slice, its devices and their capacities.
     """
     found: Document = _pruned({**spec, "pool": None}, {"timeAdded", *ignored})
     return found
@@ -142,7 +142,7 @@ def changes(
 ) -> Changes:
     """Return the changes from the present slices of the pool to the `wanted` specifications.
 
-    A difference in the `ignored` fields is none. For faults, the pool says that it has `missing` more slices, and its
+    `ignored` fields are not compared. For faults, the slice count of the pool is too high by `missing`, and its
     generation is at least `least`.
     """
     count = len(wanted) + missing
@@ -151,7 +151,7 @@ def changes(
     kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in present if id(each) not in kept)
     counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
-    # One slice may change in place. If several change, they need a new generation, so that the scheduler waits for all.
+    # One slice may change in place. Several changes need a new generation, so that the scheduler waits for all slices.
     is_small = sum(not is_same for _, is_same in pairs) <= 1 and counts <= {count} and latest >= least
     is_small = is_small and all(each is not None for each, _ in pairs)
     generation = latest if is_small else max(latest + 1, least)
@@ -172,7 +172,7 @@ def generation_of(slice_: Written) -> int:
 def _paired(
     wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]
 ) -> list[tuple[Written | None, bool]]:
-    """For each wanted specification, an existing slice if there is one left, and whether it has that content."""
+    """Assign an existing slice to each wanted specification, if one is left; and whether its content is the same."""
     in_order = sorted(present, key=lambda each: each["metadata"]["name"])
     free = [(each, content(each["spec"], ignored)) for each in in_order]
     pairs: list[tuple[Written | None, bool]] = []
@@ -184,7 +184,7 @@ def _paired(
 
 
 def _with_times(wanted: Written, present: Written) -> Written:
-    """The wanted specification, in which taints that existed before keep the time at which they were added."""
+    """The wanted specification, in which existing taints keep their time."""
     times = {
         (device["name"], *_taint(each)): each.get("timeAdded")
         for device in present.get("devices") or ()
@@ -214,7 +214,7 @@ _OLD, _NEW = 1, 2  # generations
 def spoilt(
     fault: str, wanted: Sequence[Written], present: Sequence[Written], *, ignored: Collection[str] = ()
 ) -> Changes:
-    """Return the changes to slices with this fault; none once they have it."""
+    """Return the changes that inject this fault into the slices; empty if they already have it."""
     match fault:
         case "incomplete":
             return changes(wanted, present, ignored=ignored, missing=1)
@@ -227,13 +227,13 @@ def spoilt(
 
 
 def _again(wanted: Sequence[Written]) -> Sequence[Written]:
-    """Another slice with the pool's first device. Within one slice, the server refuses a duplicate."""
+    """An additional slice with the pool's first device, because the server refuses duplicates within one slice."""
     first = next((each for each in wanted if each.get("devices")), None)
     return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
 def _beside_old(wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]) -> Changes:
-    """The correct pool, and a slice of an earlier generation."""
+    """The changes to the correct pool and an additional slice of an earlier generation."""
     latest = max((_NEW, *map(generation_of, present)))
     old = [each for each in present if generation_of(each) < latest]
     current = [each for each in present if generation_of(each) == latest]

@@ -1,6 +1,6 @@
-"""`Api`: what vdev can ask of the API server. Objects are plain mappings, as JSON has them.
+"""`Api`: the requests that vdev sends to the API server. Objects are plain mappings, as decoded from JSON.
 
-The field manager of a write says who writes. An apply without `force` takes no field that somebody else owns.
+Each write names its field manager. An apply without `force` does not take fields that another manager owns.
 """
 
 import asyncio
@@ -30,42 +30,41 @@ MANAGER = "vdev"
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
-_APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
+_APPLY = "application/apply-patch+yaml"  # JSON is valid YAML
 _METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
-_PAGE = "500"  # objects in one answer to a list, as client-go has it
-_MOST_PAGES = 400  # of a list: a cluster has at most 150,000 pods
-_DEAD = 2.0  # times the length of a watch, after which its connection must be dead
-_AT_ONCE = 8  # requests in flight, beside watches
-_ATTEMPTS = 4  # if the server asks to wait
-_RENEWAL = 600.0  # seconds; a kubelet replaces a token of an hour after 48 minutes
-_SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
+_PAGE = "500"  # objects in one page of a list, the page size of client-go
+_MOST_PAGES = 400  # of a list; Kubernetes supports up to 150,000 pods in a cluster
+_DEAD = 2.0  # a watch that lasts this many times its requested length has lost its connection
+_AT_ONCE = 8  # requests in flight, not counting watches
+_ATTEMPTS = 4  # of one request, if the server asks to wait and retry
+_RENEWAL = 600.0  # seconds; a kubelet replaces a token that is valid for one hour after 48 minutes
+_SHOWN = 400  # characters in messages of a response that is not a Status, such as a proxy's error page
 
 T = TypeVar("T")
 
 
 FaultHook: TypeAlias = Callable[[ApiCall], ApiServerError | None]
-"""Asked before each request; returns the error to raise in place of it, if any."""
+"""Called before each request. If it returns an error, this is raised and the request is not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """All objects, or what `keep` made of them, at one resource version."""
+    """The results of `keep` for all objects, at one resource version."""
 
     objects: tuple[T, ...]
     version: str = ""
 
 
 def whole(document: Object) -> Object:
-    """For `keep`, if there are few objects: keep all of each."""
+    """Keep the whole object: a `keep` function for kinds with few objects."""
     return document
 
 
 class Api:
-    """One client of one API server. It connects with the first request; `aclose` ends that.
+    """A client of one API server. It connects with the first request; `aclose` closes the connection.
 
-    `fault` is asked before each request. All methods raise an ApiServerError (see `errors`), and end at once when
-    cancelled.
+    `fault` is called before each request. All methods raise an ApiServerError (see `errors`) and can be cancelled.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Api:
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """Return a client that shares everything with this one, but asks this hook instead."""
+        """Return a client that shares everything with this one except the fault hook."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
@@ -98,26 +97,26 @@ class Api:
 
     @property
     def writes(self) -> int:
-        """How many requests were to change something."""
+        """How many write requests were sent."""
         return sum(self._sent[verb] for verb in _METHODS)
 
     async def connect(self) -> None:
-        """Read kubeconfig or service account. Raises Unconfigured. Nothing is sent yet."""
+        """Read the kubeconfig or service account, without sending a request. Raises Unconfigured."""
         await self._connection.open()
 
     async def aclose(self) -> None:
-        """Close the connection; another request makes a new one."""
+        """Close the connection; the next request opens a new one."""
         await self._connection.aclose()
 
     def break_watches(self) -> None:
-        """End the open watches, so that they begin again and the fault hook is asked about them."""
+        """End the open watches, so that they are opened again and the fault hook is called for them."""
         for watch in tuple(self._watches):
             watch.interrupt()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", cached: bool = False) -> dict[str, Any]:
-        """Return one object. `cached` takes it from the server's watch cache: cheap, and perhaps a moment old."""
+        """Return one object. `cached` allows the server's watch cache, which is cheap but may be a moment old."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
         return _checked(call, await self._ask(call, {"resourceVersion": "0"} if cached else {}))
 
@@ -129,10 +128,10 @@ class Api:
         cached: bool = False,
         keep: Callable[[Object], T],
     ) -> Listed[T]:
-        """Return all objects of all namespaces that a field selector chooses, at one resource version.
+        """Return the objects in all namespaces that match a field selector, at one resource version.
 
-        `cached` takes them from the server's watch cache. `keep` returns what is kept of an object: thousands of whole
-        ones take much memory. Raises Expired if the server forgets the version between two pages.
+        `cached` allows the server's watch cache. `keep` reduces each object to the part that is kept, because thousands
+        of whole objects need much memory. Raises Expired if the server forgets the version between two pages.
         """
         call = ApiCall(verb="list", kind=kind)
         page = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
@@ -158,10 +157,10 @@ class Api:
         seconds: float,
         fields: str = "",
     ) -> AsyncIterator[AsyncIterator[tuple[str, Object, str]]]:
-        """Follow changes since a resource version, for so many seconds: the type of each event, object and version.
+        """Watch for changes since a resource version, for so many seconds; yields the type, object and version of each.
 
-        Raises Expired if the server has forgotten the version, and Unreachable if the watch does not end in time, or is
-        broken off.
+        Raises Expired if the server has forgotten the version, and Unreachable if the watch is interrupted or does not
+        end in time.
         """
         call = ApiCall(verb="watch", kind=kind)
         params = _selector(fields) | {
@@ -190,12 +189,12 @@ class Api:
     async def create(
         self, kind: ObjectKind, document: Mapping[str, Any], *, manager: str = MANAGER, namespace: str = ""
     ) -> dict[str, Any]:
-        """Create an object and return it. Raises Conflict if there is one of this name."""
+        """Create an object and return it. Raises Conflict if the name is in use."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
         return _checked(call, await self._ask(call, {"fieldManager": manager}, _typed(kind, document)))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace an object and return it. Raises Conflict if the server has another version than the document."""
+        """Replace an object and return it. Raises Conflict if its resource version on the server is different."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
         call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
@@ -230,8 +229,8 @@ class Api:
     ) -> dict[str, Any]:
         """Server-side apply: fields that the manager applied before and that are not in the document are removed.
 
-        Returns the object. `apiVersion`, `kind` and name are filled in. An object that does not exist is created,
-        except by a subresource. Raises Conflict if others own a field with another value; `force` takes it over.
+        Returns the object. `apiVersion`, `kind` and name are filled in. An object that does not exist is created, but
+        not through a subresource. Raises Conflict if another manager owns a field with another value, unless `force`.
         """
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         full = _typed(kind, document)
@@ -240,9 +239,9 @@ class Api:
         return _checked(call, await self._ask(call, params, full, _APPLY))
 
     async def delete(self, kind: ObjectKind, name: str, *, uid: str = "", version: str = "") -> None:
-        """Delete an object; with a uid or version, only if it has that one.
+        """Delete an object, which must have the given uid and version, if any.
 
-        Raises Missing if there is none, and Conflict if it has another uid or version.
+        Raises Missing if it does not exist, and Conflict if it has another uid or version.
         """
         call = ApiCall(verb="delete", kind=kind, name=name)
         given = {"uid": uid, "resourceVersion": version}
@@ -253,14 +252,13 @@ class Api:
     async def _ask(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = _JSON
     ) -> dict[str, Any]:
-        """Return the document that the server answers.
+        """Send a request and return the document in the response.
 
-        A request is repeated if the server asks to wait a short time, and once if it does not know the account, because
-        credentials may have been renewed. All other errors are left to the callers, which try again with growing
-        pauses.
+        The request is repeated if the server asks to wait a short time, and once after status 401, because the
+        credentials may have been renewed. Callers handle all other errors by retrying with a backoff.
         """
         intervals, clock = self.timing
-        async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
+        async with self._slots:  # held while a request waits to be repeated, to send few requests to a busy server
             for attempt in range(_ATTEMPTS):
                 try:
                     self._raise_fault(call)
@@ -301,8 +299,8 @@ def _selector(fields: str) -> dict[str, str]:
 
 
 async def _events(call: ApiCall, response: "httpx.Response") -> AsyncGenerator[tuple[str, Object, str], None]:
-    """The type of each event, its object and the version."""
-    # Not `aiter_lines`: it also splits at U+2028 and others, which JSON allows within a string.
+    """Yield the type of each event, its object and its resource version."""
+    # Not `aiter_lines`: it also splits at U+2028 and similar characters, which JSON allows inside strings.
     rest = b""
     async for chunk in response.aiter_bytes():
         *lines, rest = (rest + chunk).split(b"\n")
@@ -325,7 +323,7 @@ def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:
 
 
 def _json_object(call: ApiCall, text: bytes) -> dict[str, Any]:
-    """The JSON object in an answer. Raises Unreachable if it is something else."""
+    """Decode a JSON object. Raises Unreachable if the text is anything else."""
     found: object = None
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
@@ -335,7 +333,7 @@ def _json_object(call: ApiCall, text: bytes) -> dict[str, Any]:
 
 
 class _Connection:
-    """The HTTP client for one server, which is made again when credentials may have changed."""
+    """The HTTP client for one server. It is replaced when the credentials may have changed."""
 
     def __init__(self, server: ApiServerAddress, timing: Timing) -> None:
         self._server = server
@@ -343,24 +341,24 @@ class _Connection:
         self._connecting = asyncio.Lock()
         self._http: httpx.AsyncClient | None = None
         self._renew_at = 0.0  # when the next request reads the credentials again
-        self._users: Counter[httpx.AsyncClient] = Counter()  # the requests that use a client now
+        self._users: Counter[httpx.AsyncClient] = Counter()  # open requests by client
 
     @contextlib.asynccontextmanager
     async def answer(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = _JSON, *, within: float
     ) -> AsyncIterator["httpx.Response"]:
-        """Send the request, and yield the answer if it is a good one; both take at most so many seconds.
+        """Send a request and yield the response if it is a success, all within so many seconds.
 
-        The answer begins within the time for one answer, also that of a watch.
+        The response, even that of a watch, must begin within the timeout for one answer.
         """
         http = await self.open()
-        from . import connection  # was imported in a thread by now: that takes a quarter of a second
+        from . import connection  # already imported in a thread by `open`, because the first import takes 0.25 s
 
         call.who, call.where = self._server.who, str(http.base_url).rstrip("/")
         path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
         request = http.build_request(
             _METHODS.get(call.verb, "GET"),
-            f"{call.where}{path}?{urlencode(params)}",  # whole: the library would parse a part of a URL twice
+            f"{call.where}{path}?{urlencode(params)}",  # absolute: the library would parse a relative URL twice
             headers=None if body is None else {"Content-Type": content_type},
             content=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
         )
@@ -372,9 +370,9 @@ class _Connection:
                         response = await http.send(request, stream=True)
                 except connection.NO_ANSWER:
                     raise
-                except TimeoutError as late:  # a watch may take much longer, but its answer begins at once
+                except TimeoutError as late:  # a watch lasts longer, but its response begins at once
                     raise Unreachable(call, f"no answer within {self._intervals.api_answer:g} s") from late
-                except Exception as failed:  # such as a program that prints credentials
+                except Exception as failed:  # e.g. a credential plugin of the kubeconfig failed
                     raise Unconfigured(f"{call.who} cannot be used: {connection.reason(failed)}") from failed
                 async with contextlib.aclosing(response):
                     if not response.is_success:
@@ -412,19 +410,19 @@ class _Connection:
             await http.aclose()
 
     def _forget(self, http: "httpx.AsyncClient") -> None:
-        """Let the next request read the files again: credentials, address or authority may have changed."""
+        """Let the next request read the files again: credentials, address or CA may have changed."""
         if self._http is http:
             self._http = None
 
     async def _close_unused(self, http: "httpx.AsyncClient") -> None:
-        """Close an old client after its last request: one that is closed earlier loses what is being connected."""
+        """Close an old client after its last request; earlier, this would break connections that are being made."""
         if not self._users[http]:
             del self._users[http]
             await http.aclose()
 
 
 async def _refusal(call: ApiCall, response: "httpx.Response") -> ApiServerError:
-    """The error in an answer. A proxy on the way may answer something else than a Status, which is only shown."""
+    """Return the error for a response. If its body is not a Status, e.g. from a proxy, its text becomes the message."""
     after = response.headers.get("retry-after", "").strip()  # the API server sends no dates
     body = await response.aread()
     try:

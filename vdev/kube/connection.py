@@ -1,6 +1,6 @@
 """The HTTP client for an API server, made by lightkube from a kubeconfig file or the service account of a pod.
 
-This is the one module that imports the client library, and it is imported by the first request.
+This is the only module that imports the client library. It is imported by the first request.
 """
 
 import ipaddress
@@ -19,15 +19,15 @@ from ..errors import reason_of
 from .errors import Unconfigured
 
 _HEADERS = {"User-Agent": "vdev", "Accept": "application/json", "Accept-Encoding": "identity"}
-_FOREVER = httpx.Timeout(None)  # `api` sets the deadlines, by its own clock
+_FOREVER = httpx.Timeout(None)  # `api` enforces the deadlines with the injected clock
 
 ConnectError = httpx.ConnectError
 NO_ANSWER = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
-"""Errors of the connection. All others that a request raises are about credentials."""
+"""Connection errors. All other exceptions of a request are about credentials."""
 
 
 def connect(server: ApiServerAddress) -> httpx.AsyncClient:
-    """Read the kubeconfig or the service account; nothing is sent yet. Blocks. Raises Unconfigured."""
+    """Return a client for the kubeconfig or service account, without connecting. Blocks. Raises Unconfigured."""
     try:
         config = _config(server)
         user = config.user or User()
@@ -36,7 +36,7 @@ def connect(server: ApiServerAddress) -> httpx.AsyncClient:
             user.token_file = None
         settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(config.cluster.server))
         http = client_adapter.AsyncClient(config._replace(user=user), settings)
-    except Exception as wrong:  # the library reports a wrong file by errors of many types
+    except Exception as wrong:  # the library raises many types for an invalid file
         match wrong:
             case LookupError():
                 why = f"no {wrong}"
@@ -60,12 +60,12 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
     else:
         kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
     config = kubeconfig.get(server.context or None)
-    assert config is not None  # it is only None with a default of None, and then `get` raises ConfigError
+    assert config is not None  # for the type checker: `get` raises ConfigError instead
     return config
 
 
 def reason(failed: BaseException) -> str:
-    """Why there is no answer: in the words of the system if there are any, because these are the same each time."""
+    """Why there is no answer: the text of the operating system if there is one, because it is the same each time."""
     seen: BaseException | None = failed
     found = ""
     while seen is not None:
@@ -78,7 +78,7 @@ def reason(failed: BaseException) -> str:
 
 
 def _is_loopback(url: str) -> bool:
-    """Whether proxies from the environment do not apply, as in Go."""
+    """Whether the host is a loopback address, for which Go ignores the proxies in the environment."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,12 +1,12 @@
-"""Errors of the API server that callers can react to. The text of each says what to do.
+"""Errors of the API server that callers can handle. Each message says what to do.
 
 ApiServerError
 ├── Unconfigured   the kubeconfig or the service account cannot be used
-├── Unreachable    no answer, or one of a server in trouble: another attempt may succeed
+├── Unreachable    no answer, or a server error: another attempt may succeed
 ├── Throttled      429, or 503 with Retry-After
 ├── Denied         401, 403: a permission is missing
 ├── Missing        404: the object, or the whole kind
-├── Conflict       409: others own the fields, changed the object, or created it first
+├── Conflict       409: another client owns the fields, changed the object, or created it first
 ├── Expired        410: the server has forgotten the resource version of a list or watch
 └── Invalid        anything else that is wrong with the request
 """
@@ -19,12 +19,12 @@ from typing import Any
 from ..errors import ApiServerError
 from .objects import ObjectKind
 
-_LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
+_LONGEST_WAIT = 600.0  # seconds, even if Retry-After is longer
 
 
 @dataclass(slots=True, kw_only=True)
 class ApiCall:
-    """A request, for messages and fault rules; `who` asks the server at `where`, which is known when it is sent."""
+    """A request, for messages and fault rules: `who` sends it to `where`, the server's address, set when it is sent."""
 
     verb: str
     kind: ObjectKind
@@ -36,12 +36,12 @@ class ApiCall:
 
     @property
     def resource(self) -> str:
-        """As RBAC names it: `nodes/status`."""
+        """The resource in RBAC rules: `nodes/status`."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     @property
     def permission(self) -> str:
-        """What a role needs: `patch nodes/status`, `list resourceslices in resource.k8s.io`."""
+        """The permission that a role must grant: `patch nodes/status`, `list resourceslices in resource.k8s.io`."""
         group = f" in {self.kind.group}" if self.kind.group else ""
         return f"{self.verb} {self.resource}{group}"
 
@@ -59,7 +59,7 @@ class Unconfigured(ApiServerError):
 
 
 class Unreachable(ApiServerError):
-    """No answer, or one of a server in trouble. The request may have been carried out."""
+    """No answer, or a server error. The request may have been carried out."""
 
     def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
@@ -67,7 +67,7 @@ class Unreachable(ApiServerError):
 
 
 class Throttled(ApiServerError):
-    """The server has too many requests; `after` is the seconds of Retry-After, if it sent that."""
+    """The server has too many requests. `after` is the value of Retry-After in seconds, or None."""
 
     def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
         wait = "" if after is None else f" and asks to wait {after:g} s"
@@ -77,7 +77,7 @@ class Throttled(ApiServerError):
 
 
 class Denied(ApiServerError):
-    """The server does not know the account (then `known` is false), or does not allow the request."""
+    """The server does not know the account (`known` is false) or does not allow the request."""
 
     def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
@@ -90,7 +90,7 @@ class Denied(ApiServerError):
 
 
 class Missing(ApiServerError):
-    """There is no such object, or (`served` is false) the server does not serve the kind."""
+    """The object does not exist, or the server does not serve its kind (`served` is false)."""
 
     def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
         kind = f"{call.kind.plural} of {call.kind.api_version}"
@@ -99,7 +99,7 @@ class Missing(ApiServerError):
 
 
 class Conflict(ApiServerError):
-    """Others own the fields of an apply, changed the object, or created it first (`exists`)."""
+    """Another client owns the fields of an apply, changed the object, or created it first (`exists` is true)."""
 
     def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
         super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
@@ -118,7 +118,7 @@ class Invalid(ApiServerError):
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
-    """Map an HTTP status that is not one of success, and the Status in the answer, to an error.
+    """Map an HTTP error status, and the Status object in the response, to an exception.
 
     `after` is the number of seconds that the server asks to wait.
     """
@@ -138,14 +138,14 @@ def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float |
         case HTTPStatus.GONE:
             return Expired(call, message)
         case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
-            return Expired(call, message)  # the server's store was restored or replaced since
+            return Expired(call, message)  # the server's store was restored or replaced
         case _ if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
             return Invalid(f"the API server refuses to {call.verb} {call.object}: {message}")
     return Unreachable(call, f"status {code}: {message}")
 
 
 def injected_error(call: ApiCall, message: str, status: int = 0, after: float | None = None) -> ApiServerError:
-    """The error as if the server had answered this HTTP status; 0: no answer."""
+    """Return the error for an HTTP status that a fault injects; 0: no answer."""
     if not status:
         return Unreachable(call, message)
     return error_of(call, status, {"message": message, "details": {"name": call.name}}, after)

@@ -1,12 +1,12 @@
-"""`Informer`: a copy of the objects of one kind, kept up to date by a list, and a watch from its version on.
+"""`Informer`: a copy of the objects of one kind, kept up to date by a list and a watch from its version.
 
-    list ──► watch ──► added, changed, deleted … ─┬─ ended after the time that was asked for ──► watch on
-      ▲                                           ├─ broken, or no answer ──► trouble, pause ──► watch on
+    list ──► watch ──► added, changed, deleted … ─┬─ ended after the requested time ──► watch again
+      ▲                                           ├─ broken, or no answer ──► trouble, pause ──► watch again
       ├────── 410: the version is forgotten ──────┤
       └────── refused: no permission, no such kind ──► trouble, pause
 
-The answer to a write is put into the copy with `wrote`. A watch or a list may still bring older versions of the same
-object after that; they are ignored.
+`wrote` puts the response to a write into the copy. The watch or a list may still deliver older versions of that object
+later; they are ignored.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Known(Generic[T]):
-    """What is kept of an object, and of which version of it."""
+    """The part of an object that is kept, with the uid and version of the object."""
 
     value: T
     uid: str
@@ -39,13 +39,13 @@ class _Known(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """The objects of a kind that the field selector chooses. `api` None: there is no API server.
+    """The objects of a kind that match the field selector. `api` None: there is no API server.
 
-    `keep` returns what is kept of an object, or None if it is of no interest. `index` returns the words under which
-    `indexed` finds it.
-    `on_change` is called for each new version, with what was kept before and what is kept now (None: nothing).
+    `keep` returns the part of an object to keep, or None to leave the object out. `index` returns the words under which
+    `indexed` finds a kept value.
+    `on_change` is called for each new version with the old and the new kept value (None: not in the copy).
     `on_look` is called after each list, and when `trouble` changes.
-    `on_denied` is awaited if a permission is missing, in place of the pause before the next attempt.
+    `on_denied` is awaited if a permission is missing, before the next attempt.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Informer(Generic[T]):
         fields: str = "",
     ) -> None:
         self.kind = kind
-        self.trouble: ApiServerError | None = None  # why the copy may be old
+        self.trouble: ApiServerError | None = None  # why the copy may be out of date
         self.is_listed = False
         self._api = api
         self._keep = keep
@@ -72,8 +72,8 @@ class Informer(Generic[T]):
         self._fields = fields
         self._known: dict[str, _Known[T]] = {}
         self._indexed: dict[str, dict[str, T]] = {}  # by word and key
-        self._written: set[str] = set()  # keys of objects that were written from here since the last list began
-        self._version = ""  # to watch from; empty: list first
+        self._written: set[str] = set()  # keys of objects passed to `wrote` since the last list began
+        self._version = ""  # the watch starts from it; empty: list first
         self._looked = asyncio.Event()
         self._answered = asyncio.Event()
 
@@ -81,19 +81,19 @@ class Informer(Generic[T]):
 
     @property
     def objects(self) -> dict[str, T]:
-        """What is kept, by `namespace/name`, or by name for kinds without namespaces."""
-        return {key: each.value for key, each in tuple(self._known.items())}  # also for readers in threads
+        """The kept values by `namespace/name`, or by name for kinds without namespaces."""
+        return {key: each.value for key, each in tuple(self._known.items())}  # copied first: threads read this, too
 
     def get(self, key: str) -> T | None:
         known = self._known.get(key)
         return None if known is None else known.value
 
     def indexed(self, word: str) -> tuple[T, ...]:
-        """What is kept of the objects with this word."""
+        """The kept values for which `index` returned this word."""
         return tuple(self._indexed.get(word, {}).values())
 
     async def looked(self) -> None:
-        """Wait for the first list, or for the first failure of one."""
+        """Wait until the first attempt to list the objects has succeeded or failed."""
         await self._looked.wait()
 
     async def answered(self) -> None:
@@ -108,19 +108,19 @@ class Informer(Generic[T]):
         return self.objects
 
     def wrote(self, document: Object) -> None:
-        """Put the server's answer to a write into the copy."""
+        """Put the object that the server returned for a write into the copy."""
         key, version = key_of(document), _version_of(document)
         if key not in self._known and (version == self._version != "" or _is_newer(self._version, version)):
-            return  # the watch is past this version, so the object was deleted since
+            return  # the watch is past this version, so the object has been deleted
         self._written.add(key)
         self._see(document)
 
     def removed(self, key: str) -> None:
-        """Note that the server answered a request of ours by saying that this object does not exist."""
+        """Remove an object from the copy, because the server answered that it does not exist."""
         self._replace(key, None)
 
     async def read(self, name: str) -> None:
-        """Ask for one object, once."""
+        """Get one object, once, instead of listing and watching."""
         if self._api is None:
             self._look(Unconfigured(NO_SERVER))
             return
@@ -138,7 +138,7 @@ class Informer(Generic[T]):
     # --- list and watch -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow the objects until cancelled."""
+        """List and watch the objects until cancelled."""
         api = self._api
         if api is None:
             self._look(Unconfigured(NO_SERVER))
@@ -170,15 +170,15 @@ class Informer(Generic[T]):
             await clock.sleep(max(pause, trouble.wait if trouble else 0.0))
 
     async def _list(self, api: Api) -> str:
-        """Replace the copy by the objects of the server; returns the version of the list."""
+        """Replace the copy by a new list of the objects; returns the version of the list."""
         self._written.clear()
-        # The first list may be a moment old, as from the server's cache. A later one must be as new as the forgotten
-        # version, or it would take back what is known.
+        # The first list may come from the server's cache. A later list must be at least as new as the forgotten
+        # version, because an older one would undo changes that the copy already has.
         found = await api.list(self.kind, fields=self._fields, cached=not self.is_listed, keep=self._entry)
         listed = {key: entry for key, entry in found.objects if entry is not None}
         for key in self._written & self._known.keys():
             if _is_newer(self._known[key].version, found.version):
-                listed[key] = self._known[key]  # written while the server made the list
+                listed[key] = self._known[key]  # written while the list was in flight
         for key in self._known.keys() | listed.keys():
             new, old = listed.get(key), self._known.get(key)
             if new is None or old is None or (new.uid, new.version) != (old.uid, old.version):
@@ -190,8 +190,8 @@ class Informer(Generic[T]):
         return found.version
 
     async def _watch(self, api: Api) -> None:
-        """Take changes until the server ends the watch."""
-        # At different times, so that the agents of all nodes do not ask again at once.
+        """Apply changes to the copy until the server ends the watch."""
+        # Jitter, so that the agents of all nodes do not open their next watch at the same time.
         seconds = api.timing.intervals.api_watch * random.uniform(1.0, 1.5)
         async with api.watch(self.kind, fields=self._fields, version=self._version, seconds=seconds) as events:
             if self.trouble is not None:
@@ -202,12 +202,12 @@ class Informer(Generic[T]):
                         self._see(document)
                     case "DELETED":
                         known = self._known.get(key_of(document))
-                        if known is not None and known.uid == _uid_of(document):  # else a new one has the name by now
+                        if known is not None and known.uid == _uid_of(document):  # otherwise a new object has the name
                             self._replace(key_of(document), None)
-                self._version = version or self._version  # bookmarks have one, too
+                self._version = version or self._version  # bookmarks have a version, too
 
     def _look(self, trouble: ApiServerError | None) -> None:
-        """Note why the copy may be old, or that it is up to date."""
+        """Record why the copy may be out of date; None: it is up to date."""
         is_other = str(trouble or "") != str(self.trouble or "")
         self.trouble = trouble
         if is_other or not self._looked.is_set():
@@ -215,7 +215,7 @@ class Informer(Generic[T]):
             self._on_look()
 
     def _see(self, document: Object) -> None:
-        """Put an object into the copy, unless that has this version or a newer one."""
+        """Put an object into the copy, unless the copy has this version or a newer one."""
         key, version = key_of(document), _version_of(document)
         known = self._known.get(key)
         is_same = known is not None and known.uid == _uid_of(document)
@@ -241,7 +241,7 @@ class Informer(Generic[T]):
         return key_of(document), self._kept(document)
 
     def _kept(self, document: Object) -> _Known[T] | None:
-        """What is kept of an object. One that cannot be read, such as a pod with an odd annotation, is left out."""
+        """Call `keep`. An object for which it raises, such as a pod with an invalid annotation, is left out."""
         try:
             value = self._keep(document)
         except Exception:
@@ -259,5 +259,5 @@ def _version_of(document: Object) -> str:
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Compare resource versions, which are numbers in Kubernetes; others are never newer."""
+    """Compare resource versions, which are numbers in Kubernetes. Versions of another form are never newer."""
     return version.isdecimal() and than.isdecimal() and int(version) > int(than)

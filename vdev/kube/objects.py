@@ -21,11 +21,11 @@ class ObjectKind:
 
     @property
     def api_version(self) -> str:
-        """As in the objects themselves: v1, resource.k8s.io/v1."""
+        """The field `apiVersion` of the objects: v1, resource.k8s.io/v1."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of an object or, without a name, of all; without a namespace, of those in all namespaces."""
+        """The URL path of an object or, without a name, of all objects in the namespace or in all namespaces."""
         parts = ["apis" if self.group else "api", self.api_version]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -33,7 +33,7 @@ class ObjectKind:
         return "/" + "/".join(part for part in parts if part)
 
     def __str__(self) -> str:
-        """As kubectl takes it: `nodes`, `resourceslices.resource.k8s.io`."""
+        """The kind as an argument of kubectl: `nodes`, `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -46,7 +46,7 @@ DEVICE_CLASSES = ObjectKind("resource.k8s.io", "v1", "DeviceClass", "deviceclass
 
 
 def metadata_of(document: Object | None) -> Mapping[str, Any]:
-    """The metadata of an object; empty if there is none."""
+    """The metadata of an object; empty if it has none."""
     return (document or {}).get("metadata") or {}
 
 
@@ -58,7 +58,7 @@ def key_of(document: Object) -> str:
 
 
 def timestamp(wall: float) -> str:
-    """A Unix time as Kubernetes writes it."""
+    """A Unix time in the format of Kubernetes (RFC 3339, UTC)."""
     return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -75,7 +75,7 @@ def event(
     at: str,
     count: int = 1,
 ) -> dict[str, Any]:
-    """An Event about an object of this kind, of which `about` has name, uid and namespace."""
+    """An Event about an object of this kind. `about` has the object's name, uid and namespace."""
     return {
         "metadata": {"name": name, "namespace": about.get("namespace", "default")},
         "involvedObject": {"apiVersion": kind.api_version, "kind": kind.name, **about},

@@ -1,7 +1,7 @@
-"""Which fields of an object a field manager owns, so that its next server-side apply changes or removes them.
+"""Finds the fields of an object that a field manager owns: its next server-side apply changes or removes them.
 
-Sources: the API's `metadata.managedFields`, and its `fieldsV1` form (structured-merge-diff: `f:` a key, `k:` an item of
-a list by its key fields).
+Source: `metadata.managedFields`, in the format `fieldsV1` of structured-merge-diff: `f:` is a key, `k:` an item of a
+list by its key fields.
 """
 
 import json
@@ -16,7 +16,7 @@ def owned(
 ) -> frozenset[str]:
     """The keys below a path that the manager owns; for a list, the keys of its items.
 
-    With `by_apply` False, those count as well that it owns by another write than an apply.
+    With `by_apply` False, this includes keys that it owns by writes other than an apply.
     """
     mine = (entry for entry in _entries(document) if _is_of(entry, manager, subresource, by_apply=by_apply))
     return frozenset(key for entry in mine for key, _ in _keys(entry, path))
@@ -25,9 +25,9 @@ def owned(
 def owned_by_others(
     document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
 ) -> Mapping[str, str]:
-    """The keys below a path that others own, or the manager by another write than an apply; and who owns each.
+    """The keys below a path that other managers own, or this one by writes other than an apply; each with its owner.
 
-    A manager that owns only fields of an item in a list, as a kubelet does in its conditions, does not own the item.
+    A manager that owns only fields of a list item, as a kubelet does in its conditions, does not own the item.
     """
     others = (entry for entry in _entries(document) if not _is_of(entry, manager, subresource, by_apply=True))
     return {key: str(entry.get("manager")) for entry in others for key, is_whole in _keys(entry, path) if is_whole}
@@ -38,13 +38,13 @@ def _entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
-    """Whether an entry is about writes of this manager, or only about its applies."""
+    """Whether an entry lists fields that this manager wrote; with `by_apply`, only those of an apply."""
     is_its = entry.get("manager") == manager and (entry.get("subresource") or "") == subresource
     return is_its and (not by_apply or entry.get("operation") == "Apply")
 
 
 def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """The keys below the path that an entry owns, and whether it owns all of each."""
+    """The keys below the path in an entry, and whether the entry owns each one as a whole."""
     fields = entry.get("fieldsV1") or {}
     for step in path:
         found = fields.get(f"f:{step}")
