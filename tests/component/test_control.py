@@ -1,4 +1,4 @@
-"""The agent's own socket: beside another agent's, and under whatever clients send."""
+"""The agent's command socket: another agent's socket, lost sockets, and malformed requests."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
 
 
 async def answer(_request):
-    """Something."""
+    """A command."""
     return "first"
 
 
 async def defect(_request):
-    """What nobody thought of."""
+    """A command with a defect."""
     raise ZeroDivisionError("by zero")
 
 
 @contextlib.asynccontextmanager
 async def serving(directory, commands, intervals=PRODUCTION):
-    """The socket, while the context lasts."""
+    """Serve the socket inside the context."""
     task = asyncio.create_task(command_socket.serve(directory, commands, intervals))
     while not (directory / command_socket.SOCKET).is_socket() and not task.done():
         await asyncio.sleep(0.001)
@@ -37,8 +37,8 @@ async def serving(directory, commands, intervals=PRODUCTION):
     await asyncio.wait([task])
 
 
-async def test_a_living_socket_is_left_alone(directory):
-    """A second process with the same directory is told so; the first one keeps its socket."""
+async def test_the_socket_of_a_running_agent_is_left_alone(directory):
+    """A second process with the same directory gets an error, and the first one keeps its socket."""
     async with serving(directory, {"status": answer}):
         with pytest.raises(HostError, match="--run-dir"):
             await command_socket.serve(directory, {})
@@ -46,8 +46,8 @@ async def test_a_living_socket_is_left_alone(directory):
     assert not (directory / command_socket.SOCKET).exists()
 
 
-async def test_a_leftover_is_replaced(directory):
-    """The socket of a process that is gone makes room."""
+async def test_a_dead_socket_is_replaced(directory):
+    """Its process has ended."""
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(directory / command_socket.SOCKET))
     task, reply = asyncio.create_task(command_socket.serve(directory, {"status": answer})), None
@@ -71,8 +71,8 @@ def _bind_another(run):
 
 
 @pytest.mark.parametrize("harm", [_remove, shutil.rmtree, _bind_another])
-async def test_a_socket_that_is_taken_away_is_made_anew(directory, kubelet, start_agent, shows, harm):
-    """Clients reach the agent again, and it still removes its socket at the end."""
+async def test_a_removed_socket_is_created_again(directory, kubelet, start_agent, shows, harm):
+    """Clients reach the agent again, and it removes the socket at its end."""
     run = directory / "run"
     agent = await start_agent(CONFIG, run_dir=run, look_at_command_socket=0.01)
     await shows("acme.dev/npu", 1, 1)
@@ -92,8 +92,8 @@ async def _answers(run):
     return False
 
 
-async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_agent, shows):
-    """It says so in its problems, and makes the socket as soon as it can."""
+async def test_an_agent_without_its_socket_goes_on(directory, kubelet, start_agent, shows):
+    """There is a problem until the socket can be created."""
     (directory / "run").write_text("no directory")
     agent = await start_agent(CONFIG, run_dir=directory / "run", retry_step_first=0.01, retry_step_most=0.05)
     await shows("acme.dev/npu", 1, 1)
@@ -124,12 +124,12 @@ NONSENSE = [
 ]
 
 
-async def test_nonsense_is_answered(directory):
-    """Every request gets an answer that says what is wrong with it, and the next one is served."""
+async def test_malformed_requests_get_errors(directory):
+    """The next request is served."""
     async with serving(directory, {"status": answer, "defect": defect}):
         for sent in NONSENSE:
             reader, writer = await asyncio.open_unix_connection(directory / command_socket.SOCKET)
-            with contextlib.suppress(ConnectionError):  # it need not be read to its end
+            with contextlib.suppress(ConnectionError):  # the server need not read all of it
                 writer.write(sent)
                 writer.write_eof()
                 await writer.drain()
@@ -142,7 +142,7 @@ async def test_nonsense_is_answered(directory):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: chown")
 async def test_a_directory_of_another_user_is_not_used(directory, monkeypatch):
-    """The user could put a socket of their own there: neither served from it, nor asked there."""
+    """That user could put another socket there, so neither the agent nor clients use the directory."""
     run_dir = directory / "run"
     run_dir.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 1234)

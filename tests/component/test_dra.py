@@ -1,4 +1,4 @@
-"""Dynamic Resource Allocation, whole: a file, an agent, an API server, a kubelet that prepares claims of pods."""
+"""Dynamic Resource Allocation end to end: a file, an agent, an API server, and a kubelet that prepares claims."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ def config(partitions=STATIC, text=CONFIG):
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     classes = (
         device_class(GPU, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"),
         device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"),
@@ -54,7 +54,7 @@ async def kubelet(directory, api_server):
 
 @pytest.fixture
 def start(start_agent, account, api_server, kubelet):
-    """Start an agent, and wait until the kubelet has its drivers and the slices are there."""
+    """Start an agent, and wait until its drivers are registered and its slices are published."""
 
     async def start(text=None, **options):
         agent = await start_agent(text or config(), api_server=account, wait=False, fault_injection=True, **options)
@@ -64,8 +64,8 @@ def start(start_agent, account, api_server, kubelet):
     return start
 
 
-async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_requests(kubelet, start):
-    """In one list: a runtime applies the edits of each request, and the last one would win."""
+async def test_a_container_with_a_whole_claim_gets_the_devices_of_all_requests(kubelet, start):
+    """In one variable: a runtime applies the edits of each request, and the last value would win."""
     await start()
     wanted = claim("both", exactly(GPU, name="a"), exactly(GPU, name="b", count=2))
     await kubelet.objects.create("ResourceClaim", wanted)
@@ -92,7 +92,7 @@ devices:
 
 
 async def test_claims_share_a_device_by_its_declared_capacity(kubelet, start, api_server):
-    """Each takes what it asks for, or the default, until one of the capacities is used up."""
+    """Each claim gets its request, or the default, until one of the capacities is used up."""
     await start(CAPACITY)
     wanted = {"a": {"bandwidth": "60G"}, "b": {"bandwidth": "30G"}, "c": {"bandwidth": "20G"}, "d": {}, "e": {}}
     for name, requests in wanted.items():
@@ -100,9 +100,9 @@ async def test_claims_share_a_device_by_its_declared_capacity(kubelet, start, ap
         await kubelet.objects.create("ResourceClaim", claim(name, request))
     for name in ("a", "b"):
         await runs(kubelet, pod(name, claims=[name]))
-    assert Phase.PENDING is (await kubelet.run_pod(pod("c", claims=["c"]))).phase  # of 100G, 10G are left
+    assert Phase.PENDING is (await kubelet.run_pod(pod("c", claims=["c"]))).phase  # 10G of 100G are left
     await runs(kubelet, pod("d", claims=["d"]))
-    assert Phase.PENDING is (await kubelet.run_pod(pod("e", claims=["e"]))).phase  # three have all of vfs
+    assert Phase.PENDING is (await kubelet.run_pod(pod("e", claims=["e"]))).phase  # three claims use all vfs
     (result,) = api_server.object("resourceclaims", "d", "default")["status"]["allocation"]["devices"]["results"]
     assert {"bandwidth": "1G", "vfs": "1"} == result["consumedCapacity"]
     assert [] == kubelet.errors
@@ -120,10 +120,10 @@ devices:
 
 
 @pytest.mark.parametrize("remains", [1, 0])
-async def test_a_claimed_device_that_is_away_when_the_agent_starts_again(kubelet, start, api_server, remains):
-    """It stays published as before, with attributes and counters, tainted and for its claim alone; then it goes.
+async def test_a_claimed_device_that_is_missing_after_a_restart(kubelet, start, api_server, remains):
+    """It stays published with its attributes and counters and a taint, and is removed after its claim.
 
-    Whether others of its entry are left, or the entry is gone with it.
+    `remains` is the number of other devices of its entry; with 0, the entry is missing too.
     """
     agent = await start(AWAY.replace("COUNT", "2"))
     selector = "device.attributes['acme.dev'].id.startsWith('npu-1-2x')"
@@ -169,10 +169,8 @@ SHARING = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_device_that_is_no_longer_shared_waits_for_the_claims_that_share_it(
-    kubelet, start, api_server, restarts
-):
-    """No further pod is bound to it until then; then a claim gets it as a whole."""
+async def test_a_device_stays_shared_until_its_claims_end(kubelet, start, api_server, restarts):
+    """After sharing was removed from the file, no other claim gets the device before. Then one gets it as a whole."""
     agent = await start(SHARED + SHARING)
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
     for name in ("one", "two"):
@@ -192,8 +190,8 @@ async def test_a_device_that_is_no_longer_shared_waits_for_the_claims_that_share
     assert [] == kubelet.errors
 
 
-async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, start, start_agent, api_server):
-    """A start without its entries: its claims are unprepared, so that their pods can end; then it goes."""
+async def test_a_driver_without_entries_runs_until_its_claims_end(kubelet, start, start_agent, api_server):
+    """After a start without its entries, the driver unprepares its claims so that their pods can end, and ends too."""
     agent = await start()
     await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
     await runs(kubelet, pod("one", templates=["npu"]))
@@ -209,8 +207,8 @@ async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, 
     assert [] == agent.agent.dra.document()
 
 
-async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, start, api_server, directory):
-    """In the status, in metrics that the alerts are made of, and each device with its claim; also where one is away."""
+async def test_the_health_of_claimed_devices_in_status_and_metrics(kubelet, start, api_server, directory):
+    """The status has each device with its claims, and the metrics are those of the alerts. One device is missing."""
     up = directory / "up"
     up.mkdir()
     for name in ("npu-0", "npu-1", "npu-2", "npu-3"):
@@ -258,8 +256,8 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
 
 
 @pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, MIG)])
-async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
-    """The devices of a claim are mounted as those of an Allocate: directory and script, which shows their load."""
+async def test_a_claim_mounts_the_vendor_tool(kubelet, start, partitions, wanted):
+    """As for an Allocate: the script, and the data directory, which shows the load."""
     load = "telemetry: {pattern: steady, gpu: 60, memory: 50}"
     await start(config(f"{partitions}\n    {load}") + "telemetry: {}\n")
     await kubelet.objects.create("ResourceClaimTemplate", template("gpu", exactly(wanted)))
@@ -277,8 +275,8 @@ async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted
     )
 
 
-async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, start, directory):
-    """Before the kubelet names its pod: it may be slow to admit it."""
+async def test_pods_of_new_claims_are_looked_up_again(kubelet, start, directory):
+    """The kubelet may admit a pod, and name it in PodResources, some time after its claim was prepared."""
     socket, other = directory / "link.sock", directory / "other.sock"
     async with pod_lister(directory / "pods.sock") as lister:
         socket.symlink_to(lister.socket)
@@ -295,7 +293,7 @@ async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, 
 
 
 async def test_metrics_name_the_claims(kubelet, start):
-    """Of whole devices and of instances that a claim got, with the pod, under the names of NVIDIA's exporter."""
+    """Whole devices and MIG instances have labels for claim and pod, with the names of NVIDIA's exporter."""
     text = config(DYNAMIC).replace("a100-sxm4-40gb", "h100-sxm5-80gb")
     agent = await start('telemetry: {address: "127.0.0.1:0"}\n' + text)
     await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
@@ -325,8 +323,8 @@ async def test_metrics_name_the_claims(kubelet, start):
     assert float(part.rpartition(" ")[2]) > 1000
 
 
-async def test_a_claimed_device_that_is_back_when_the_agent_starts_once_more(kubelet, start, api_server):
-    """It is an ordinary one again, and another claim may have what is left of it."""
+async def test_a_claimed_device_that_is_back_after_another_restart(kubelet, start, api_server):
+    """It is published as before, and other claims can get its other partitions."""
     agent = await start(AWAY.replace("COUNT", "2"))
     await kubelet.objects.create(
         "ResourceClaim", claim("half", exactly(NPU, "device.attributes['acme.dev'].id.startsWith('npu-1-2x')"))

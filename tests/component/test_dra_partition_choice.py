@@ -1,4 +1,4 @@
-"""Layouts that a label of the node chooses, where claims have the partitions."""
+"""Partition layouts that a label of the node selects, with partitions that are allocated to claims."""
 
 import pytest
 
@@ -22,7 +22,7 @@ MIG, LABEL = "mig.nvidia.com", "nvidia.com/mig.config"
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     mig = device_class(MIG, "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'")
     async with dra_kubelet(directory, api_server, mig) as running:
         yield running
@@ -30,7 +30,7 @@ async def kubelet(directory, api_server):
 
 @pytest.fixture
 def published(api_server):
-    """The profiles that are published, of each device."""
+    """The profile of each published device."""
 
     def profiles():
         found = [device for each in api_server.all("resourceslices") for device in each["spec"].get("devices") or ()]
@@ -51,13 +51,13 @@ def choose(api_server):
 
 @pytest.fixture
 def state(api_server):
-    """What became of the value, as the Node says."""
+    """The state label of the Node."""
     return lambda: api_server.object("nodes", "node-1")["metadata"].get("labels", {}).get(f"{LABEL}.state")
 
 
 @pytest.fixture
 def held(start_agent, account, api_server, kubelet, published):
-    """Start an agent whose claims get the default layout, of which a pod has a part; the agent."""
+    """Start an agent with the default layout, and a pod that claims a partition."""
 
     async def start(text=CONFIG):
         agent = await start_agent(text, api_server=account, wait=False)
@@ -70,8 +70,8 @@ def held(start_agent, account, api_server, kubelet, published):
     return start
 
 
-async def test_what_a_claim_has_is_not_cut(held, start_agent, account, api_server, kubelet, published, choose, state):
-    """It fails with the pod's name, also after a restart; a layout that leaves it alone is taken, and others later."""
+async def test_claimed_partitions_are_kept(held, start_agent, account, api_server, kubelet, published, choose, state):
+    """A layout without the claimed partition fails with the pod's name, also after a restart, until the pod is gone."""
     agent = await held()
     await choose("all-1g.5gb")
     await api_server.until(lambda: "failed" == state())

@@ -1,4 +1,4 @@
-"""What fails inside the agent: a problem that everybody can see, tried again, while everything else goes on."""
+"""Unexpected exceptions inside the agent: a problem is reported, the step is retried, and everything else goes on."""
 
 import asyncio
 import functools
@@ -25,13 +25,13 @@ SOON = {"retry_step_first": 0.05, "retry_step_most": 0.1}
 
 
 class Trouble:
-    """Work that fails while there is a `failure`."""
+    """A function that raises `failure` unless it is None."""
 
     def __init__(self, work, failure=None):
         self.work, self.failure, self.attempts = work, failure, 0
 
     def __call__(self, *args, **kwargs):
-        """Do it, or fail."""
+        """Call the function, or raise."""
         self.attempts += 1
         if self.failure is not None:
             raise self.failure
@@ -39,17 +39,17 @@ class Trouble:
 
 
 def failing(agent):
-    """The problems that the status shows, in words."""
+    """The problems in the status."""
     return [each["message"] for each in status.status(agent.agent)["problems"]]
 
 
 def counted(agent):
-    """How many errors the metric counts."""
+    """The number of errors in the metric."""
     return status.HttpView(agent.agent).registry().get_sample_value("vdev_problems", {"severity": "error"})
 
 
 async def test_a_reading_that_fails(kubelet, start_agent, shows):
-    """A defect in the reader of files changes nothing, is said everywhere, and the edit is in force once it is gone."""
+    """Status, metric and log report it. The edit is applied as soon as reading succeeds."""
     load = Trouble(functools.partial(config.load, overrides={}))
     agent = await start_agent(DEVICES, load=load, **SOON)
     load.failure, load.attempts = IndexError("list index out of range"), 0
@@ -68,7 +68,7 @@ async def test_a_reading_that_fails(kubelet, start_agent, shows):
 
 
 async def test_a_takeover_that_fails(kubelet, start_agent, shows):
-    """Nothing is listed before it is known what was, and the agent tries again."""
+    """Nothing is listed before the earlier state is known, and the agent retries."""
     agent = await start_agent(DEVICES, wait=False, **SOON)
     state = agent.agent.state
     state.take_over = read = Trouble(state.take_over, ValueError("who would have thought"))
@@ -80,8 +80,8 @@ async def test_a_takeover_that_fails(kubelet, start_agent, shows):
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
 
 
-async def test_a_state_directory_whose_server_is_dead(start_agent, monkeypatch):
-    """A reading that never returns holds up neither the take-over nor the record of an Allocate for long."""
+async def test_a_state_directory_that_hangs(start_agent, monkeypatch):
+    """A read that never returns delays neither the take-over nor the record of an Allocate for long."""
     answers = threading.Event()
     monkeypatch.setattr(state_file, "read_plain", lambda *_, **__: answers.wait(20) and None)
     try:
@@ -96,7 +96,7 @@ async def test_a_state_directory_whose_server_is_dead(start_agent, monkeypatch):
 
 
 async def test_one_entry_that_fails(kubelet, start_agent, shows):
-    """An entry whose devices cannot be looked for keeps those that were found; its neighbours are looked for."""
+    """An entry whose discovery fails keeps its devices. Discovery of other entries goes on."""
     host = HostRoot(Path("/"))
     host.entries = entries = Trouble(host.entries)
     extra = f"  - {{name: other, resource: {OTHER}, glob: /dev/nul*}}\n"
@@ -116,7 +116,7 @@ async def test_one_entry_that_fails(kubelet, start_agent, shows):
 
 
 async def test_an_output_that_fails(kubelet, start_agent, shows):
-    """CDI files that cannot be written for a reason nobody thought of hold back new devices alone, until they can."""
+    """If CDI files cannot be written, only new devices are Unhealthy until they can."""
     strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
     agent = await start_agent(DEVICES + strategy, **SOON)
     cdi = agent.agent.cdi
@@ -135,8 +135,8 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     assert "npu-2" in file.read_text()
 
 
-async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
-    """Those that are there are given out all the same, and no device is without one."""
+async def test_virtual_nodes_that_fail(kubelet, start_agent, shows, directory):
+    """Devices whose nodes exist are Healthy, and others are Unhealthy."""
 
     def devices(count):
         return DEVICES.replace("count: 2", f"count: {count}, node: {{file: x}}")
@@ -155,7 +155,7 @@ async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):
-    """What was decided last stays in force, and the other outputs are seen to."""
+    """The last desired state stays in force."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
     reconciler = agent.agent.reconciler
@@ -170,7 +170,7 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
 
 
 async def test_a_decision_that_fails_while_a_device_is_retired(kubelet, start_agent, shows):
-    """It is tried again by the growing pauses, not at the time that the last plan has for a look at the device."""
+    """It is retried with growing pauses, not at the interval at which the retired device is checked."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
     agent = await start_agent(DEVICES + extra, retire_recheck=0.05, retry_step_first=5.0, retry_step_most=10.0)
     await shows(NPU, 2, 2)
@@ -187,7 +187,7 @@ async def test_a_decision_that_fails_while_a_device_is_retired(kubelet, start_ag
 
 
 async def test_one_resource_that_fails(kubelet, start_agent, shows):
-    """A resource whose list cannot be made keeps the last one; its neighbour's changes arrive."""
+    """A resource whose list cannot be updated keeps the last one. Other resources are updated."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
     agent = await start_agent(DEVICES + extra, **SOON)
     service = agent.agent.lists.services[OTHER]
@@ -202,8 +202,8 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows):
 
 
 @pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "check")])
-async def test_what_watches_and_asks(kubelet, start_agent, shows, part, method):
-    """The tasks beside the reconciler are steps as well."""
+async def test_background_tasks_that_fail(kubelet, start_agent, shows, part, method):
+    """The tasks beside the reconciler are also retried."""
     agent = await start_agent(DEVICES, look_at_kubelet=0.05, look_at_holders=0.05, **SOON)
     owner = getattr(agent.agent, part)
     trouble = Trouble(getattr(owner, method), RuntimeError("who knows"))
@@ -217,7 +217,7 @@ async def test_what_watches_and_asks(kubelet, start_agent, shows, part, method):
 
 
 async def test_a_broken_invariant_ends_the_agent(start_agent):
-    """On purpose and with words: the error itself comes out, and no group."""
+    """The task raises the error itself, not an exception group."""
     load = Trouble(functools.partial(config.load, overrides={}))
     agent = await start_agent(DEVICES, load=load, **SOON)
     load.failure = InvariantBroken("two agents serve one kubelet")
@@ -227,7 +227,7 @@ async def test_a_broken_invariant_ends_the_agent(start_agent):
 
 
 async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):
-    """What an earlier process kept is in force until the files can be read, which is tried again and again."""
+    """The last good configuration of an earlier process is in force until reading succeeds."""
     agent = await start_agent(DEVICES)
     await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
     await agent.stop()
@@ -244,7 +244,7 @@ async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, di
 
 
 async def test_tools_that_fail(kubelet, start_agent, shows):
-    """A container with a mount whose source is missing would not start, so the device comes without it."""
+    """The device is listed without its tools, because no container starts if the source of a mount is missing."""
     text = """
 version: v1
 devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}}]

@@ -1,12 +1,12 @@
-"""Held means held: whatever is edited and restarted, in whatever order, no hardware is on two pods.
+"""Random edits and restarts never put hardware on two pods.
 
-Random steps from one seed: devices cut anew, shared, renamed and moved; pods of every kind; kubelet and agent stopped
-and dropped. After every step what pods hold is compared with a model of the hardware that is not the plugin's.
+Steps are drawn from a seed: devices are repartitioned, shared, renamed and moved; pods of every kind come and go;
+kubelet and agent stop or are killed. After every step, held devices are compared with an independent hardware model.
 
     VDEV_CHAOS_SEEDS=7,8 VDEV_CHAOS_STEPS=1000 pytest tests/component/test_held_chaos.py
 
-plays these seeds, of that many steps. A failure prints its seed and its last steps; without VDEV_CHAOS_SEEDS every run
-has fresh seeds, besides a known one. Sockets and timers are real, so a seed repeats the steps, not their timing.
+plays these seeds with this number of steps. A failure prints its seed and its last steps. Without VDEV_CHAOS_SEEDS,
+each run uses a known seed and new ones. Sockets and timers are real, so a seed repeats the steps, not their timing.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ KNOWN = (1,)
 GIVEN = tuple(int(each) for each in os.environ.get("VDEV_CHAOS_SEEDS", "").split(",") if each)
 CI = bool(os.environ.get("CI"))
 STEPS = int(os.environ.get("VDEV_CHAOS_STEPS", "200" if CI else "60"))
-FRESH = 4 if CI else 2  # seeds drawn anew at each run; about a minute with the known one in CI
+FRESH = 4 if CI else 2  # new seeds at each run; in CI, about a minute together with the known one
 MOST_PODS = 8
-PATIENCE = 20.0  # seconds for what must come true in the end
+PATIENCE = 20.0  # seconds in which a final condition must hold
 BOUND = 20.0  # seconds after which an unanswered RPC is an error
 STEP_PATIENCE = 100.0  # seconds for one step: some admit several pods
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(120 + 5 * STEPS)
 
 @pytest.fixture
 def seed(request):
-    """The seed of a test; None draws one."""
+    """The seed of a test; for None, a random one."""
     return secrets.randbits(32) if request.param is None else request.param
 
 
@@ -58,7 +58,7 @@ async def kubelet(directory, node, seed):
 
 @pytest.fixture
 def story(kubelet, node, seed, start_agent):
-    """What will happen; printed, which pytest shows if it fails."""
+    """The story. It is printed at the end, and pytest shows that after a failure."""
     made = Story(kubelet, node, random.Random(seed), start_agent)
     yield made
     problems = [each.message for each in made.agent.agent.reconciler.problems] if made.agent else []
@@ -75,7 +75,7 @@ SEEDS += [] if GIVEN else [pytest.param(None, id=f"fresh-{each}") for each in ra
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS, indirect=True)
 async def test_no_hardware_is_on_two_pods(story):
-    """After every step nothing is on two pods and all that is held is listed; in the end the node is as configured."""
+    """After every step, all held devices are listed, too. At the end the node is as configured."""
     await story.begin()
     for _ in range(STEPS):
         await story.step()
@@ -83,7 +83,7 @@ async def test_no_hardware_is_on_two_pods(story):
 
 
 class Story:
-    """A node in the hands of fate. `told` are the steps so far."""
+    """A node with random steps. `told` are the steps so far."""
 
     def __init__(self, kubelet, node, dice, start_agent):
         self.kubelet, self.node, self.dice, self.start_agent = kubelet, node, dice, start_agent
@@ -93,11 +93,11 @@ class Story:
         self.down = False
 
     async def begin(self):
-        """An agent with the first configuration."""
+        """Start an agent with the first configuration."""
         self.agent = await self.start_agent(self.node.text())
 
     async def step(self):
-        """Something happens, and what must hold is looked at."""
+        """Take a random step, and check the invariants."""
         steps = {self.edit: 25, self.run: 35, self.over: 22, self.rest: 4, self.replace_agent: 8, self.kubelet_life: 6}
         (chosen,) = self.dice.choices(list(steps), list(steps.values()))
         async with asyncio.timeout(STEP_PATIENCE):
@@ -105,12 +105,12 @@ class Story:
         await self.check()
 
     async def end(self):
-        """All pods go; the node comes back to the plan."""
+        """Delete all pods, and wait until the node is as configured."""
         if self.down:
             await self.kubelet.start()
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name)
-        await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the pod that came before
+        await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the last pod
         plan = {resource: dict.fromkeys(ids, "Healthy") for resource, ids in self.node.plan().items()}
         self.told.append(f"all pods go: {self.node.in_words()}")
 
@@ -123,13 +123,13 @@ class Story:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     async def edit(self):
-        """The configuration changes under a running agent."""
+        """Change the configuration while the agent runs."""
         what = self.node.change(self.dice)
         self.told.append(f"{what}: {self.node.in_words()}")
         await asyncio.to_thread(self.agent.edit, self.node.text())
 
     async def run(self):
-        """A pod of some kind asks for something that the node shows."""
+        """Run a random pod with a resource that the node shows."""
         shown = sorted(name for name, count in self.kubelet.node().allocatable.items() if count)
         if not shown or len(self.kubelet.pods()) >= MOST_PODS:
             return await self.over()
@@ -149,7 +149,7 @@ class Story:
         return None
 
     async def over(self):
-        """A pod ends or is deleted at once."""
+        """Finish or delete a pod."""
         pods = self.kubelet.pods()
         if not pods:
             return
@@ -162,7 +162,7 @@ class Story:
             await self.kubelet.finish_pod(pod.name, phase=self.dice.choice([Phase.SUCCEEDED, Phase.FAILED]))
 
     async def rest(self):
-        """Nothing is done until something happens by itself, or for a moment."""
+        """Wait for a moment."""
         self.told.append("rest")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.dice.choice([0.1, 0.5, 1.5])):
@@ -170,7 +170,7 @@ class Story:
                     await self.kubelet.journal.next_change()
 
     async def replace_agent(self):
-        """The agent stops or is dropped; the configuration may change before the next one starts."""
+        """Stop or kill the agent, maybe change the configuration, and start the next agent."""
         drop = self.dice.random() < 0.5
         self.told.append("agent dropped" if drop else "agent stopped")
         if drop:
@@ -185,7 +185,7 @@ class Story:
         self.told.append(f"agent started, {'registered' if wait else 'not waited for'}")
 
     async def kubelet_life(self):
-        """The kubelet restarts, dies, or comes back."""
+        """Restart, crash or start the kubelet."""
         if self.down:
             await self.kubelet.start(wait=self.dice.random() < 0.5)
         elif self.dice.random() < 0.4:
@@ -198,10 +198,10 @@ class Story:
         self.down = False
         self.told.append(f"kubelet started, {'pods known' if self.kubelet.ready else 'pods not known yet'}")
 
-    # --- what must hold -----------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     async def check(self):
-        """No hardware on two pods, nothing wrong with the plugin, and every held id in a list."""
+        """Check that no hardware is on two pods, the plugin has no error findings, and all held ids are listed."""
         if self.agent.task.done():
             raise AssertionError(f"the agent ended: {await self.agent.task}")
         users = [(pod.name, id_) for pod in self.kubelet.pods() for _, id_ in self.in_use(pod)]
@@ -224,7 +224,7 @@ class Story:
         return {(resource, id_) for each in containers for resource, ids in each.devices.items() for id_ in ids}
 
     def unlisted(self):
-        """What pods hold and no list has."""
+        """The held devices that are not in a list."""
         listed = self.kubelet.listed()
         held = [each for pod in self.kubelet.pods() for each in self.in_use(pod)]
         return [(resource, id_) for resource, id_ in held if id_ not in listed.get(resource, ())]

@@ -1,4 +1,4 @@
-"""The HTTP side of a running plugin, over real sockets."""
+"""The HTTP server of a running plugin, over real sockets."""
 
 import asyncio
 import json
@@ -40,13 +40,13 @@ def _get(url, headers):
 
 
 async def get(address, path, **headers):
-    """Ask for a path."""
+    """Get a path."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return await asyncio.to_thread(_get, f"http://{address}{path}", names)
 
 
 async def test_a_failure_of_the_http_task_is_logged(start_agent, shows, monkeypatch):
-    """And the agent works without HTTP."""
+    """The agent goes on without HTTP."""
     monkeypatch.setattr(http, "listen", lambda address: address + 1)  # raises TypeError
     agent = await start_agent(CONFIG, http_address=ANY_PORT)
     await shows(NPU, 2, 2)
@@ -58,7 +58,7 @@ ANY_PORT = "127.0.0.1:0"
 
 
 def served(agent):
-    """The address that the agent says it serves."""
+    """The address in the agent's log."""
     (address,) = [each["address"] for each in agent.logs if each["event"] == "serving HTTP"]
     return address
 
@@ -69,8 +69,8 @@ async def address(start_agent):
     return served(await start_agent(CONFIG, http_address=ANY_PORT))
 
 
-async def test_what_is_served(address):
-    """Probes, the document of `vdev status`, and a page that loads nothing from elsewhere; nothing can be sent."""
+async def test_the_served_paths(address):
+    """Probes, the document of `vdev status`, and a page that loads nothing from other hosts. POST is refused."""
     for path in ("/readyz", "/healthz"):
         answer = await get(address, path)
         assert (200, "ok\n") == (answer.status, answer.text)
@@ -98,7 +98,7 @@ async def test_what_is_served(address):
 
 
 async def test_not_ready_without_a_kubelet(kubelet, start_agent):
-    """While no kubelet answers the agent lives but is not ready, and says why for each resource."""
+    """While no kubelet answers, the agent is alive but not ready, with the reason for each resource."""
     await kubelet.stop()
     agent = await start_agent(CONFIG, wait=False, http_address=ANY_PORT)
     await kubelet.wait_until(lambda: any(each.trouble for each in agent.agent.lists.services.values()))
@@ -119,7 +119,7 @@ async def samples_of(address):
 
 
 async def test_metrics(address):
-    """Prometheus reads the metrics; devices and streams are counted when asked."""
+    """Prometheus' parser reads the metrics, in both formats."""
     samples = await samples_of(address)
     assert 2 == samples["vdev_devices", "Healthy", NPU]
     assert 1 == samples["vdev_streams", NPU]
@@ -130,8 +130,8 @@ async def test_metrics(address):
     assert answer.text.endswith("# EOF\n")
 
 
-async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
-    """How many devices a fault rule makes Unhealthy is a number of its own, which a real failure does not count in."""
+async def test_devices_with_injected_faults_have_their_own_metric(start_agent, kubelet):
+    """`vdev_drill_devices` counts the devices that a fault rule makes Unhealthy, and no real failures."""
     rules = "faults: {rules: [{name: x, devices: [npu/0], health: Unhealthy}]}\n"
     agent = await start_agent(CONFIG + rules, http_address=ANY_PORT)
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == 1)
@@ -145,8 +145,8 @@ async def test_a_drill_can_be_told_from_a_failure(start_agent, kubelet):
     assert 0 == (await samples_of(served(agent)))["vdev_drill_devices", NPU]
 
 
-async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
-    """Somebody else has the port: one line says so, and the plugin works on."""
+async def test_a_port_in_use_is_logged(kubelet, start_agent, shows):
+    """The plugin goes on without HTTP."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         agent = await start_agent(CONFIG, http_address=f"127.0.0.1:{taken.getsockname()[1]}")
         await shows(NPU, 2, 2)
@@ -156,8 +156,8 @@ async def test_a_taken_port_stops_nothing(kubelet, start_agent, shows):
         assert 0 == await agent.stop()
 
 
-async def test_a_port_that_becomes_free_is_taken(monkeypatch):
-    """Who had it ends, and the HTTP side begins; meanwhile one line says why it is not there."""
+async def test_a_port_that_becomes_free_is_used(monkeypatch):
+    """Until then there is one line in the log."""
     monkeypatch.setattr(http, "RETRY", 0.01)
     with structlog.testing.capture_logs() as logs:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -176,7 +176,7 @@ async def test_a_port_that_becomes_free_is_taken(monkeypatch):
 
 
 async def test_it_ends_with_the_agent(start_agent):
-    """After the end the port is free again, although a client kept its connection."""
+    """The port is free after the agent's end, although a client keeps its connection open."""
     agent = await start_agent(CONFIG, http_address=ANY_PORT)
     host, _, port = served(agent).rpartition(":")
     reader, writer = await asyncio.open_connection(host, port)
@@ -190,19 +190,19 @@ async def test_it_ends_with_the_agent(start_agent):
 
 
 class Stuck(WellAgent):
-    """An agent that does not turn any more."""
+    """An agent whose reconciler is stuck."""
 
     def stalled(self):
-        """Why."""
+        """The reason."""
         return "the reconciler has not finished a step for 200 s"
 
     def not_ready(self):
-        """Why."""
+        """The reasons."""
         return ["a: not there", "b: not there"]
 
 
 async def test_a_stuck_agent_is_not_alive():
-    """What is stuck is said with 503, so that the kubelet restarts it; several reasons take a line each."""
+    """The liveness probe answers 503, so that the kubelet restarts it. Each reason has its own line."""
     async with well_agent.served(http.application(Stuck())) as address:
         alive = await get(address, "/healthz")
         assert (503, "the reconciler has not finished a step for 200 s\n") == (alive.status, alive.text)

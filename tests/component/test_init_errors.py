@@ -1,4 +1,4 @@
-"""What only the node proves wrong: a path that is no device ends the start, and later is reported."""
+"""Errors that only the node shows: a path that is not a device ends the start, and is reported at a reload."""
 
 import pytest
 
@@ -12,33 +12,33 @@ LENIENT = "flags: {failOnInitError: false}\n"
 
 
 def told(agent, words):
-    """How often the log says it."""
+    """The number of problems in the log with these words."""
     lines = [each for each in agent.logs if each["event"] == "problem in the configuration"]
     return sum(words in each["problem"] for each in lines)
 
 
-async def test_a_path_that_is_no_device_ends_the_start(start_agent):
-    """As every other error does; the message has its place."""
+async def test_a_path_that_is_not_a_device_ends_the_start(start_agent):
+    """The message has its place in the file."""
     with pytest.raises(ConfigError, match=r"vdev\.yaml:4:.* /etc/passwd is not a device node"):
         await start_agent(GOOD + WRONG)
 
 
-async def test_a_device_that_is_absent_stops_nothing(start_agent, shows):
-    """It may be plugged in later."""
+async def test_a_missing_device_is_only_reported(start_agent, shows):
+    """It may be plugged in later, so the agent starts."""
     agent = await start_agent(GOOD + ABSENT)
     await shows(NPU, 2, 2)
     assert 1 == told(agent, "matches nothing on this node")
 
 
-async def test_without_fail_on_init_error_the_rest_is_served(start_agent, shows):
-    """And the error is reported."""
+async def test_without_fail_on_init_error_the_other_devices_are_served(start_agent, shows):
+    """The error is reported."""
     agent = await start_agent(GOOD + WRONG + LENIENT)
     await shows(NPU, 2, 2)
     assert 1 == told(agent, "/etc/passwd is not a device node")
 
 
-async def test_on_reload_a_new_problem_is_told_once(start_agent, shows):
-    """The configuration is adopted, and what was told before is not told again."""
+async def test_on_reload_a_problem_is_logged_once(start_agent, shows):
+    """The configuration is applied. A later reload with the same problem does not log it again."""
     agent = await start_agent(GOOD)
     agent.edit(GOOD.replace("2", "3") + WRONG)
     await shows(NPU, 3, 3)

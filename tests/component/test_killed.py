@@ -1,14 +1,14 @@
-"""Killed at any point of what it does, the plugin leaves a node on which the next one goes on as if it had not been.
+"""A plugin is killed at any point, and the next process takes over without harm.
 
-A process is killed as by `kill -9` between an edit of its file, or its start, and the end of all that follows from it:
-lists, records, CDI specifications, and allocations meanwhile. The next process must let no hardware be on two pods,
-must list all that is held, and must leave nothing behind when the pods are gone.
+A process is killed as by `kill -9` at a point after an edit of its file or after its start, until all effects (lists,
+records, CDI specifications) have followed, with allocations in that time. The next process must not put hardware on two
+pods, must list all held devices, and must leave nothing behind when the pods are gone.
 
     VDEV_KILLS=all pytest tests/component/test_killed.py        kills at every point, one after the other
     VDEV_KILLS=17,203 pytest tests/component/test_killed.py     at these
 
-Otherwise a point of each of four changes is drawn at each run. A failure says the point; what happens at it differs a
-little each time.
+Otherwise, each run draws a point for each of four changes. A failure names the point, but the work at a point varies a
+little between runs.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from vdev.sim import Kubelet, Timings, manifest
 
 GIVEN = os.environ.get("VDEV_KILLS", "")
 FEW = 1  # points per change
-AT_ONCE = 4  # nodes side by side
+AT_ONCE = 4  # nodes at the same time
 PATIENCE = 30.0
 
 CUT, FINE = ("2x@0", "2x@2"), ("1x@0", "1x@1", "2x@2")
@@ -40,7 +40,7 @@ CHANGES = {
     "moved": ("acme.dev/left", {"sides": SIDES}, {"sides": SIDES | {"null": "right", "zero": "right"}}),
     "rewritten": ("acme.dev/npu", {"boxes": 2}, {"boxes": 1}),
 }
-"""Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
+"""Per change: the resource of which a pod holds a device, and fields of the node before and after the change."""
 ALL = [(each, away) for each in CHANGES for away in (False, True)]
 SOME = [("cut", False), ("renamed", False), ("moved", False), ("cut", True)]
 
@@ -48,11 +48,11 @@ SOME = [("cut", False), ("renamed", False), ("moved", False), ("cut", True)]
 @pytest.mark.long
 @pytest.mark.timeout(3600 if GIVEN else 120)
 @pytest.mark.parametrize(("change", "away"), ALL if GIVEN else SOME)
-async def test_a_killed_process_leaves_nothing_wrong(directory, change, away):
-    """A whole life tells how many points there are; then others end at some of them.
+async def test_the_next_process_takes_over_after_a_kill(directory, change, away):
+    """A run without a kill counts the points. Then processes are killed at some of them.
 
-    The file changes under the process that is killed, or while no process was there (`away`): then the points are those
-    of a start, too.
+    The file changes while the process runs, or while no process runs (`away`): then the points include those of its
+    start.
     """
 
     async def play(directory, point):
@@ -80,7 +80,7 @@ async def test_a_killed_process_leaves_nothing_wrong(directory, change, away):
 
 
 class Story:
-    """A node whose plugin is killed at a point. `points` is how many there were."""
+    """A node whose plugin is killed at a point. `points` is the number of points."""
 
     def __init__(self, directory, change, point, *, away):
         self.directory, self.point, self.away = directory, point, away
@@ -93,7 +93,7 @@ class Story:
         self.node.plan()
 
     async def play(self):
-        """One process lives until its point or the end of the change; then another one goes on."""
+        """Run a process until its point or the end of the change, and then another one."""
         await asyncio.to_thread(self.directory.mkdir)
         timings = Timings(boot=0.01, lead=0.01, look=0.02, retry=0.5, sources=0.1, slow=PATIENCE, bound=PATIENCE)
         options = {"rate_limit": False, "timings": timings, "overlaps": self.node.overlaps}
@@ -107,7 +107,7 @@ class Story:
                 await self.change()
                 self.points = self.fuse.passed
                 await self.kill()
-                self.check(listed=False)  # the kubelet sees the end of its streams one after the other
+                self.check(listed=False)  # the kubelet notices the ends of the streams one after the other
                 await self.start("last")
                 await self.use_up(lambda: self.shows(self.node))
                 await self.wait(self.all_started, "the pods whose PreStartContainer failed to start")
@@ -122,7 +122,7 @@ class Story:
                 await self.kill()
 
     async def change(self):
-        """The file changes, pods come, and go again."""
+        """Change the file, and create and delete pods."""
         if self.away:
             await self.kill()
             self.edit(self.node)
@@ -152,7 +152,7 @@ class Story:
         fresh.rename(self.directory / "vdev.yaml")
 
     async def start(self, name, point=0):
-        """A process on the file as it is, to die at this point of its life, if at any."""
+        """Start a process on the present file. It dies at this point, or never if that is 0."""
         path = self.directory / f"{name}.fuse"
         self.fuse = Fuse(path)
         self.fuse.light(point)
@@ -171,7 +171,7 @@ class Story:
         return self.process.returncode is not None
 
     async def kill(self):
-        """End the process, if it did not end itself."""
+        """Kill the process if it still runs."""
         if self.process is not None:
             if not self.gone:
                 send_signal(self.process, signal.SIGKILL)
@@ -179,19 +179,19 @@ class Story:
                 await self.process.wait()
 
     async def run(self, resource):
-        """A pod that asks for one."""
+        """Run a pod with one device of a resource."""
         self.pods += 1
         return await self.kubelet.run_pod(manifest(f"pod-{self.pods}", {resource: 1}))
 
     async def use_up(self, condition):
-        """Pods ask for all that there is, from the first moment on, until the condition holds and nothing is left."""
+        """Run pods for all free devices until the condition holds and none is free."""
         while not condition() or self.free():
             await self.wait(lambda: condition() or self.free(), "something to use")
             for name in self.free():
                 await self.run(name)
 
     async def wait(self, condition, what):
-        """Wait for it."""
+        """Wait for a condition. The error has the lists, the files that are left, and the log."""
         try:
             await self.kubelet.wait_until(condition, timeout=PATIENCE, what=what)
         except TimeoutError as late:
@@ -200,10 +200,10 @@ class Story:
             late.add_note("\n".join(words))
             raise
 
-    # --- what is there ------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def free(self):
-        """The resources of which a pod can have one."""
+        """The resources with a free device."""
         used = self.in_use()
         lists = self.kubelet.listed().items()
         return [
@@ -211,7 +211,7 @@ class Story:
         ]
 
     def in_use(self):
-        """What pods have, and the pod: (resource, id) by pod."""
+        """The pod of each held device, by (resource, id)."""
         return {
             (resource, id_): pod
             for pod in self.kubelet.pods()
@@ -222,30 +222,30 @@ class Story:
         }
 
     def all_started(self):
-        """Whether no pod has devices and no container; the kubelet calls PreStartContainer again, after a pause."""
+        """Whether all pods with devices have started. The kubelet retries PreStartContainer after a pause."""
         return not any(pod.phase.value == "Pending" for pod in self.in_use().values())
 
     def shows(self, node):
-        """Whether all that the file says is listed, though it may be under the name before."""
+        """Whether all devices of the file are listed, maybe still under their former resource."""
         plan, listed = node.plan(), self.kubelet.listed()
         return plan.keys() <= listed.keys() and set().union(*plan.values()) <= {
             id_ for ids in listed.values() for id_ in ids
         }
 
     def lists(self, node):
-        """Whether that is listed and nothing more, and all of it is Healthy."""
+        """Whether exactly the devices of the file are listed, and all are Healthy."""
         listed = {resource: ids for resource, ids in self.kubelet.listed().items() if ids}
         return listed == {resource: dict.fromkeys(ids, "Healthy") for resource, ids in node.plan().items()}
 
     def specified(self):
-        """The devices of the CDI specifications, by name: what a container gets. A file that is no JSON is an error."""
+        """The devices of the CDI specifications, by qualified name. Raises an error for a file that is not JSON."""
         documents = [json.loads(path.read_text()) for path in (self.directory / "cdi").glob("vdev-*.json")]
         named = [(f"{each['kind']}={one['name']}", one) for each in documents for one in each["devices"]]
         assert len(named) == len(dict(named))
         return dict(named)
 
     def litter(self):
-        """What is in the directories and should not be there once no pod holds anything."""
+        """Files, CDI devices and sockets that should not exist once no pod holds a device."""
         plan = self.node.plan()
         kinds = {name: self.node.npus if name.startswith("acme.dev/mig-") else name for name in plan}
         wanted = {f"k8s.device-plugin.{kinds[name]}={base(id_)}" for name, ids in plan.items() for id_ in {*ids, "all"}}
@@ -256,7 +256,7 @@ class Story:
         return [*unfinished, *(self.specified().keys() ^ wanted), *sockets[len(plan) :]]
 
     def check(self, *, listed=True):
-        """No hardware is on two pods, nothing is wrong with the plugin, all that is held can be given again."""
+        """Check that no hardware is on two pods, there are no findings, and held devices are listed and resolvable."""
         used, specified = self.in_use(), self.specified()
         rows = [(pod.name, id_) for (_, id_), pod in used.items()]
         twice = [

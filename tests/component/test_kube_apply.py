@@ -1,4 +1,4 @@
-"""Server-side apply: what belongs to whom."""
+"""Server-side apply: ownership of fields."""
 
 import pytest
 
@@ -10,7 +10,7 @@ PRODUCT = "nvidia.com/gpu.product"
 
 @pytest.fixture
 async def node(api_server):
-    """A node of a kubelet's."""
+    """A Node with fields of a kubelet."""
     status = {
         "capacity": {"cpu": "8", "vdev.dev/a": "0"},
         "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
@@ -20,12 +20,12 @@ async def node(api_server):
 
 
 def labels(**given):
-    """A document with these labels; `__` stands for the prefix."""
+    """A document with these labels; `__` stands for the prefix `vdev.dev/`."""
     return {"metadata": {"labels": {name.replace("__", "vdev.dev/"): value for name, value in given.items()}}}
 
 
-async def test_what_is_left_out_goes(api_server, api, node):
-    """And nothing else."""
+async def test_fields_that_are_left_out_are_removed(api_server, api, node):
+    """Fields of others stay."""
     await api.apply(NODES, "n", labels(__a="1", __b="2"))
     found = await api.apply(NODES, "n", labels(__b="2", __c="3"))
     assert {"kubernetes.io/os": "linux", "vdev.dev/b": "2", "vdev.dev/c": "3"} == found["metadata"]["labels"]
@@ -34,8 +34,8 @@ async def test_what_is_left_out_goes(api_server, api, node):
     assert ["kubelet"] == sorted({each["manager"] for each in found["metadata"]["managedFields"]})
 
 
-async def test_a_field_of_somebody_else(api_server, api, node):
-    """The error has the server's words, with each field and its owner, and nothing is written."""
+async def test_a_conflict(api_server, api, node):
+    """The error has the server's message with each field and its owner, and nothing is written."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {PRODUCT: "A100"}}}, manager="gfd")
     await api.apply(NODES, "n", {"metadata": {"labels": {"vdev.dev/x": "1"}}}, manager="another")
     wanted = {"metadata": {"labels": {PRODUCT: "H100", "vdev.dev/x": "2", "vdev.dev/y": "1"}}}
@@ -49,8 +49,8 @@ async def test_a_field_of_somebody_else(api_server, api, node):
     assert not [each for each in found["metadata"]["managedFields"] if each["manager"] == "gfd"]
 
 
-async def test_a_field_of_two(api_server, api, node):
-    """The same value is no conflict, and stays when one of them lets it go."""
+async def test_a_field_with_two_owners(api_server, api, node):
+    """The same value is not a conflict, and stays until the last owner leaves it out."""
     await api.apply(NODES, "n", labels(__a="1"), manager="first")
     await api.apply(NODES, "n", labels(__a="1"), manager="second")
     found = await api.apply(NODES, "n", {}, manager="first")
@@ -59,8 +59,8 @@ async def test_a_field_of_two(api_server, api, node):
     assert "vdev.dev/a" not in found["metadata"]["labels"]
 
 
-async def test_the_status_has_a_door_of_its_own(api_server, api, node):
-    """What is applied to one side is nothing to the other."""
+async def test_the_status_subresource(api_server, api, node):
+    """Applies to the object and to its status ignore the other part."""
     both = {"metadata": {"labels": {"vdev.dev/a": "1"}}, "status": {"capacity": {"vdev.dev/b": "4"}}}
     main = await api.apply(NODES, "n", both)
     assert "vdev.dev/b" not in main["status"]["capacity"]
@@ -75,8 +75,8 @@ async def test_the_status_has_a_door_of_its_own(api_server, api, node):
     assert "1" == found["metadata"]["labels"]["vdev.dev/a"]
 
 
-async def test_what_the_kubelet_zeroed(api_server, api, node):
-    """It takes the field over, so only force brings it back."""
+async def test_a_field_that_the_kubelet_sets_to_zero(api_server, api, node):
+    """The kubelet becomes its owner, so only a forced apply changes it back."""
     wanted = {"status": {"capacity": {"vdev.dev/b": "4"}}}
     await api.apply(NODES, "n", wanted, subresource="status")
     zero = {"status": {"capacity": {"vdev.dev/b": "0"}}}
@@ -87,8 +87,8 @@ async def test_what_the_kubelet_zeroed(api_server, api, node):
     assert "4" == found["status"]["capacity"]["vdev.dev/b"]
 
 
-async def test_conditions_are_told_apart_by_type(api_server, api, node):
-    """One of ours is beside the kubelet's, changes alone, and goes alone."""
+async def test_conditions_are_merged_by_type(api_server, api, node):
+    """A condition is added, changed and removed without an effect on the kubelet's."""
     mine = {"type": "GpuHealthy", "status": "False", "reason": "Xid"}
     await api.apply(NODES, "n", {"status": {"conditions": [mine]}}, subresource="status")
     found = await api.apply(NODES, "n", {"status": {"conditions": [{**mine, "status": "True"}]}}, subresource="status")
@@ -118,9 +118,10 @@ _OURS = {"conditions": [{"type": "Ours", "status": "True"}]}
         ({"capacity": {}, "allocatable": {}, "conditions": []}, ["cpu"], []),
     ],
 )
-async def test_what_nobody_owns_goes_with_the_last_of_a_field(applied, capacity, conditions, api_server, api):
-    """As Kubernetes 1.36.2 answered: what a Node was made with is nobody's, and a field in which nobody owns anything
-    any more goes whole.
+async def test_items_without_an_owner_go_with_the_last_owned_one(applied, capacity, conditions, api_server, api):
+    """Fields from the creation of a Node have no owner. A map or list without owned items is removed as a whole.
+
+    Kubernetes 1.36.2 does the same.
     """
     born = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Mine", "status": "True"}]}
     await api_server.add("nodes", {"metadata": {"name": "n"}, "status": born})
@@ -133,10 +134,10 @@ async def test_what_nobody_owns_goes_with_the_last_of_a_field(applied, capacity,
     assert conditions == sorted(each["type"] for each in status.get("conditions") or ())
 
 
-async def test_a_list_of_which_others_own_no_item(api_server, api):
-    """It goes whole with the last condition of ours: the kubelet owns fields of its conditions, but none of them whole.
+async def test_a_list_in_which_others_own_no_item(api_server, api):
+    """It is removed with the last owned condition: the kubelet owns fields of its conditions, but no whole condition.
 
-    So does structured-merge-diff 6.3.2, which Kubernetes 1.36 has.
+    structured-merge-diff 6.3.2, which is in Kubernetes 1.36, does the same.
     """
     await api_server.register("n", {"capacity": {"cpu": "8"}})
     mine = {"status": {"capacity": {"vdev.dev/a": "1"}, "conditions": [{"type": "GpuHealthy", "status": "True"}]}}

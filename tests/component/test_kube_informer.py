@@ -1,4 +1,4 @@
-"""Lists and watches over all that happens to them."""
+"""The informer: lists, watches, and their failures."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from vdev.kube import NODES
 
 
 class Seen:
-    """What an informer tells, in few words."""
+    """Records the changes and errors of an informer as short texts."""
 
     def __init__(self):
         self.told = []
@@ -19,13 +19,13 @@ class Seen:
         self.informer = None
 
     async def follow(self, api, kind=NODES, **options):
-        """For ever."""
+        """Run the informer."""
         self.informer = kube.Informer(api, kind, keep=shown, on_change=self._change, on_look=self._look, **options)
         await self.informer.run()
 
     @property
     def there(self):
-        """What is there now."""
+        """The present objects."""
         return sorted(self.informer.objects.values())
 
     def _change(self, old, new):
@@ -41,7 +41,7 @@ class Seen:
 
 
 def shown(document):
-    """Name and label."""
+    """Name and label of an object."""
     return document["metadata"]["name"] + ":" + (document["metadata"].get("labels") or {}).get("v", "")
 
 
@@ -52,7 +52,7 @@ def node(name, value=""):
 
 @pytest.fixture
 async def follow(api_server):
-    """Follow, in a task that ends with the test."""
+    """Run an informer in a task that ends with the test."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(api, kind=NODES, **options):
@@ -74,8 +74,8 @@ async def follow(api_server):
         yield start
 
 
-async def test_what_is_there_and_each_change(api_server, api, follow):
-    """One list and one watch."""
+async def test_existing_objects_and_changes(api_server, api, follow):
+    """They take one list and one watch."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     await api_server.edit("nodes", "a", node("a", "2"))
@@ -88,7 +88,7 @@ async def test_what_is_there_and_each_change(api_server, api, follow):
     assert 0 == api_server.writes
 
 
-async def test_only_what_is_chosen(api_server, api, follow):
+async def test_a_field_selector(api_server, api, follow):
     await api_server.add("nodes", node("a"))
     await api_server.add("nodes", node("b"))
     one = await follow(api, fields="metadata.name=a")
@@ -99,7 +99,7 @@ async def test_only_what_is_chosen(api_server, api, follow):
 
 
 async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
-    """Nothing is missed, and nothing is listed again."""
+    """No change is missed, and there is no second list."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     await api_server.down()
@@ -114,7 +114,7 @@ async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
 
 @pytest.mark.parametrize("rest", [b"", b'{"type": "MODIFIED", "obj', b"no JSON\n", b'{"type": "BOOKMARK"}\n'])
 async def test_a_watch_that_breaks(api_server, api, follow, rest):
-    """In the middle of a line as well, or after something that is none."""
+    """Also in the middle of a line, or after an invalid one."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     api_server.break_watches(rest)
@@ -124,8 +124,8 @@ async def test_a_watch_that_breaks(api_server, api, follow, rest):
     assert ["a:1", "lost", "back", "a:2"] == seen.told
 
 
-async def test_a_version_that_is_forgotten(api_server, api, follow):
-    """410 makes it list again, at once."""
+async def test_an_expired_version(api_server, api, follow):
+    """After 410, the informer lists again at once."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     await api_server.down()
@@ -138,8 +138,8 @@ async def test_a_version_that_is_forgotten(api_server, api, follow):
     assert "a:1" == seen.told[0]
 
 
-async def test_a_watch_that_the_server_ends(api_server, start_api, follow):
-    """As it was asked to: the next one goes on, without a word."""
+async def test_a_watch_that_times_out(api_server, start_api, follow):
+    """The server ends it after the requested time, and the next watch continues without an error."""
     await api_server.add("nodes", node("a", "1"))
     api = await start_api(api_watch=0.6)
     seen = await follow(api)
@@ -150,8 +150,8 @@ async def test_a_watch_that_the_server_ends(api_server, start_api, follow):
     assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 
-async def test_a_connection_that_died_without_a_word(api_server, start_api, follow):
-    """After twice the longest watch it is broken off."""
+async def test_a_silently_dead_connection(api_server, start_api, follow):
+    """It is closed after twice the longest duration of a watch."""
     clock = LeapClock()
     await api_server.add("nodes", node("a", "1"))
     api = await start_api(clock=clock)
@@ -162,8 +162,8 @@ async def test_a_connection_that_died_without_a_word(api_server, start_api, foll
     assert "no complete answer" in str(seen.errors[0])
 
 
-async def test_an_account_that_is_renewed_during_a_watch(api_server, api, account, follow):
-    """The watch goes on."""
+async def test_a_token_that_is_replaced_during_a_watch(api_server, api, account, follow):
+    """The watch continues."""
     await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     account.token.write_text("fresh")
@@ -174,8 +174,8 @@ async def test_an_account_that_is_renewed_during_a_watch(api_server, api, accoun
     assert ["a:1", "a:2"] == seen.told
 
 
-async def test_what_is_written_is_known_at_once(api_server, api, follow):
-    """Neither the watch nor an older version tells it again."""
+async def test_the_answer_to_a_write_updates_the_cache(api_server, api, follow):
+    """Neither the watch nor an older version reports the change again."""
     made = await api_server.add("nodes", node("a", "1"))
     seen = await follow(api)
     seen.informer.wrote(await api.patch(NODES, "a", {"metadata": {"labels": {"v": "2"}}}))
@@ -187,7 +187,7 @@ async def test_what_is_written_is_known_at_once(api_server, api, follow):
 
 
 async def test_an_answer_that_comes_after_the_object_was_deleted(api_server, api, follow):
-    """The watch may be faster than the answer to a write: what it has seen go does not come back."""
+    """The watch may be faster than the answer to a write. A deleted object does not come back."""
     seen = await follow(api)
     old = await api_server.add("nodes", node("a", "1"))
     await api_server.until(lambda: ["a:1"] == seen.there)
@@ -200,8 +200,8 @@ async def test_an_answer_that_comes_after_the_object_was_deleted(api_server, api
     assert ["a:2"] == seen.there
 
 
-async def test_a_server_with_another_store_takes_what_the_old_one_had(api_server, start_api, follow):
-    """Its versions begin anew, so what is known must not pass for newer."""
+async def test_a_server_with_a_new_store(api_server, start_api, follow):
+    """Its versions start again, so cached objects must not count as newer. They are removed."""
     clock = LeapClock()
     for name in "abc":
         await api_server.add("nodes", node(name, "1"))

@@ -1,4 +1,4 @@
-"""The last good configuration outlives the process: a node that starts with bad files keeps its devices."""
+"""The last good configuration is stored: a node that starts with bad files keeps its devices."""
 
 import asyncio
 import functools
@@ -33,7 +33,7 @@ BAD = {
 
 @pytest.fixture
 def kept(directory):
-    """The file that keeps the configuration."""
+    """Find the file with the stored configuration."""
 
     def find() -> Path:
         (file,) = (directory / "state").glob("state-*.json")
@@ -44,7 +44,7 @@ def kept(directory):
 
 @pytest.fixture
 def leave(start_agent, kubelet, directory):
-    """Have a plugin run under a good configuration, and end."""
+    """Run a plugin with a good configuration, and stop it."""
 
     async def run(text=GOOD, **options):
         agent = await start_agent(text, **options)
@@ -56,7 +56,7 @@ def leave(start_agent, kubelet, directory):
 
 
 def refused(agent):
-    """What is refused since the start, as its status says; empty when the files are in force."""
+    """The reason why the files are refused since the start, by the status; empty if they are in force."""
     shown = status.status(agent.agent)
     if not shown["config"]["keptAt"]:
         return ""
@@ -67,7 +67,7 @@ def refused(agent):
 
 
 async def bad_start(start_agent, kubelet, text, **options):
-    """Start with a bad file, and wait until something is served."""
+    """Start with a bad file, and wait for the first list."""
     agent = await start_agent(text, wait=False, **options)
     await kubelet.wait_until(lambda: agent.task.done() or agent.agent.reconciler.published, what="the first list")
     if agent.task.done():
@@ -76,8 +76,8 @@ async def bad_start(start_agent, kubelet, text, **options):
 
 
 @pytest.mark.parametrize(("text", "words"), BAD.values(), ids=BAD)
-async def test_a_bad_file_at_the_start_takes_no_devices(start_agent, kubelet, shows, leave, text, words):
-    """The pod keeps what it has, others get the rest, and everything says what is wrong."""
+async def test_a_start_with_a_bad_file_keeps_all_devices(start_agent, kubelet, shows, leave, text, words):
+    """Held devices stay with their pod, other pods get the rest, and status, log and problems have the reason."""
     agent = await start_agent(GOOD)
     await kubelet.run_pod(manifest("holder", {NPU: 1}))
     held = kubelet.pod("holder").container().devices[NPU]
@@ -96,8 +96,8 @@ async def test_a_bad_file_at_the_start_takes_no_devices(start_agent, kubelet, sh
     assert [] == kubelet.errors
 
 
-async def test_a_good_edit_ends_it_at_once(start_agent, kubelet, shows, leave):
-    """The files are in force from then on, and the agent is ready."""
+async def test_a_good_edit_is_applied_at_once(start_agent, kubelet, shows, leave):
+    """The files are in force again, and the agent is ready."""
     await leave()
     agent = await bad_start(start_agent, kubelet, SYNTAX)
     agent.edit(MORE)
@@ -107,8 +107,8 @@ async def test_a_good_edit_ends_it_at_once(start_agent, kubelet, shows, leave):
     await shows(NPU, 3, 3)
 
 
-async def test_an_edit_of_a_running_plugin_is_kept_and_a_bad_one_is_not(start_agent, kubelet, shows, kept):
-    """What is kept is what was in force."""
+async def test_good_edits_are_stored_and_bad_ones_are_not(start_agent, kubelet, shows, kept):
+    """The stored configuration is the last one that was in force."""
     agent = await start_agent(GOOD)
     agent.edit(MORE)
     await shows(NPU, 3, 3)
@@ -119,8 +119,8 @@ async def test_an_edit_of_a_running_plugin_is_kept_and_a_bad_one_is_not(start_ag
     await shows(NPU, 3, 3)
 
 
-async def test_with_a_good_part_in_force_the_whole_is_kept(start_agent, kubelet, shows, leave, kept):
-    """With failOnInitError false the good part goes on, but a broken file is never kept."""
+async def test_a_partly_good_file_is_not_stored(start_agent, kubelet, shows, leave, kept):
+    """With failOnInitError false, its good part is in force, but the last complete configuration stays stored."""
     await leave(GOOD + LENIENT)
     before = kept().read_bytes()
     half = "  - {name: half, resource: acme.dev/half, virtuell: {}}\n"
@@ -134,8 +134,8 @@ async def test_with_a_good_part_in_force_the_whole_is_kept(start_agent, kubelet,
 
 
 @pytest.mark.parametrize("change", ["gone", "a directory without files", "a label's file is gone"])
-async def test_files_that_are_not_there(start_agent, kubelet, shows, directory, change):
-    """A mount that is missing, an empty ConfigMap, no file for this node: the one that was chosen last is used."""
+async def test_missing_files_at_the_start(start_agent, kubelet, shows, directory, change):
+    """With a missing mount, an empty ConfigMap or no file for this node, the stored configuration is used."""
     files = directory / "etc"
     files.mkdir()
     (files / "default.yaml").write_text(MORE)
@@ -158,8 +158,8 @@ async def test_files_that_are_not_there(start_agent, kubelet, shows, directory, 
     assert "" == refused(agent)
 
 
-async def test_presets_of_ones_own_are_kept_as_well(start_agent, kubelet, shows, directory):
-    """A bad edit of a preset is a bad edit."""
+async def test_custom_presets_are_stored_too(start_agent, kubelet, shows, directory):
+    """A bad edit of a preset counts as a bad edit of the configuration."""
     presets = directory / "presets"
     presets.mkdir()
     (presets / "lab.yaml").write_text("count: 4\nmemory: 1Gi\n")
@@ -174,15 +174,15 @@ async def test_presets_of_ones_own_are_kept_as_well(start_agent, kubelet, shows,
 
 
 @pytest.mark.parametrize("options", [{}, {"state_dir": None}], ids=["nothing kept", "--no-state"])
-async def test_with_nothing_kept_a_bad_file_ends_the_start(start_agent, options):
-    """With the errors of the file, and no word more."""
+async def test_without_a_stored_configuration_a_bad_file_ends_the_start(start_agent, options):
+    """The error has only the problems of the file."""
     with pytest.raises(ConfigError) as ended:
         await start_agent(SEMANTIC, **options)
     assert all("vdev.yaml:3:" in str(problem) for problem in ended.value.problems)
 
 
 def _changed(**changes):
-    """What is kept, with other values and a checksum that fits."""
+    """Change values of the stored configuration, with a valid checksum."""
 
     def change(data):
         found = json.loads(data.partition(b"\n")[0])
@@ -208,8 +208,8 @@ SPOILT = {
 }
 
 
-async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept):
-    """The start ends as without it, with both reasons."""
+async def test_an_unusable_stored_configuration(start_agent, leave, kept):
+    """The start fails, with the problems of both."""
     await leave()
     data = kept().read_bytes()
     for name, (change, words) in SPOILT.items():
@@ -221,8 +221,8 @@ async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept):
         assert "\n" not in last
 
 
-async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, kubelet, shows, directory):
-    """A device node that was replaced by something else over a reboot: the others are served, and it comes back."""
+async def test_the_stored_configuration_is_used_despite_a_wrong_device_path(start_agent, kubelet, shows, directory):
+    """A device node was replaced by a file over a reboot. Other devices are served, and it is too when it is back."""
     host = FakeHost(directory / "host")
     host.node("ttyUSB0", "188:0")
     agent = await start_agent(GOOD + PORT.removeprefix("devices:\n"), host=host.host)
@@ -244,8 +244,8 @@ async def test_what_was_in_force_is_not_judged_by_the_node_again(start_agent, ku
 @pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("prepared_python")
-async def test_a_process_of_its_own(kubelet, directory, kept, shows):
-    """It serves the last good one until it is stopped or the file is good; where there is none it ends with 2."""
+async def test_with_real_processes(kubelet, directory, kept, shows):
+    """The process serves the stored configuration until the file is good. Without one, it exits with 2."""
     async with Process(directory, kubelet, GOOD) as process:
         await shows(NPU, 2, 2)
         await ready(process.address)
@@ -282,7 +282,7 @@ def _told(process, event, times):
 
 
 async def command(*arguments):
-    """The exit code and all that a command of vdev prints."""
+    """Run a command of vdev. Returns its exit code and output."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(
         forkserver.python(), "-m", "vdev", *map(str, arguments), stdout=pipe, stderr=both
@@ -292,10 +292,8 @@ async def command(*arguments):
     return process.returncode, said.decode()
 
 
-async def test_what_the_node_proved_wrong_may_become_right_without_an_event(
-    start_agent, kubelet, shows, leave, directory
-):
-    """The files are read again at the pace at which everything is looked at."""
+async def test_refused_files_are_read_again_without_an_event(start_agent, kubelet, shows, leave, directory):
+    """They may become valid because the node changes, so they are read at the interval of discovery."""
     wrong = directory / "port"
     wrong.write_text("no device")
     await leave()
