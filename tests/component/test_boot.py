@@ -7,8 +7,8 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process
 from tests.kit.service_manager import Listener
+from vdev.agent.service_manager import ServiceManager
 from vdev.hostfs.root import boot_id
-from vdev.observe.service_manager import ServiceManager
 from vdev.sim import Phase, manifest
 
 NPU, PORT, MODEM = "acme.dev/npu", "example.com/port", "example.com/modem"

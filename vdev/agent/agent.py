@@ -30,7 +30,6 @@ from ..observe.metrics import Metrics
 from ..planning.allocation import any_cdi
 from ..telemetry.applier import Telemetry
 from . import command_socket
-from .announcer import Announcer
 from .applier import Applier
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser
@@ -47,6 +46,7 @@ from .pending_work import PendingWork
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .retry import Retrier, broken_in
+from .service_manager import Notifier
 from .state_file import StateFile
 from .status import HttpView, status
 from .virtual_nodes import VirtualNodes
@@ -125,7 +125,7 @@ class Agent:
         self.started_at = clock.wall()
         self.reconciled_at = clock.now()  # when the last reconciliation ended
         self.events = Events(self)
-        self.announcer = Announcer(self, options.service_manager) if options.service_manager else None
+        self.notifier = Notifier(self, options.service_manager) if options.service_manager else None
         self.reconciles = 0  # that have ended
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
         self._reconciled = asyncio.Condition()  # notified at the end of each reconciliation
@@ -195,8 +195,8 @@ class Agent:
     # --- the life -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        if self.announcer is not None:
-            self.announcer.stop()
+        if self.notifier is not None:
+            self.notifier.stop()
         self._stop.set()
         self._starting.interrupt()
 
@@ -221,8 +221,9 @@ class Agent:
             stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
-            if self.announcer is not None:
-                await stack.enter_async_context(in_background(self.announcer.run(), name="service manager"))
+            if self.notifier is not None:
+                telling = self.retrier.run_forever("telling the service manager", self.notifier.run_once)
+                await stack.enter_async_context(in_background(telling, name="service manager"))
             watcher = await self._start(stack)
             if watcher is not None:
                 await self._work(watcher)
@@ -351,8 +352,8 @@ class Agent:
             self.reconciles += 1
             async with self._reconciled:
                 self._reconciled.notify_all()
-            if self.announcer is not None:
-                self.announcer.look()
+            if self.notifier is not None:
+                self.notifier.look()
         await self.pending.wait(min(times, default=None))
         if plan_at is not None and plan_at <= self.options.clock.now():
             self.holders.ask()  # what pods hold may decide what changes now

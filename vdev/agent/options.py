@@ -13,7 +13,7 @@ from ..hostfs import HostRoot
 from ..intervals import PRODUCTION, Intervals
 from ..model import telemetry
 from ..model.virtual import NODE_DIRECTORY
-from ..observe.service_manager import ServiceManager
+from .service_manager import ServiceManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,11 +72,11 @@ def raise_open_files() -> None:
 
 def agent_options(chosen: options.Settings) -> "Options":
     from .. import config, loading  # as above
+    from ..agent import service_manager
     from ..agent.options import Options
     from ..api_server import find_server
     from ..hostfs import HostRoot
     from ..hostfs.root import boot_id
-    from ..observe import service_manager
 
     load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     load_again = functools.partial(config.load_again, overrides=chosen.overrides)

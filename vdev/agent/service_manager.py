@@ -1,4 +1,7 @@
-"""Messages to the service manager: when the kubelet may start, that the loop is alive, and a status line.
+"""Messages to the service manager, systemd or another one with its protocol: sd_notify(3).
+
+A message is one datagram of `NAME=value` lines to the socket that `$NOTIFY_SOCKET` names. There are no answers. Nothing
+here waits or raises: the agent goes on without a service manager.
 
 With systemd units that start the agent before the kubelet (see deploy/systemd), the agent decides when the kubelet
 starts: when all hardware that was listed before is there again, or when the patience ends.
@@ -6,13 +9,16 @@ starts: when all hardware that was listed before is there again, or when the pat
 
 import asyncio
 import contextlib
+import os
+import socket
+from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
 
 from ..deviceplugin.service import ServiceState
-from ..observe.service_manager import ServiceManager
+from ..errors import reason_of
 from .status import not_ready, stalled
 
 if TYPE_CHECKING:
@@ -20,12 +26,52 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_MICROSECONDS = 1_000_000
 _SIGNS = 3  # messages in the time after which the watchdog takes the process for dead
 _SHOWN = 8  # ids in a line before the rest is counted
 _LONGEST = 400  # characters of a status; `systemctl status` shows them on one line
 
 
-class Announcer:
+class ServiceManager:
+    """The service manager that started this process, at a socket: a path, or `@name` for an abstract one.
+
+    `watchdog` is the time in seconds after which it takes the process for dead if no WATCHDOG=1 comes; None: never.
+    """
+
+    def __init__(self, address: str, *, watchdog: float | None = None) -> None:
+        self.watchdog = watchdog
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._failure = ""
+
+    def tell(self, name: str, value: str) -> bool:
+        """Send a message of one line; return whether that worked. The same reason for a failure is logged once."""
+        before, self._failure = self._failure, ""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto(f"{name}={value}".encode("utf-8", "replace"), self._address)
+        except OSError as failed:
+            self._failure = reason_of(failed)
+            if self._failure != before:
+                address = self._address.replace("\0", "@")
+                log.warning("service manager not told", socket=address, reason=self._failure)
+        return not self._failure
+
+
+def from_environment(environ: Mapping[str, str]) -> ServiceManager | None:
+    """Return the service manager that the environment names, or None.
+
+    Its watchdog counts only if it is meant for this process, and not for a parent.
+    """
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return None
+    period, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    wanted = period.isascii() and period.isdigit() and int(period) > 0 and pid in ("", str(os.getpid()))
+    return ServiceManager(address, watchdog=int(period) / _MICROSECONDS if wanted else None)
+
+
+class Notifier:
     """Tells `manager` the state of the agent, after each reconciliation and at regular intervals."""
 
     def __init__(self, agent: "Agent", manager: ServiceManager) -> None:
@@ -37,10 +83,6 @@ class Announcer:
         self._is_ready = self._waits = False
         self._status = ""
 
-    async def run(self) -> None:
-        """Send messages until cancelled."""
-        await self._agent.retrier.run_forever("telling the service manager", self._run)
-
     def look(self) -> None:
         """Send messages now if something has changed."""
         self._changed.set()
@@ -49,7 +91,7 @@ class Announcer:
         """Tell it that the agent ends."""
         self._manager.tell("STOPPING", "1")
 
-    async def _run(self) -> None:
+    async def run_once(self) -> None:
         """Send what changed, and wait until something may have changed again."""
         manager, absent = self._manager, self._absent()
         self._changed.clear()
@@ -96,7 +138,8 @@ class Announcer:
         elif has_started and not self._waits:
             self._waits = True
             log.info("the kubelet waits for devices", devices=_shown(absent), seconds=round(patience - waited))
-            self._manager.extend_start(patience - waited + self._intervals.start_margin)
+            longer = patience - waited + self._intervals.start_margin
+            self._manager.tell("EXTEND_TIMEOUT_USEC", str(int(longer * _MICROSECONDS)))
 
     def _tell_status(self, absent: list[str]) -> None:
         """Tell a line for people if it has changed."""
