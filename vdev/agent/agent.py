@@ -1,7 +1,7 @@
 """The life of the agent: it starts its parts, reconciles, and ends in order.
 
 One task reconciles: it reads files and looks for devices, then the reconciler plans and applies. All events only add
-pending work (see `events.py`). While another agent serves the node, nothing is applied: this one stands by with
+pending work (see `triggers.py`). While another agent serves the node, nothing is applied: this one stands by with
 everything read, and takes over once the other one has ended.
 """
 
@@ -34,7 +34,6 @@ from .applier import Applier
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser
 from .device_lists import DeviceLists, Measures
-from .events import ASKING_HOLDERS, Events
 from .fault_control import FaultControl
 from .handovers import HandoverActions
 from .kernel_log import KernelLog
@@ -42,13 +41,13 @@ from .lock import NodeLock
 from .node_choices import NodeChoices
 from .node_objects import NodeApi
 from .options import Options
-from .pending_work import PendingWork
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .retry import Retrier, broken_in
 from .service_manager import Notifier
 from .state_file import StateFile
 from .status import HttpView, status
+from .triggers import ASKING_HOLDERS, PendingWork, Triggers
 from .virtual_nodes import VirtualNodes
 
 log = structlog.get_logger(__name__)
@@ -124,7 +123,7 @@ class Agent:
         self.reconciler = Reconciler(self)
         self.started_at = clock.wall()
         self.reconciled_at = clock.now()  # when the last reconciliation ended
-        self.events = Events(self)
+        self.triggers = Triggers(self)
         self.notifier = Notifier(self, options.service_manager) if options.service_manager else None
         self.reconciles = 0  # that have ended
         self._reconciling = asyncio.Lock()  # held during a reconciliation, and during a take-over
@@ -250,10 +249,10 @@ class Agent:
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         stack.enter_context(watcher)
-        await self.events.begin(watcher)
+        await self.triggers.begin(watcher)
         if not await self.reconciler.start():
             self.pending.add(reload=True)
-        await self.events.find_files()  # again, with the presets and layouts that were read
+        await self.triggers.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
@@ -280,9 +279,9 @@ class Agent:
         """Start the tasks that also run in stand-by."""
         repeated: dict[str, _Work] = {
             "reconciling": functools.partial(self._reconcile, watcher),
-            "watching files": functools.partial(self.events.watch, watcher),
-            "looking at the kubelet regularly": self.events.look_at_kubelet,
-            "looking at all devices regularly": self.events.look_again,
+            "watching files": functools.partial(self.triggers.watch, watcher),
+            "looking at the kubelet regularly": self.triggers.look_at_kubelet,
+            "looking at all devices regularly": self.triggers.look_again,
         }
         lasting = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
@@ -294,8 +293,8 @@ class Agent:
         """Start the tasks that only run in the agent that serves the node."""
         changes = self.health.changes()
         repeated: dict[str, _Work] = {
-            "looking at holders regularly": self.events.look_at_holders,
-            "following health": functools.partial(self.events.follow_health, changes),
+            "looking at holders regularly": self.triggers.look_at_holders,
+            "following health": functools.partial(self.triggers.follow_health, changes),
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,
@@ -346,7 +345,7 @@ class Agent:
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
-            await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
+            await self.retrier.run("watching directories", functools.partial(self.triggers.arm, watcher))
             times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
             self.reconciled_at = self.options.clock.now()
             self.reconciles += 1
@@ -364,7 +363,7 @@ class Agent:
         if work.reload:
             done = await run(READING, self.reconciler.reload)
             # After it, because the choice of files may have changed. A changed link is a reason to reload, too.
-            done &= await run("finding the directories of files", self.events.find_files)
+            done &= await run("finding the directories of files", self.triggers.find_files)
             self.pending.work.reload |= not done
         if work.scan:
             done = await run("looking for devices", functools.partial(self.reconciler.rescan, work.scan))

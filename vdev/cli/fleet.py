@@ -133,9 +133,7 @@ def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[C
         app = http.application(FleetView(fleet), page=http.FLEET_PAGE)
         yield http.serve(chosen.http_address, app, hosts=chosen.http_hosts)
     if metrics:
-        from ..observe.device_metrics import application
-
-        app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+        app = http.exporter(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
         yield http.serve(metrics, app, what="metrics of devices", hosts=chosen.http_hosts)
 
 

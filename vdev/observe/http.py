@@ -1,4 +1,6 @@
-"""HTTP: metrics, health, readiness, status, and a page for people. It is read-only and knows nothing of the agent.
+"""HTTP: metrics, health, readiness, status, and a page for people; and the sensors of devices (`exporter`).
+
+Everything is read-only and knows nothing of the agent. An agent's own application has these paths:
 
     /metrics  Prometheus or OpenMetrics text     /healthz  200 unless the agent's loop hangs
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
@@ -27,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -146,6 +148,54 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
         Route("/status", status),
         Route("/telemetry", telemetry),
         Route("/metrics", metrics),
+    )
+
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None = None) -> Starlette:
+    """The application with the sensors of devices. It has its own port, because scrapers expect that of exporters.
+
+        /metrics   Prometheus' text format        /healthz   200
+        /          a line that says what this is
+
+    `page` makes the metrics (see `telemetry/page.py`), and is called in a thread. The library would sort labels and
+    append _total to the names of counters.
+
+    With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
+    /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).
+    """
+
+    def metrics(request: Request) -> Response:
+        node = request.path_params.get("node", "")
+        if nodes is not None and node and node not in nodes():
+            return PlainTextResponse(f"no node {node} measures anything here\n", status_code=404)
+        return Response(page(node) if node else page(), headers={"Content-Type": _TEXT})
+
+    async def targets(request: Request) -> Response:
+        here = request.headers.get("host", "")
+        names = nodes() if nodes is not None else ()
+        return JSONResponse(
+            [
+                {"targets": [here], "labels": {"__metrics_path__": f"/nodes/{each}/metrics", "node": each}}
+                for each in names
+            ]
+        )
+
+    async def healthz(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def index(_request: Request) -> Response:
+        whose = "this node" if nodes is None else "all nodes"
+        return PlainTextResponse(f"what the devices of {whose} measure is at /metrics\n")
+
+    return answering(
+        Route("/", index),
+        Route("/metrics", metrics),
+        Route("/healthz", healthz),
+        Route("/health", healthz),
+        *([Route("/targets", targets), Route("/nodes/{node}/metrics", metrics)] if nodes is not None else ()),
     )
 
 

@@ -244,9 +244,9 @@ class Telemetry(Applier):
             self._serving = group.create_task(serving, name="telemetry HTTP")
 
     def _web(self) -> tuple[ModuleType, "Starlette"]:
-        from ..observe import device_metrics, http  # they import the web server
+        from ..observe import http  # it imports the web server
 
-        return http, device_metrics.application(self.page)
+        return http, http.exporter(self.page)
 
     def _note_trouble(self, trouble: str) -> None:
         self._trouble = trouble

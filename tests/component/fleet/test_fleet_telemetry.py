@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.fleet import add_claim, capacity
 from tests.kit.well_agent import served as served_at
-from vdev.observe.device_metrics import application
+from vdev.observe.http import exporter
 
 GPUS = """
 version: v1
@@ -29,7 +29,7 @@ async def served(start, api_server, until):
     """A function that gets a path from a fleet of three nodes."""
     fleet = await start(GPUS)
     await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
-    app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+    app = exporter(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
     async with served_at(app) as address:
 
         def ask(path):
