@@ -1,4 +1,4 @@
-"""Errors of the configuration: each has its place, all come at once, sorted as a reader meets them."""
+"""Errors of the configuration: each has its place, and all are reported at once, in the order of the file."""
 
 import re
 from pathlib import Path
@@ -9,11 +9,11 @@ from tests.kit.refused import check_refusals, refusals
 from vdev import config
 from vdev.errors import ConfigError
 
-HEAD = "devices:\n  - name: a\n    resource: example.com/a\n    "  # line 4 follows
+HEAD = "devices:\n  - name: a\n    resource: example.com/a\n    "  # callers append line 4
 
 
-def test_an_error_in_an_entry_is_said_at_its_place(subtests):
-    """The message holds the place or path, what is wrong, and what is allowed."""
+def test_errors_in_an_entry(subtests):
+    """The message has the place or path, what is wrong, and what is allowed."""
     cases = [
         ("virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
@@ -233,7 +233,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
 
 
 def test_resource_names_follow_the_kubelets_rules(subtests):
-    """A name that the kubelet would refuse is said before it is registered."""
+    """A name that the kubelet would refuse is an error of the configuration."""
     cases = [
         ("gpu", "has no domain"),
         ("kubernetes.io/gpu", "kubernetes.io"),
@@ -253,13 +253,13 @@ def test_resource_names_follow_the_kubelets_rules(subtests):
 
 @pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
 def test_entry_names_are_lower_case_words(name: str) -> None:
-    """Ids and file names are made from them."""
+    """Ids and file names contain them."""
     (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
     assert "devices[0].name: " in message
 
 
-def test_resources_with_one_variable_are_warned_of() -> None:
-    """What tells a container of its devices is made from the resource's name, in which `-`, `.` and case are lost."""
+def test_two_resources_with_the_same_variable_are_a_warning() -> None:
+    """The name of the variable is that of the resource, without the differences between `-` and `.` and in case."""
     entry = "  - {name: b, resource: %s, virtual: {}%s}\n"
     own = HEAD + "virtual: {}\n"
 
@@ -273,8 +273,8 @@ def test_resources_with_one_variable_are_warned_of() -> None:
     assert [] == warnings("flags: {plugin: {deviceListStrategy: cdi-cri}}\n" + own + entry % ("example-com/a", ""))
 
 
-def test_names_are_unique() -> None:
-    """The second entry has the error, which names the first one's place."""
+def test_entry_names_are_unique() -> None:
+    """The second entry has the error, with the place of the first."""
     entry = "{name: a, resource: a.b/c, virtual: {}}"
     (message,) = refusals(f"devices:\n- {entry}\n- {entry}")
     assert message.startswith("f:3:10: devices[1].name: the name 'a' is taken by the entry at f:2:10")
@@ -292,8 +292,8 @@ def test_names_are_unique() -> None:
         ("sharing: {timeSlicing: {resources: [{nam: x}]}}", "did you mean 'name'?"),
     ],
 )
-def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
-    """Near words of the same mapping come first, then the sections that have the key."""
+def test_an_unknown_key_gets_suggestions(text: str, expected: str) -> None:
+    """Similar keys of the same mapping come first, then the sections that have the key."""
     assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
 
 
@@ -310,14 +310,14 @@ def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> No
         ("faults: [{name: a}]", "its keys: seed, kernelLog, rules"),
     ],
 )
-def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(text: str, expected: str) -> None:
-    """Where the keys tell it, with them."""
+def test_lists_and_mappings_that_are_mixed_up(text: str, expected: str) -> None:
+    """The error shows the right form, with the keys if they are known."""
     assert expected in "\n".join(refusals(text))
 
 
 @pytest.mark.parametrize("line", ["virtual:", "virtual: {}\n    health: {probe: }"])
-def test_an_empty_value_is_said_once(line: str) -> None:
-    """Neither as missing, nor by what is missing because of it."""
+def test_an_empty_value_is_one_error(line: str) -> None:
+    """It is not also reported as a missing key."""
     (message,) = refusals(HEAD + line)
     assert "has no value" in message
 
@@ -335,25 +335,24 @@ def test_an_empty_value_is_said_once(line: str) -> None:
     ],
 )
 def test_sections_may_be_empty(text: str) -> None:
-    """Whole sections, NVIDIA's keys, and where null is the name of a device."""
+    """Empty sections and NVIDIA's keys are allowed; `like: null` names the device /dev/null."""
     config.load_text(text)
 
 
 def test_a_node_pattern_in_capitals_is_a_warning() -> None:
-    """Kubernetes takes names of nodes in lower case only, but a person may plan for anything."""
+    """Kubernetes allows only lower case in names of nodes."""
     (warning,) = config.load_text(HEAD + "virtual: {}\n    onNodes: [Node-1]", "f").warnings
     assert "onNodes[0]" in str(warning)
     assert "write 'node-1'" in warning.hint
 
 
 @pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
-def test_patterns_that_can_match_are_taken(path: str) -> None:
-    """Sets, and braces that are meant."""
+def test_valid_patterns(path: str) -> None:
     config.load_text(HEAD + f"glob: '{path}'")
 
 
 def test_all_errors_come_at_once_sorted_by_place() -> None:
-    """Shapes, values and relations of every section in one go, from top to bottom."""
+    """Errors in shapes, values and relations of every section are sorted by line."""
     text = """version: v2
 flags: {migStrategy: mix}
 devices:
@@ -369,7 +368,6 @@ sharing:
 
 
 def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
-    """A list where a mapping belongs is one error among the others."""
     found = refusals("flags: []\nsharing:\n  x: 1\n")
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
@@ -395,8 +393,8 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
         ),
     ],
 )
-def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, expected: str) -> None:
-    """Before anybody makes that many devices."""
+def test_too_many_devices_are_refused(count: str, sharing: str, expected: str) -> None:
+    """The check runs before the devices are created."""
     text = "devices:\n"
     for name in ("a", "b"):
         text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
@@ -405,12 +403,10 @@ def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, exp
 
 
 def test_dangerous_paths_can_be_allowed() -> None:
-    """A user who means it says so."""
     assert config.load_text(HEAD + "glob: /dev/mem\n    allowDangerous: true").spec.entries
 
 
 def test_a_file_without_devices_is_a_warning() -> None:
-    """Nothing would be advertised."""
     (warning,) = config.load_text("version: v1", "f").warnings
     assert "no devices are declared" in str(warning)
 
@@ -436,8 +432,8 @@ def test_links_are_groups_unless_they_are_a_square_of_scores(
     assert expected == source.links
 
 
-def test_an_entry_wins_over_its_preset() -> None:
-    """What the entry says itself stands over the node preset's count, numa, links and attributes."""
+def test_an_entry_overrides_its_preset() -> None:
+    """It overrides count, numa, links and single attributes of a node preset."""
     text = HEAD + "virtual: {preset: dgx-a100, count: 2, numa: 4, links: [], attributes: {model: mine}}"
     source = config.load_text(text).spec.entries[0].virtual
     assert source is not None
@@ -445,16 +441,15 @@ def test_an_entry_wins_over_its_preset() -> None:
     assert "NVIDIA-A100-SXM4-40GB" == source.attributes["product"]
 
 
-def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
-    """Numa and links of the first ones stay."""
+def test_a_smaller_count_takes_the_first_devices_of_the_preset() -> None:
+    """They keep their NUMA nodes and links."""
     source = config.load_text(HEAD + "virtual: {preset: dgx-a100, count: 3}").spec.entries[0].virtual
     assert source is not None
     assert (3, (3, 3, 1)) == (source.count, source.numa)
     assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
 
 
-def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
-    """The directory is relative to the file that says it."""
+def test_presets_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
     file = tmp_path / "vdev.yaml"
@@ -468,14 +463,14 @@ def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
 
 
 def test_profiles_may_be_counted() -> None:
-    """The form of mig-parted's `mig-devices`, in `partitions` and in the layouts of a device of one's own."""
+    """`partitions` and layouts accept counts of profiles, as mig-parted's `mig-devices`."""
     block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
     text = HEAD + f"virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
     assert {0: ("x",) * 2, 1: ("x",) * 3, 2: ()} == config.load_text(text).spec.entries[0].partitions
 
 
-def test_partitions_for_all_leave_out_what_other_keys_name() -> None:
-    """`all` is for the rest; layouts are resolved to profiles."""
+def test_partitions_for_all_are_for_the_remaining_devices() -> None:
+    """Layouts are resolved to profiles."""
     text = HEAD + "virtual: {preset: a30, count: 3}\n    partitions: {all: all-2g.12gb, 1: [4g.24gb]}"
     partitions = config.load_text(text).spec.entries[0].partitions
     assert {0: ("2g.12gb",) * 2, 1: ("4g.24gb",), 2: ("2g.12gb",) * 2} == partitions

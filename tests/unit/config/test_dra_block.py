@@ -23,7 +23,7 @@ def entry(text):
     return only
 
 
-def test_the_driver_is_the_makers_else_the_resources_domain(subtests):
+def test_the_default_driver_is_the_vendors_or_the_resources_domain(subtests):
     cases = [
         ("nvidia.com/gpu", "a100-sxm4-40gb", "gpu.nvidia.com"),
         ("example.com/gpu", "dgx-h100", "gpu.nvidia.com"),
@@ -39,7 +39,7 @@ def test_the_driver_is_the_makers_else_the_resources_domain(subtests):
             assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
 
 
-def test_everything_that_can_be_said():
+def test_every_key():
     found = entry(
         CUT + "advertise: dra\n  dra:\n    partitions: dynamic\n    taints: {unhealthy: none, lost: NoExecute}\n"
         "    attributes: {cooling: liquid, example.org/rack: 7, on: true, quoted: '7', fw: {version: 1.2.3-rc.1}, "
@@ -57,7 +57,7 @@ def test_everything_that_can_be_said():
     } == found.attributes
 
 
-def test_what_is_refused(subtests):
+def test_errors(subtests):
     cases = [
         ("advertise: []", "the list is empty"),
         ("advertise: [dar]", "'dar' is not allowed here; did you mean 'dra'? expected device-plugin or dra"),
@@ -111,7 +111,7 @@ def test_what_is_refused(subtests):
     check_refusals(subtests, cases, f"{ENTRY}@")
 
 
-def test_capacity_that_is_refused(subtests):
+def test_errors_in_capacity(subtests):
     cases = [
         ("{x: much}", "dra.capacity.x: expected an amount, got the string 'much'; such as 100, 16Gi or 10G"),
         ("{x: {value: 1.5}}", "dra.capacity.x.value: expected an amount, got the number 1.5"),
@@ -152,13 +152,13 @@ def test_capacity_that_is_refused(subtests):
     check_refusals(subtests, cases, f"{ENTRY}advertise: dra\n  dra: {{capacity: @}}")
 
 
-def test_devices_that_claims_cut_are_not_shared_by_capacity():
+def test_dynamic_partitions_exclude_shared_capacity():
     policy = "{value: 4, requestPolicy: {default: 1}}"
     (said,) = refusals(f"{CUT}advertise: dra\n  dra: {{partitions: dynamic, capacity: {{x: {policy}, y: 1}}}}")
     assert "dra.capacity.x.requestPolicy: claims do not share devices whose partitions are dynamic" in said
 
 
-def test_devices_that_are_partitioned_in_one_mode_have_no_dynamic_partitions():
+def test_devices_with_one_mode_have_no_dynamic_partitions():
     said = "{name: a, resource: amd.com/gpu, virtual: {preset: mi300x}, advertise: dra, dra: {partitions: dynamic}}"
     (said,) = refusals(f"devices: [{said}]")
     assert "which the counters of ResourceSlices cannot express; use static" in said
@@ -173,14 +173,14 @@ def test_devices_that_are_partitioned_in_one_mode_have_no_dynamic_partitions():
         "dra: {partitions: dynamic, migEnabled: true}",
     ],
 )
-def test_the_mig_mode_is_for_ampere_with_dynamic_partitions(said):
+def test_mig_enabled_is_for_ampere_with_dynamic_partitions(said):
     (said,) = refusals(f"devices: [{{name: a, resource: nvidia.com/gpu, advertise: dra, virtual: {said}}}]")
     assert "dra.migEnabled: has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic" in said
 
 
 @pytest.mark.parametrize(("slices", "fits"), [(31, True), (32, False)])
-def test_a_resource_slice_has_so_many_counters(slices, fits):
-    """One for each memory slice, and one for the limit of the profile."""
+def test_a_resource_slice_has_at_most_32_counters(slices, fits):
+    """There is one for each memory slice and one for the limit of the profile."""
     cut = f"{{partitioning: {{slices: {slices}, profiles: {{one: {{slices: 1, memory: 1, max: 2}}}}}}}}"
     said = f"{{name: a, resource: a.b/c, virtual: {cut}, advertise: dra, dra: {{partitions: dynamic}}}}"
     if fits:
@@ -190,7 +190,7 @@ def test_a_resource_slice_has_so_many_counters(slices, fits):
         assert "need 33 counters for their slices and limits, and a ResourceSlice has 32; use static" in problem
 
 
-def test_a_device_that_two_apis_count_is_warned_of():
+def test_a_device_in_both_apis_is_a_warning():
     (said,) = loaded(f"{ENTRY}advertise: [device-plugin, dra]").problems
     assert not said.is_error
     assert "a pod that asks for example.com/a as an extended resource is served by the device plugin" in said.message

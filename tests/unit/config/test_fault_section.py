@@ -1,4 +1,4 @@
-"""The section `faults`: what it means, and what is wrong with it, each with its place."""
+"""The section `faults`: its meaning, and its errors with their places."""
 
 import re
 
@@ -37,20 +37,20 @@ FIRST = HEAD.count("\n") + 4  # the line of the first rule
 
 
 def faults(*rules, seed=7):
-    """The section of these rules, each in flow style."""
+    """Load a configuration with these rules, each in flow style."""
     text = HEAD + f"faults:\n  seed: {seed}\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
     return load_text(text, "f.yaml").spec.faults
 
 
 def refused(*rules, seed=7):
-    """Why the section of these rules is refused."""
+    """The error text for these rules."""
     with pytest.raises(ConfigError) as error:
         faults(*rules, seed=seed)
     return str(error.value)
 
 
 def test_the_example():
-    """Every rule of the documented example is read as it is meant."""
+    """Every rule of the documented example has its meaning."""
     section = faults(
         'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, '
         'reason: "XID 79: fallen off the bus"',
@@ -168,9 +168,9 @@ def test_references():
     ],
 )
 def test_bad_rule(rule, place, what):
-    """A wrong rule is refused at its place, with what is wrong and what would be right."""
+    """A wrong rule is refused at its place, with the error and what is allowed."""
     if not what:
-        assert faults(rule)  # an index that some real entry may have
+        assert faults(rule)  # an entry without a known count may have this index
         return
     text = refused(rule)
     path = f"faults.rules[0]{f'.{place}' if place else ''}:"
@@ -179,8 +179,8 @@ def test_bad_rule(rule, place, what):
     assert re.search(what, text)
 
 
-def test_what_else_is_wrong_with_a_rule(subtests):
-    """Xids, the node's objects, requests to the API server, claims and ResourceSlices."""
+def test_errors_in_other_effects(subtests):
+    """Xids, node objects, requests to the API server, claims and ResourceSlices."""
     cases = [
         ("xid: 0", "out of range"),
         ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
@@ -243,15 +243,15 @@ def test_what_else_is_wrong_with_a_rule(subtests):
         ("xid: 31, health: Unhealthy", (False, "Xid 31: GPU memory page fault"), "health: Unhealthy, xid: 31"),
     ],
 )
-def test_what_xids_mean(rule, verdict, said):
-    """And what is said of them to people."""
+def test_xids(rule, verdict, said):
+    """The effect, and its text for users."""
     (made,) = faults(f"name: x, {rule}").rules
     assert made.verdict == (verdict and Health(*verdict, "x"))
     assert said in words(made)
 
 
-def test_what_rules_about_the_node_mean(subtests):
-    """And what is said of them to people."""
+def test_rules_about_the_node(subtests):
+    """The effect, and its text for users."""
     cases = [
         (
             "event: {reason: GpuHot, message: too hot}",
@@ -293,7 +293,7 @@ def test_what_rules_about_the_node_mean(subtests):
             assert said in words(made)
 
 
-def test_what_can_go_together():
+def test_valid_combinations():
     """Several Xids of one device, conditions of different types, failures of different requests."""
     faults(
         "name: a, xid: 79",
@@ -306,41 +306,39 @@ def test_what_can_go_together():
     )
 
 
-def test_a_name_that_is_taken():
-    """The second rule of a name is refused."""
+def test_rule_names_are_unique():
     text = refused("name: x, process: {exit: 1}", "name: x, process: {exit: 2}")
     assert f"f.yaml:{FIRST + 1}:" in text
     assert "the name 'x' is taken" in text
 
 
-def test_all_errors_at_once():
-    """Each of several wrong rules is reported."""
+def test_every_wrong_rule_is_reported():
     text = refused("name: x, devices: [nothing], health: Unhealthy", "name: y, rpc: Alocate", "name: z")
     assert ["rules[0]" in text, "rules[1]" in text, "rules[2]" in text] == [True, True, True]
 
 
-def test_consent():
-    """What can harm a kubelet is taken when the rule says that it is meant."""
+def test_allow_harmful():
+    """A rule that can harm a kubelet is accepted with allowHarmful."""
     assert faults("name: x, devices: [acme], drop: true, allowHarmful: true")
 
 
 def test_rules_are_never_half_applied():
-    """Loading in part leaves no rule out: a wrong one refuses the file."""
+    """Partial loading does not leave out a wrong rule; it refuses the file."""
     text = HEAD + "faults: {rules: [{name: x, process: {exit: 1}, at: 5s}, {name: y}]}\n"
     with pytest.raises(ConfigError, match="has no effect"):
         load_text(text, partial=True)
 
 
 def test_a_shorthand_has_its_place():
-    """A plain delay stands for both of its bounds."""
+    """A plain delay is the value of both bounds, with its place."""
     origins = load_text(HEAD + "faults: {rules: [{name: x, rpc: Allocate, delay: 2s}]}", "f.yaml").origins()
     places = {each.path: each.source for each in origins if ".delay." in each.path}
     assert {"faults.rules[0].delay.p50", "faults.rules[0].delay.max"} == set(places)
     assert {True} == {source.startswith("f.yaml:") for source in places.values()}
 
 
-def test_rules_beside_the_configuration():
-    """A text of its own holds one rule or several, and is checked against the configuration."""
+def test_rules_outside_of_the_configuration():
+    """A separate text has one rule or several, and is checked against the configuration."""
     spec = load_text(HEAD + "faults: {seed: 9}").spec
     one = load_rules("{name: x, devices: [acme], health: Unhealthy}", "<live>", spec)
     many = load_rules("rules:\n  - {name: x, devices: [acme], health: Unhealthy}\n", "<live>", spec)
@@ -353,8 +351,8 @@ def test_rules_beside_the_configuration():
 @pytest.mark.parametrize(
     "rule", ["devices: [a100/0:3]", "resource: nvidia.com/mig-1g.5gb", "devices: {profile: 3g.20gb}"]
 )
-def test_partitions_that_only_a_label_brings_may_be_meant(rule):
-    """The rule fires once the label has chosen a layout that has them."""
+def test_rules_for_partitions_of_a_layout(rule):
+    """The rule is valid if a layout that a label can select has these partitions."""
     chosen = HEAD.replace('{"0": [1g.5gb, 2g.10gb]}', "{fromLabel: nvidia.com/mig.config, default: all-disabled}")
     text = chosen + f"faults:\n  rules:\n    - {{name: x, {rule}, at: 5s, health: Unhealthy}}\n"
     (found,) = load_text(text).spec.faults.rules

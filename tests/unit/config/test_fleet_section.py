@@ -1,4 +1,4 @@
-"""The section `fleet`: which nodes there are."""
+"""The section `fleet`: its nodes."""
 
 import pytest
 
@@ -18,8 +18,8 @@ def load(*items):
     return config.load_text(HEAD + "".join(f"    - {each}\n" for each in items), "f.yaml").spec.fleet
 
 
-def test_nodes_are_made_of_ranges():
-    """With labels of the numbers, what KWOK knows them by, and what they have beside devices."""
+def test_nodes_from_ranges():
+    """They have labels with the numbers, KWOK's annotation, and the given capacity."""
     (node, *others) = made_nodes(
         load('{name: "r{1..2}-g{0..1}", labels: {rack: "r{1}", slot: "{2}"}, capacity: {cpu: 96, memory: 1Ti}}')
     )
@@ -29,15 +29,13 @@ def test_nodes_are_made_of_ranges():
     assert {"cpu": "96", "memory": "1Ti"} == node.status()["allocatable"]
 
 
-def test_nodes_that_exist_are_chosen():
-    """By all of the labels."""
+def test_a_selector_needs_all_labels():
     (chosen,) = load("{selector: {type: kwok, pool: a}, devicesAfter: 30s}").nodes
     assert Delays(devices=30.0, slices=30.0) == chosen.delays
     assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
 
 
-def test_what_is_wrong_is_said(subtests):
-    """With its place, and what is allowed."""
+def test_errors(subtests):
     cases = [
         (["{}"], "fleet.nodes[0]: no nodes are given"),
         (["{name: a, selector: {a: b}}"], "fleet.nodes[0]"),
@@ -78,8 +76,8 @@ def test_what_is_wrong_is_said(subtests):
             assert said in str(refused.value)
 
 
-def test_what_is_fine(subtests):
-    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
+def test_valid_nodes(subtests):
+    """Capacity that no device has, devices of an entry for other nodes, and an own hostname."""
     cases = [
         ["{name: a, capacity: {cpu: 1500m, memory: 1.5Gi, pods: 1k, acme.dev/x: 2, hugepages-2Mi: 1Gi}}"],
         ["{name: b1, capacity: {example.com/b: 8}}"],
@@ -92,8 +90,8 @@ def test_what_is_fine(subtests):
             load(*items)
 
 
-def test_no_capacity_of_what_devices_make():
-    """Also of partitions and of shared devices; an entry on other nodes does not matter."""
+def test_capacity_excludes_resources_of_devices():
+    """This includes partitions and shared devices, but not entries for other nodes."""
     text = (
         "version: v1\nflags: {migStrategy: mixed}\n"
         "devices:\n  - {name: g, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}, onNodes: g*, "

@@ -1,7 +1,7 @@
-"""Files of the right shape with one hostile key or value, at every place: a configuration or ConfigError, never more.
+"""Valid YAML with a hostile key or value anywhere: the result is a configuration or ConfigError.
 
-Here the YAML is sound, so that what is behind the parser is reached: the schema, the
-checks across keys, the trial of `vdev validate`, and `vdev plan`.
+Because the YAML is valid, the tests reach the code behind the parser: the schema, checks across keys, the trial of
+`vdev validate`, and `vdev plan`.
 """
 
 import json
@@ -29,7 +29,7 @@ Steps = tuple[str | int, ...]
 
 
 def steps(tree: Any, at: Steps = ()) -> Iterator[Steps]:
-    """The way to every value below the top."""
+    """The path to every value below the top."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for step, value in items:
         yield (*at, step)
@@ -37,7 +37,7 @@ def steps(tree: Any, at: Steps = ()) -> Iterator[Steps]:
 
 
 def at(tree: Any, place: Steps) -> Any:
-    """The value at a place."""
+    """The value at this path."""
     for step in place:
         tree = tree[step]
     return tree
@@ -60,11 +60,11 @@ NAMES = st.sampled_from([*KEYS, *TEXTS])
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2), max_leaves=4
 )
-HARD = settings(max_examples=settings().max_examples * 3 // 5)  # each is read four times
+HARD = settings(max_examples=settings().max_examples * 3 // 5)  # each example is read four times
 
 
 def changed(tree: Any, place: Steps, change: Callable[[Any, str | int], None]) -> Any:
-    """A copy of the tree after a change at one place; a place that is gone changes nothing."""
+    """A copy of the tree with a change at one place; if the place no longer exists, an unchanged copy."""
     copy = json.loads(json.dumps(tree))
     inner = copy
     try:
@@ -78,22 +78,22 @@ def changed(tree: Any, place: Steps, change: Callable[[Any, str | int], None]) -
 
 
 def put(value: Any) -> Callable[[Any, str | int], None]:
-    """The change that sets a value."""
+    """A change that sets a value."""
     return lambda parent, step: parent.__setitem__(step, value)
 
 
 def added(name: str, value: Any) -> Callable[[Any, str | int], None]:
-    """The change that adds a key, or an item in a list."""
+    """A change that adds a key to a mapping or an item to a list."""
     return lambda parent, _: parent.append(value) if isinstance(parent, list) else parent.__setitem__(name, value)
 
 
 def renamed(name: str) -> Callable[[Any, str | int], None]:
-    """The change that gives a key another name."""
+    """A change that renames a key."""
     return lambda parent, step: None if isinstance(parent, list) else parent.__setitem__(name, parent.pop(step))
 
 
 def removed(parent: Any, step: str | int) -> None:
-    """The change that takes it away."""
+    """A change that removes the value."""
     del parent[step]
 
 
@@ -103,7 +103,7 @@ CHANGES = st.one_of(
 
 
 def refused(act: Callable[[], object]) -> bool:
-    """Whether it refuses, in sentences that can be printed; any other exception is the test's failure."""
+    """Whether `act` raises ConfigError with printable problems. Other exceptions fail the test."""
     try:
         act()
     except ConfigError as error:
@@ -114,7 +114,7 @@ def refused(act: Callable[[], object]) -> bool:
 
 
 def survives(text: str, file: Path) -> None:
-    """Loaded whole and in part, shown, tried, and planned."""
+    """Load the text fully and partially, render it, validate it and plan with it."""
     file.write_text(text)
 
     def shown() -> None:
@@ -129,7 +129,7 @@ def survives(text: str, file: Path) -> None:
 
 
 def test_the_file_has_every_key_of_the_schema(tmp_path: Path) -> None:
-    """Else the tests below miss places; and it is valid, so that one change is the only thing wrong."""
+    """It is valid too, so a changed value is the only error."""
     schema = config.json_schema()
     models = [schema, *schema["$defs"].values()]
     missing = {key for model in models for key in model.get("properties", {})} - {*KEYS, "mps", "bus", "presetsDir"}
@@ -139,8 +139,8 @@ def test_the_file_has_every_key_of_the_schema(tmp_path: Path) -> None:
 
 @HARD
 @given(st.lists(st.tuples(st.sampled_from(PLACES), CHANGES), min_size=1, max_size=3))
-def test_a_hostile_value_anywhere_is_answered(tmp_path_factory, changes) -> None:
-    """One to three places of a valid file changed."""
+def test_hostile_values(tmp_path_factory, changes) -> None:
+    """Change one to three places of a valid file."""
     tree = EVERYTHING
     for place, change in changes:
         tree = changed(tree, place, change)
@@ -149,8 +149,8 @@ def test_a_hostile_value_anywhere_is_answered(tmp_path_factory, changes) -> None
 
 @HARD
 @given(st.sampled_from(MAPPINGS))
-def test_a_key_that_is_called_as_pydantics_mark_is_shown_at_its_place(place: Steps) -> None:
-    """Pydantic ends the location of a wrong key in `[key]`; a file may have such a key in every mapping."""
+def test_a_key_that_looks_like_pydantics_marker(place: Steps) -> None:
+    """Pydantic marks a wrong key by `[key]` at the end of its location; a file may have such a key."""
     tree = json.loads(json.dumps(EVERYTHING))
     at(tree, place)["[key]"] = [1]
     with pytest.raises(ConfigError) as caught:
@@ -172,16 +172,15 @@ def test_a_key_that_is_called_as_pydantics_mark_is_shown_at_its_place(place: Ste
         "deviceNodes: [{path: '/dev/x{index'}]",
     ],
 )
-def test_a_hostile_preset_is_answered(text: str, tmp_path: Path) -> None:
-    """Files of presets are read in the same way, by every entry that names them."""
+def test_hostile_presets(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(text)
     assert refused(lambda: load_preset("p", FileTexts(preset_dirs=[tmp_path])))
     entry = "devices: [{name: a, resource: a.b/c, virtual: {preset: p}}]"
     assert refused(lambda: config.load_text(entry, preset_dirs=(tmp_path,)))
 
 
-def test_hostile_rules_from_outside_are_answered(subtests):
-    """Rules that come over the control socket or from the fault directory."""
+def test_hostile_rules(subtests):
+    """Rules from the control socket or the fault directory."""
     for text in [
         '"[key]": 1',
         'rules: {"[key]": 1}',
@@ -199,8 +198,8 @@ def test_hostile_rules_from_outside_are_answered(subtests):
 @HARD
 @given(st.sampled_from(PLACES), st.sampled_from(PLACES))
 @example(("devices",), ("devices", 0))
-def test_aliases_and_merge_keys_anywhere_are_answered(tmp_path_factory, source: Steps, target: Steps) -> None:
-    """A value anchored in one place and used in another, also inside itself, as a value and as a merge."""
+def test_aliases_and_merge_keys_anywhere(tmp_path_factory, source: Steps, target: Steps) -> None:
+    """Anchor a value at one place and use it at another, also inside itself, as a value and as a merge."""
     anchored = changed(
         EVERYTHING, source, lambda parent, step: parent.__setitem__(step, ["ANCHOR", parent[step], "END"])
     )
@@ -213,5 +212,4 @@ def test_aliases_and_merge_keys_anywhere_are_answered(tmp_path_factory, source: 
 @pytest.mark.parametrize("opening", ["[", "{", "- ", "? ", "[{a: ", "{? ["])
 @pytest.mark.parametrize("depth", [65, 5000, 100_000])
 def test_deep_nesting_is_refused(opening: str, depth: int) -> None:
-    """However deep, in every style."""
     assert refused(lambda: config.load_text("devices: " + "\n" * (opening in "- ? ") + opening * depth))

@@ -1,4 +1,4 @@
-"""Files to a tree: what can go wrong with the text itself."""
+"""From files to a tree: errors in the text itself."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ MINIMAL = "version: v1\ndevices:\n  - name: a\n    resource: example.com/a\n    
 
 
 def refused(text: str | bytes) -> str:
-    """The error's text."""
+    """The error text."""
     with pytest.raises(ConfigError) as caught:
         read_text(decoded(text if isinstance(text, bytes) else text.encode(), "f.yaml"), "f.yaml")
     return str(caught.value)
@@ -62,15 +62,14 @@ def refused(text: str | bytes) -> str:
         pytest.param(b"a" * (8 * 2**20 + 1), "f.yaml: ", "larger than 8 MiB", id="large file"),
     ],
 )
-def test_a_text_that_is_no_configuration_is_refused_with_its_place(text: str | bytes, place: str, words: str) -> None:
-    """Each kind of broken text has an error that says where and what."""
+def test_broken_text_is_refused_with_its_place(text: str | bytes, place: str, words: str) -> None:
     message = refused(text)
     assert message.startswith(place)
     assert words in message
 
 
 def test_an_anchor_bomb_is_refused() -> None:
-    """Aliases that multiply are counted, not expanded without end."""
+    """Expanded aliases count against the limit on values."""
     lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
     assert "more than 100000 values, with aliases and merge keys expanded" in refused("\n".join(lines))
@@ -87,7 +86,7 @@ KEYS = ", ".join(f"k{number}: 1" for number in range(500))
     ],
 )
 def test_merged_pairs_count_against_the_limit_on_values(merge: str) -> None:
-    """Also where another source has the key already, so that no value comes of it."""
+    """They also count if another source has the same key."""
     anchors = f"a: &a {{{KEYS}}}\nl: &l [{', '.join(['*e'] * 500)}]\n"
     text = f"e: &e {{}}\n{anchors}c: {merge}"
     assert "more than 100000 values, with aliases and merge keys expanded" in refused(text)
@@ -102,22 +101,22 @@ def test_merged_pairs_count_against_the_limit_on_values(merge: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(make: object, words: str, tmp_path: Path) -> None:
-    """The error holds the file's name and the reason."""
+    """The error has the file's name and the reason."""
     path = make(tmp_path / "missing.yaml")  # type: ignore[operator]
     with pytest.raises(ConfigError, match=words) as caught:
         config.load([path])
     assert str(caught.value).startswith(str(path))
 
 
-def test_a_config_map_object_is_told_from_its_content() -> None:
-    """A user who gives the whole object learns which key to extract."""
+def test_a_config_map_is_not_a_configuration() -> None:
+    """The error names the key whose value is the configuration."""
     message = refused("apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    version: v1\n")
     assert "Kubernetes object of kind ConfigMap" in message
     assert 'data["config.yaml"]' in message
 
 
 def test_duplicate_keys_name_both_places() -> None:
-    """The second key is the error, the first is mentioned."""
+    """The second key has the error, with the place of the first."""
     with pytest.raises(ConfigError) as caught:
         config.load_text("version: v1\nflags: {}\nflags: {}\ndevices: []\n", "f.yaml")
     assert "f.yaml:3:1: flags: key 'flags' is given twice; the first is at f.yaml:2:1" in str(caught.value)
@@ -136,19 +135,17 @@ def test_duplicate_keys_name_both_places() -> None:
     ],
 )
 def test_merge_keys_follow_yaml_rules(text: str, expected: dict[str, str]) -> None:
-    """A mapping's own keys come first, then the merged ones in their order."""
+    """A mapping's own keys take precedence over merged keys, and earlier sources over later ones."""
     assert expected == read_text(text, "f").root["c"]
 
 
-def test_other_merges_are_refused(subtests):
-    """What is no mapping cannot be merged."""
+def test_only_mappings_can_be_merged(subtests):
     for value in ["x", "[x]", "[[a]]", "[]"]:
         with subtests.test(value=value):
             assert "merge" in refused(f"c: {{<<: {value}}}")
 
 
-def test_places_point_into_the_anchor_of_an_alias() -> None:
-    """An error in an aliased value is shown where the value was written."""
+def test_an_error_in_an_alias_is_at_its_anchor() -> None:
     text = MINIMAL + "sharing: {timeSlicing: {resources: [&r {name: x, replicas: 1}, *r]}}\n"
     with pytest.raises(ConfigError, match=r"f:6:60: sharing.timeSlicing.resources\[1\].replicas"):
         config.load_text(text, "f")
@@ -163,7 +160,6 @@ def test_sections_of_several_files_are_joined(tmp_path: Path) -> None:
 
 
 def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
-    """Nothing is overridden in silence."""
     one, two = tmp_path / "a.yaml", tmp_path / "b.yaml"
     one.write_text(MINIMAL)
     two.write_text("version: v2\ndevices: []\n")
@@ -175,7 +171,6 @@ def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
 
 
 def test_a_preset_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
-    """As with every other file."""
     os.mkfifo(tmp_path / "x1.yaml")
     text = "devices: [{name: a, resource: example.com/a, virtual: {preset: x1}}]"
     with pytest.raises(ConfigError, match="is a pipe, not a file"):
@@ -183,7 +178,7 @@ def test_a_preset_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pipe_of_the_shell_is_read() -> None:
-    """`helm template … | vdev validate /dev/stdin` and `<(…)`: their other end is open already."""
+    """As in `helm template … | vdev validate /dev/stdin` and `<(…)`: the other end is already open."""
     read_end, write_end = os.pipe()
     try:
         os.write(write_end, MINIMAL.encode())

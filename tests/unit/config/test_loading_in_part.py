@@ -1,4 +1,4 @@
-"""Loading in part, and telling where values come from."""
+"""Partial loading, and the sources of values."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ resources: {gpus: [{pattern: x}, {pattern: "*", name: gpu}]}
 """
 
 
-def test_broken_items_are_left_out_alone() -> None:
-    """Entries, sharing items and patterns stand for themselves; their errors are reported."""
+def test_only_broken_items_are_left_out() -> None:
+    """Entries, sharing items and patterns are independent; their errors are reported."""
     loaded = config.load_text(MIXED, "f", partial=True)
     assert ["good", "last"] == [entry.name for entry in loaded.spec.entries]
     assert loaded.spec.sharing is not None
@@ -34,16 +34,15 @@ def test_broken_items_are_left_out_alone() -> None:
     assert ["f:3:57", "f:4:88", "f:5:10", "f:10:34", "f:12:20"] == places
 
 
-def test_places_stay_right_when_items_before_are_left_out() -> None:
-    """What is said of a later item points at it."""
+def test_later_items_keep_their_places() -> None:
     loaded = config.load_text(MIXED, "f", partial=True)
     assert ["f:2:3: devices[0]", "f:6:3: devices[4]"] == [entry.where for entry in loaded.spec.entries]
     count = next(origin for origin in loaded.origins() if origin.path.endswith("count") and origin.value == 3)
     assert "f:6:53" == count.source
 
 
-def test_errors_outside_of_items_refuse_the_file_in_part_too(subtests):
-    """They would change what the rest means."""
+def test_errors_outside_of_items_refuse_the_file(subtests):
+    """They would change the meaning of the rest."""
     cases = [
         "flags: {migStrategy: x}",
         "version: v2",
@@ -59,16 +58,15 @@ def test_errors_outside_of_items_refuse_the_file_in_part_too(subtests):
             config.load_text(text, partial=True)
 
 
-def test_the_last_broken_sharing_item_takes_its_block_with_it() -> None:
-    """A block without items shares nothing."""
+def test_a_block_without_a_valid_sharing_item_is_left_out() -> None:
     text = "sharing: {timeSlicing: {resources: [{name: a.b/c, replicas: 1}]}}"
     loaded = config.load_text(text, partial=True)
     assert loaded.spec.sharing is None or not loaded.spec.sharing.resources
     assert 1 == len(loaded.errors)
 
 
-def test_each_value_tells_where_it_came_from() -> None:
-    """Flag over environment over file over default."""
+def test_each_value_has_its_source() -> None:
+    """A flag overrides the environment, the environment the file, and the file the default."""
     overrides = {
         "flags.migStrategy": Override("single", "flag --mig-strategy"),
         "flags.plugin.deviceListStrategy": Override(("envvar", "cdi-cri"), "env DEVICE_LIST_STRATEGY"),
@@ -85,16 +83,15 @@ def test_each_value_tells_where_it_came_from() -> None:
     assert (2, "f:5:53") == sources["devices[0].virtual.count"]
 
 
-def test_everything_is_rendered_and_loads_to_the_same() -> None:
-    """Each key of the schema, and each default of a key that is not given."""
+def test_a_rendered_configuration_loads_to_the_same() -> None:
+    """The file has every key of the schema; the other values are defaults."""
     path = Path(__file__).parent / "everything.yaml"
     once = config.load([path])
     again = config.load_text(config.render(once.origins()), str(path))
     assert once.spec == again.spec
 
 
-def test_the_keys_of_a_single_item_have_their_places():
-    """As in a list of one."""
+def test_a_single_item_has_places_like_a_list_of_one():
     text = "devices:\n- name: a\n  resource: a.b/c\n  usb: {vendor: '1050'}\n  onNodes: x\n"
     sources = {each.path: each.source for each in config.load_text(text, "f").origins()}
     assert ("f:4:17", "default") == (sources["devices[0].usb[0].vendor"], sources["devices[0].usb[0].permissions"])

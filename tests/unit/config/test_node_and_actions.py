@@ -1,4 +1,4 @@
-"""`virtual.node` and the ownership actions: what is taken, what is refused, and where."""
+"""`virtual.node` and the ownership actions: valid values, and errors with their places."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ NODE = "devices: [{name: a, resource: example.com/a, virtual: {count: 2, node: {
 
 
 def node(text: str) -> Any:
-    """The stand-in of a configuration."""
+    """The placeholder node of a configuration."""
     (entry,) = config.load_text(NODE % text).spec.entries
     assert entry.virtual is not None
     return entry.virtual.node
 
 
-def test_what_stands_in_is_taken(subtests):
-    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
+def test_valid_nodes(subtests):
+    """The loader and the published schema accept each kind, and the rendered configuration loads to the same."""
     cases = [
         ("like: null", "like"),
         ('like: "null", permissions: r', "like"),
@@ -45,8 +45,7 @@ def test_what_stands_in_is_taken(subtests):
             assert loaded.spec == config.load_text(config.render(loaded.origins())).spec
 
 
-def test_a_wrong_stand_in_is_refused(subtests):
-    """With the path of the value and what is expected."""
+def test_errors_in_a_node(subtests):
     cases = [
         ("", "virtual.node: nothing says what the node is; give exactly one of like, pty, file, directory"),
         ("like: null, file: x", "virtual.node: like and file exclude each other"),
@@ -66,14 +65,13 @@ def test_a_wrong_stand_in_is_refused(subtests):
     check_refusals(subtests, cases, NODE % "@")
 
 
-def test_too_many_lines_are_refused() -> None:
-    """The machine has few pseudo terminals."""
+def test_too_many_serial_lines_are_refused() -> None:
+    """The machine has few pseudoterminals."""
     (problem,) = refusals((NODE % "pty: echo").replace("count: 2", "count: 2000"))
     assert "2000 serial lines; an entry may have at most 1024" in problem
 
 
-def test_a_wrong_action_is_refused(subtests):
-    """With the path of the value and what is expected."""
+def test_errors_in_an_action(subtests):
     cases = [
         ("ifReleaseFails: continue", "ifReleaseFails: ifReleaseFails is for onRelease only"),
         (

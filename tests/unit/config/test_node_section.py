@@ -10,18 +10,18 @@ from vdev.model.spec import Node
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 
 
-def test_everything_is_off_unless_asked_for():
+def test_everything_is_off_by_default():
     assert Node() == config.load_text("devices: []").spec.node
     assert Node() == config.load_text("devices: []\nnode: {}").spec.node
 
 
 @pytest.mark.parametrize(("written", "meant"), [("false", False), ("true", True), ("nfd", "nfd"), ('"nfd"', "nfd")])
-def test_where_labels_go(written, meant):
+def test_values_of_labels(written, meant):
     loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
     assert Node(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
 
 
-def test_what_the_section_refuses(subtests):
+def test_errors_in_the_section(subtests):
     cases = [
         ("{labels: yes}", "expected true, false or nfd"),
         ('{labels: "true"}', "remove the quotes"),
@@ -52,7 +52,7 @@ def test_labels_and_conditions_of_an_entry():
     ) == entry.conditions
 
 
-def test_what_an_entry_refuses(subtests):
+def test_errors_in_an_entry(subtests):
     cases = [
         ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
         ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
@@ -77,7 +77,7 @@ def test_what_an_entry_refuses(subtests):
     check_refusals(subtests, cases, f"{ENTRY}@")
 
 
-def test_entries_that_share_a_condition_mean_the_same():
+def test_entries_with_the_same_condition_must_agree():
     def text(*both):
         return "".join(
             f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}, onNodes: [{node}], "
@@ -93,7 +93,7 @@ def test_entries_that_share_a_condition_mean_the_same():
     assert "the condition A is True while devices are healthy at f:3:" in said
 
 
-def test_an_option_of_gfd_is_used_where_labels_are_made():
+def test_gfd_no_timestamp_has_an_effect_if_labels_are_on():
     text = "devices: [{name: a, resource: a.b/c, virtual: {}}]\nflags: {gfd: {noTimestamp: true}}\nnode: {labels: %s}"
     loaded = config.load_text(text % "true")
     assert ((), False) == (loaded.problems, loaded.spec.flags.dates_labels)
@@ -101,8 +101,8 @@ def test_an_option_of_gfd_is_used_where_labels_are_made():
     assert "noTimestamp is accepted and not used" in problem.message
 
 
-def test_labels_that_choose_a_layout_are_not_for_an_entry():
-    """Nor that which tells what became of it; with any entry of the file."""
+def test_entries_cannot_set_labels_that_select_a_layout():
+    """This includes the label with the state, and labels of any entry."""
     text = """\
 node: {labels: true}
 flags: {migStrategy: mixed}

@@ -1,4 +1,4 @@
-"""A complete configuration of NVIDIA's plugin, unchanged, beside a file of devices."""
+"""An unchanged configuration of NVIDIA's plugin together with a file of devices."""
 
 import pytest
 
@@ -22,13 +22,13 @@ flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true, deviceListStrategy: 
 
 
 def shared(devices, block="timeSlicing", replicas=2):
-    """A block of sharing with one item."""
+    """A sharing block with one item."""
     return f"sharing: {{{block}: {{resources: [{{name: gpu, replicas: {replicas}, devices: {devices}}}]}}}}"
 
 
 @pytest.fixture
 def load(tmp_path):
-    """Load texts as files beside each other."""
+    """Write the texts to files and load them together."""
 
     def load(*texts, **options):
         files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
@@ -39,20 +39,19 @@ def load(tmp_path):
     return load
 
 
-def test_the_file_may_come_first(load):
-    """The order of the files says nothing."""
+def test_the_order_of_files_does_not_matter(load):
     assert load(FLAGS, DEVICES).spec.flags == load(DEVICES, FLAGS).spec.flags
 
 
-def test_a_broken_flag_is_the_only_complaint(load):
-    """What would follow from the flags is not judged while one of them is wrong."""
+def test_a_wrong_flag_is_the_only_error(load):
+    """Checks that depend on the flags are skipped while one of them is wrong."""
     with pytest.raises(ConfigError) as refused:
         load(DEVICES, "flags: {migStrategy: mixed, nvidiaDriverRoot: relative}")
     assert ["flags.nvidiaDriverRoot"] == [problem.where.rpartition(" ")[2] for problem in refused.value.problems]
 
 
-def test_a_flag_wins_over_the_file(load):
-    """Flags and variables stand over what the file says, and what follows from them is judged anew."""
+def test_a_flag_overrides_the_file(load):
+    """Checks that depend on it use the value of the flag."""
     none = Override("none", "flag --mig-strategy")
     loaded = load(DEVICES, FLAGS, overrides={"flags.migStrategy": none})
     assert MigStrategy.NONE is loaded.spec.flags.mig_strategy
@@ -66,22 +65,22 @@ def test_a_flag_wins_over_the_file(load):
         ("{deviceListStrategy: [cdi-cri, cdi-annotations]}", "deviceListStrategy", "inject every device twice"),
     ],
 )
-def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, message):
-    """What NVIDIA's plugin ignores in silence, or advises against, is said with its place."""
+def test_contradicting_flags_are_a_warning(load, plugin, key, message):
+    """NVIDIA's plugin ignores one of them silently, or its documentation advises against both."""
     (warning,) = load(DEVICES.replace("partitions", "# "), f"flags: {{plugin: {plugin}}}").warnings
     assert message in warning.message
     assert warning.where.endswith(f"1.yaml:1:18: flags.plugin.{key}")
 
 
 def test_nanoseconds_are_an_interval():
-    """NVIDIA's `sleepInterval` may be a whole number of nanoseconds; the file loads, with the key's warning."""
+    """NVIDIA's `sleepInterval` may be a whole number of nanoseconds."""
     loaded = config.load_text("version: v1\nflags: {gfd: {sleepInterval: 60000000000}}\n")
     assert not loaded.errors
     assert any("sleepInterval is accepted and not used" in problem.message for problem in loaded.problems)
 
 
-def test_mps_has_the_root_of_the_chart(load):
-    """The ConfigMap of somebody who uses NVIDIA's Helm chart says nothing of it: the chart does."""
+def test_the_default_mps_root(load):
+    """It is that of NVIDIA's Helm chart, whose ConfigMap does not contain it."""
     loaded = load(DEVICES, "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
 
     assert ("/run/nvidia/mps", []) == (
@@ -105,8 +104,8 @@ resources:
 @pytest.mark.parametrize(
     ("by_default", "rename"), [("false", ["sharing.timeSlicing.resources[0].rename"]), ("true", [])]
 )
-def test_what_the_other_plugin_would_ignore(load, by_default, rename):
-    """A notice with its place for each key that NVIDIA's plugin does not follow; no warning, for vdev does."""
+def test_keys_that_nvidias_plugin_ignores(load, by_default, rename):
+    """Each has a notice with its place, and no warning, because vdev follows it."""
     loaded = load(DEVICES, IGNORED % by_default)
 
     where = [problem.where.split(": ")[1] for problem in loaded.notices]
@@ -115,7 +114,7 @@ def test_what_the_other_plugin_would_ignore(load, by_default, rename):
     assert not [problem for problem in loaded.problems if "sharing" in problem.where]
 
 
-# --- what NVIDIA's plugin starts with --------------------------------------------------------------------------------
+# --- files that NVIDIA's plugin accepts ------------------------------------------------------------------------------
 
 WHOLE = """
 devices:
@@ -124,7 +123,7 @@ devices:
 
 
 def two_items(one, other):
-    """A block of sharing with two items for one resource."""
+    """A sharing block with two items for one resource."""
     return f"sharing: {{timeSlicing: {{resources: [{{name: gpu, {one}}}, {{name: gpu, {other}}}]}}}}"
 
 
@@ -133,7 +132,7 @@ ITEM = "{resources: [{name: gpu, replicas: 3}]}"
 
 @pytest.fixture
 def plan(tmp_path):
-    """What a node with two GPUs would advertise with that text as its second file: number of devices by resource."""
+    """The number of devices by resource on a node with two GPUs, with this text as the second file."""
 
     def plan(text):
         files = [tmp_path / "0.yaml", tmp_path / "1.yaml"]
@@ -147,8 +146,8 @@ def plan(tmp_path):
     return plan
 
 
-def test_what_the_other_plugin_starts_with_is_a_warning(subtests, plan):
-    """With its place, and what happens instead."""
+def test_mistakes_that_nvidias_plugin_accepts_are_warnings(subtests, plan):
+    """Each has its place and says what happens instead."""
     cases = [
         ("flags: {plugin: {foo: 1}}", {"gpu": 2}, "1:18: flags.plugin.foo", "unknown key 'foo' is ignored"),
         ("flags: {}\nlabels: {a: b}", {"gpu": 2}, "2:1: labels", "unknown key 'labels' is ignored"),
@@ -213,7 +212,7 @@ def test_what_the_other_plugin_starts_with_is_a_warning(subtests, plan):
 
 @pytest.mark.parametrize("line", ["migStrategy: single", "MIGSTRATEGY: single", "migstrategy: single"])
 def test_keys_may_be_written_in_any_case(load, line):
-    """As Go reads them; but for the first, with a warning that says the key's name."""
+    """As in Go. Except for the first letter, another case has a warning with the right key."""
     loaded = load(WHOLE, f"Flags:\n  {line}\n  plugin: {{deviceIdStrategy: index}}")
 
     assert (MigStrategy.SINGLE, DeviceIdStrategy.INDEX) == (
@@ -235,8 +234,8 @@ def test_keys_may_be_written_in_any_case(load, line):
         (["migStrategy: single", "MigStrategy: none"], "that one counts"),
     ],
 )
-def test_of_a_key_that_is_given_twice_one_counts(load, lines, counts):
-    """The last one, and of two in different cases the one that Go's JSON has last."""
+def test_duplicate_keys(load, lines, counts):
+    """The last one counts; if the cases differ, the one that is last in Go's JSON."""
     loaded = load(WHOLE, "\n  ".join(["flags:", *lines]))
 
     assert MigStrategy.SINGLE is loaded.spec.flags.mig_strategy
@@ -247,8 +246,7 @@ def test_of_a_key_that_is_given_twice_one_counts(load, lines, counts):
 
 
 @pytest.mark.parametrize("block", ["mps:", "mps: null", "MPS: ~"])
-def test_an_empty_mps_block_is_none(plan, block):
-    """Beside timeSlicing, whose items count."""
+def test_an_empty_mps_block_has_no_effect(plan, block):
     text = f"sharing:\n  timeSlicing: {{resources: [{{name: gpu, replicas: 2}}]}}\n  {block}"
     assert {"nvidia.com/gpu": 4} == plan(text)[0]
 
@@ -269,8 +267,8 @@ def test_an_empty_mps_block_is_none(plan, block):
     ],
 )
 @pytest.mark.parametrize("section", ["devices: []", "node: {labels: true}", "device: []"])
-def test_a_file_with_a_section_of_our_own_stays_strict(load, text, words, section):
-    """The other plugin reads none of these, whatever the file has beside them; nor is a slip of the pen its own."""
+def test_a_file_with_a_section_of_vdev_is_strict(load, text, words, section):
+    """NVIDIA's plugin does not read such files. A misspelled section counts as one of vdev."""
     with pytest.raises(ConfigError, match=words):
         load(f"{section}\n{text}")
 
@@ -283,8 +281,7 @@ def test_a_file_with_a_section_of_our_own_stays_strict(load, text, words, sectio
         ("resources: {gpus: [{pattern: Tesla*, name: tesla}]}", "does not match any resources.gpus pattern"),
     ],
 )
-def test_what_does_not_fit_the_node_is_an_error_in_a_file_of_our_own(tmp_path, text, words):
-    """As before."""
+def test_sharing_that_does_not_fit_the_node_is_an_error_in_a_file_of_vdev(tmp_path, text, words):
     (tmp_path / "own.yaml").write_text(f"{WHOLE}{text}")
     seen = preview([tmp_path / "own.yaml"], node="n", host_root=tmp_path, overrides={})
     assert seen.refused
@@ -292,7 +289,7 @@ def test_what_does_not_fit_the_node_is_an_error_in_a_file_of_our_own(tmp_path, t
 
 
 @pytest.mark.parametrize("devices", ["[]", "[0, 0]", "[9]", "9"])
-def test_an_item_for_another_makers_resource_stays_strict(tmp_path, devices):
+def test_an_item_for_another_vendors_resource_is_strict(tmp_path, devices):
     """NVIDIA's plugin would not start with it."""
     (tmp_path / "own.yaml").write_text("devices: [{name: a, resource: acme.dev/npu, virtual: {count: 2}}]")
     (tmp_path / "shared.yaml").write_text(shared(devices).replace("gpu", "acme.dev/npu"))
@@ -301,14 +298,12 @@ def test_an_item_for_another_makers_resource_stays_strict(tmp_path, devices):
     ).refused
 
 
-def test_a_second_document_in_a_file_of_our_own_is_refused(load):
-    """It would be lost."""
+def test_a_second_document_in_a_file_of_vdev_is_refused(load):
     with pytest.raises(ConfigError, match=r"0.yaml:3:1: a second document starts here"):
         load(f"{WHOLE.strip()}\n---\nflags: {{}}")
 
 
-def test_a_flag_is_judged_by_itself(load):
-    """The file may say what it likes; a flag of the command line is ours."""
+def test_flags_are_strict(load):
     with pytest.raises(ConfigError, match="flag --device-list-strategy"):
         load(
             WHOLE,

@@ -1,4 +1,4 @@
-"""NVIDIA's configuration files: they load unchanged, and every row of their validation has its own message."""
+"""NVIDIA's configuration files load unchanged, and every validation rule has its own message."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ PARTITIONED = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a
 
 
 def test_a_complete_file_loads_unchanged() -> None:
-    """Flags, names without a domain, sharing and patterns arrive with their meaning."""
+    """Flags, names without a domain, sharing and patterns keep their meaning."""
     spec = config.load_text(COMPLETE, "f").spec
     flags, plugin = spec.flags, spec.flags.plugin
     assert (MigStrategy.MIXED, False, True) == (flags.mig_strategy, flags.fail_on_init_error, flags.gds_enabled)
@@ -95,15 +95,14 @@ def test_a_complete_file_loads_unchanged() -> None:
     ] == patterns
 
 
-def test_patterns_are_for_the_model_that_the_entry_says() -> None:
-    """It may be another one than the preset's, and is for the GPU of any model."""
+def test_an_entry_overrides_the_model_for_patterns() -> None:
     virtual = "{preset: nvidia-gpu, attributes: {model: Tesla K80, product: Tesla-K80}}"
     loaded = config.load_text(f"version: v1\ndevices: [{{name: a, resource: nvidia.com/gpu, virtual: {virtual}}}]")
     assert ("Tesla K80", "Tesla-K80") == loaded.spec.entries[0].gpu_names
 
 
-def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
-    """They are named with their place; values that ask for nothing are silent."""
+def test_unused_keys_have_one_warning_each() -> None:
+    """Values that request nothing have none."""
     warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
     keys = [warning.split(": ")[1] for warning in warnings if "not used" in warning]
     expected = ["flags.useNodeFeatureAPI"]
@@ -122,19 +121,16 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     ],
 )
 def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
-    """NVIDIA's files have both."""
     spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
     assert expected == spec.flags.plugin.device_list_strategy
 
 
-def test_the_dev_root_follows_the_driver_root() -> None:
-    """Where no dev root is given."""
+def test_the_default_dev_root_is_the_driver_root() -> None:
     assert "/drv" == config.load_text("flags: {nvidiaDriverRoot: /drv}").spec.flags.dev_root
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])
 def test_requests_for_several_replicas_fail_by_default_under_mps_only(kind: str, expected: bool) -> None:
-    """The two blocks have different defaults."""
     text = f"flags: {{mpsRoot: /mps}}\nsharing: {{{kind}: {{resources: [{{name: gpu, replicas: 2}}]}}}}"
     sharing = config.load_text(text).spec.sharing
     assert sharing is not None
@@ -147,7 +143,7 @@ def item(fields: str) -> str:
 
 
 def test_every_rule_has_its_message_and_place(subtests):
-    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    """Some of the rules are missing in NVIDIA's plugin."""
     cases = [
         ("version: v2", "f:1:10: version: ", "unknown version: v2"),
         ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
@@ -241,8 +237,7 @@ def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: st
 
 
 @pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
-def test_items_for_one_resource_with_other_devices_are_fine(one: str, other: str) -> None:
-    """Several entries for one resource, each with devices of its own."""
+def test_items_for_one_resource_may_have_different_devices(one: str, other: str) -> None:
     text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
     sharing = config.load_text(text).spec.sharing
     assert sharing is not None
@@ -265,7 +260,7 @@ def test_items_for_one_resource_with_other_devices_are_fine(one: str, other: str
     ],
 )
 def test_renames_must_not_collide(sharing: str, words: str) -> None:
-    """A new name belongs to nobody else and is a name itself."""
+    """A new name must be valid and unused."""
     text = "devices:\n"
     for name in ("x", "y", "z", "z.shared"):
         text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
@@ -273,8 +268,7 @@ def test_renames_must_not_collide(sharing: str, words: str) -> None:
     assert words in message
 
 
-def test_a_rename_to_a_partitions_resource_collides() -> None:
-    """The names that mixed makes count as well."""
+def test_a_rename_must_not_collide_with_a_partitions_resource() -> None:
     text = """flags: {migStrategy: mixed}
 devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a30}, partitions: {0: [1g.6gb]}}]
 sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}]}}
@@ -284,7 +278,6 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}
 
 
 def test_an_error_in_a_flag_names_the_flag() -> None:
-    """It is not at a place in the file."""
     overrides = {"flags.nvidiaDriverRoot": Override("x", "env NVIDIA_DRIVER_ROOT")}
     with pytest.raises(ConfigError, match=r"^env NVIDIA_DRIVER_ROOT: flags.nvidiaDriverRoot: 'x' is not an absolute"):
         config.load_text("version: v1", overrides=overrides)
@@ -300,13 +293,12 @@ def test_an_error_in_a_flag_names_the_flag() -> None:
         *((each, False) for each in ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")),
     ],
 )
-def test_an_nvidia_files_booleans_are_those_of_go(written: str, expected: bool) -> None:
-    """All words of YAML 1.1, in the three spellings of each."""
+def test_booleans_in_an_nvidia_file(written: str, expected: bool) -> None:
+    """All words of YAML 1.1, each in its three spellings."""
     assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
 
 
-def test_what_go_takes_for_no_boolean_is_none(subtests):
-    """A text in quotes or a number."""
+def test_values_that_go_does_not_read_as_boolean(subtests):
     cases = ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"]
     for written in cases:
         with (
@@ -333,16 +325,15 @@ def test_what_go_takes_for_no_boolean_is_none(subtests):
         *(("08", 8), ("20.0e-1", 2), (".2e1", 2)),
     ],
 )
-def test_an_nvidia_files_numbers_are_those_of_go(written: str, expected: int) -> None:
-    """Whole when JSON writes them without a fraction."""
+def test_numbers_in_an_nvidia_file(written: str, expected: int) -> None:
+    """A number is whole if Go's JSON writes it without a fraction."""
     text = item(f"name: gpu, replicas: {written}, devices: {written}") + "    - {name: x, replicas: 2, devices: [1.0]}"
     sharing = config.load_text(text).spec.sharing
     assert sharing is not None
     assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
 
 
-def test_what_go_takes_for_no_whole_number_is_none(subtests):
-    """A fraction, a number that JSON writes with an exponent, a text."""
+def test_values_that_go_does_not_read_as_whole_number(subtests):
     cases = ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"]
     for written in cases:
         with (
@@ -353,7 +344,7 @@ def test_what_go_takes_for_no_whole_number_is_none(subtests):
 
 
 def test_each_file_is_read_by_its_own_sections(tmp_path: Path) -> None:
-    """An NVIDIA file beside a file with `devices` is read as NVIDIA's plugin reads it, and the other is not."""
+    """NVIDIA's rules for scalars apply only to files without sections of vdev."""
     (tmp_path / "own.yaml").write_text(NPU)
     (tmp_path / "theirs.yaml").write_text("flags: {failOnInitError: no}\n" + item("name: a.b/c, replicas: 2.0"))
     files = [tmp_path / "own.yaml", tmp_path / "theirs.yaml"]
@@ -369,8 +360,8 @@ NPU = "devices: [{name: a, resource: a.b/c, virtual: {count: 1}}]\n"
 @pytest.mark.parametrize(
     "content", ["", "\n", "# nothing yet\n", "---\n# nothing\n...\n", "~", "null\n", "\ufeff", "{}"]
 )
-def test_an_nvidia_file_that_says_nothing_is_no_error_beside_devices(content: str, tmp_path: Path) -> None:
-    """Empty, or comments only: to NVIDIA's plugin that is a configuration, of defaults."""
+def test_an_empty_nvidia_file_is_valid_with_devices(content: str, tmp_path: Path) -> None:
+    """NVIDIA's plugin reads an empty file as a configuration with defaults."""
     (tmp_path / "own.yaml").write_text(NPU)
     (tmp_path / "theirs.yaml").write_text(content)
     for names in (("own", "theirs"), ("theirs", "own")):
@@ -378,15 +369,14 @@ def test_an_nvidia_file_that_says_nothing_is_no_error_beside_devices(content: st
         assert ((), 1) == (loaded.problems, len(loaded.spec.entries))
 
 
-def test_the_link_to_nothing_of_nvidias_config_manager_is_no_error_beside_devices(tmp_path: Path) -> None:
-    """Its fallback `empty` makes the file a link to /dev/null."""
+def test_a_link_to_dev_null_is_valid_with_devices(tmp_path: Path) -> None:
+    """The fallback `empty` of NVIDIA's config manager creates it."""
     (tmp_path / "own.yaml").write_text(NPU)
     (tmp_path / "theirs.yaml").symlink_to("/dev/null")
     assert not config.load([tmp_path / "own.yaml", tmp_path / "theirs.yaml"]).problems
 
 
-def test_files_that_all_say_nothing_are_refused(tmp_path: Path) -> None:
-    """Nothing would be advertised, which nobody means."""
+def test_only_empty_files_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("# later")
     with pytest.raises(ConfigError, match="is empty; expected a mapping"):

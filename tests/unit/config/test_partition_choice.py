@@ -1,4 +1,4 @@
-"""Layouts that a label of the node chooses among: where they come from, and which files are taken."""
+"""Layouts that a label of the node selects: their sources, and errors in their files."""
 
 import json
 
@@ -22,7 +22,7 @@ HEAD = "version: v1\nmig-configs:\n"
 
 @pytest.fixture
 def load(tmp_path):
-    """Load a configuration with a file of layouts beside it; without a text, with those of the preset."""
+    """Load a configuration together with a file of layouts, or with the layouts of the preset if there is no text."""
 
     def load(layouts=None, *, preset="a100-sxm4-40gb", more="file: layouts.yaml", partial=False):
         if layouts is not None:
@@ -35,7 +35,7 @@ def load(tmp_path):
 
 @pytest.fixture
 def layouts(load):
-    """The layouts that the label can choose."""
+    """The layouts that the label can select."""
 
     def layouts(text=None, **more):
         (entry,) = load(text, **more).spec.entries
@@ -45,15 +45,15 @@ def layouts(load):
 
 
 def parts(first, *others):
-    """A layout of two devices, both alike where one is given."""
+    """A layout of two devices, which are alike if only one is given."""
     return NamedLayout(dict(enumerate([first, *(others or [first])])))
 
 
 # --- without a file ---------------------------------------------------------------------------------------------------
 
 
-def test_without_a_file_the_names_are_those_that_mig_parted_makes_up(layouts):
-    """With as many of each profile as fit; what an A100 is cut into."""
+def test_default_layouts(layouts):
+    """They have mig-parted's names and as many partitions of each profile as fit."""
     found = layouts(more="default: all-balanced")
     assert {
         "all-disabled": parts(None),
@@ -69,8 +69,7 @@ def test_without_a_file_the_names_are_those_that_mig_parted_makes_up(layouts):
     } == {name: layout for name, layout in found.items() if "+" not in name}
 
 
-def test_devices_that_are_always_in_a_mode_have_no_layout_without_one(layouts):
-    """`all-disabled` is the first mode of AMD's."""
+def test_devices_with_modes_have_no_layout_without_a_mode(layouts):
     found = layouts(preset="mi300x", more="default: cpx_nps4")
     assert parts(("cpx_nps4",) * 8) == found["cpx_nps4"]
     assert "all-enabled" not in found
@@ -86,21 +85,19 @@ def test_devices_that_are_always_in_a_mode_have_no_layout_without_one(layouts):
     ],
 )
 def test_a_node_without_the_label_has_the_default(load, more, expected):
-    """Whole devices, where none is given."""
+    """Without `default`, devices are whole."""
     (entry,) = load(more=more).spec.entries
     assert expected == entry.partitions
 
 
 def test_an_unknown_default_is_an_error_at_its_place(load):
-    """With what was probably meant."""
     with pytest.raises(
         ConfigError, match=r"7:61: devices\[0\].partitions.default: unknown .* did you mean 'all-1g.5gb'"
     ):
         load(more="default: all-1g.5g")
 
 
-def test_mistakes_in_the_mapping_itself(subtests):
-    """Each error is of the form that was meant."""
+def test_errors_in_the_mapping(subtests):
     cases = [
         ("{default: all-disabled}", "'fromLabel' is missing"),
         ("{fromLabel: nvidia.com/mig.config, defualt: x}", "unknown key 'defualt'"),
@@ -123,7 +120,7 @@ def test_mistakes_in_the_mapping_itself(subtests):
 
 
 def test_a_file_of_mig_parted(layouts):
-    """Specifications match by index and model, the last that matches stays, and what none matches stays as it is."""
+    """Items match by index and model, and the last match counts; unmatched devices do not change."""
     found = layouts(
         HEAD
         + """\
@@ -168,7 +165,7 @@ def test_a_file_of_mig_parted(layouts):
     ],
 )
 def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why):
-    """One file serves many models; what is chosen decides."""
+    """One file is for many models; only the selected layout must fit."""
     loaded = load(HEAD + f"  good: [{{devices: all, mig-enabled: false}}]\n  odd: [{config_}]\n")
     assert why in loaded.spec.entries[0].choice.layouts["odd"].refusal
     (warning,) = loaded.warnings
@@ -178,8 +175,8 @@ def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why)
         load(more="file: layouts.yaml, default: odd")
 
 
-def test_a_file_that_mig_parted_refuses_is_an_error_at_its_place(subtests, load):
-    """All at once, with the configuration's own."""
+def test_errors_in_a_file_of_mig_parted(subtests, load):
+    """They are reported together with those of the configuration."""
     cases = [
         ("mig-configs: {a: [{devices: all, mig-enabled: false}]}", "layouts.yaml:1:1: 'version' is missing"),
         (
@@ -228,7 +225,7 @@ def test_a_file_that_mig_parted_refuses_is_an_error_at_its_place(subtests, load)
 
 
 def test_a_bad_file_leaves_out_the_entry_that_names_it(load, tmp_path):
-    """Where a start may go on with the good part; two entries with one file have its errors once."""
+    """In partial loading, two entries with the same file report its errors once."""
     (tmp_path / "layouts.yaml").write_text("version: v2")
     entry = (
         "  - {name: %s, resource: a.b/%s, virtual: {preset: a30}, partitions: {fromLabel: a.b/c, file: layouts.yaml}}\n"
@@ -246,14 +243,13 @@ def test_a_bad_file_leaves_out_the_entry_that_names_it(load, tmp_path):
 
 
 def profile(*modes, skipped=()):
-    """A profile of device-config-manager."""
     keys = ("computePartition", "memoryPartition", "numGPUsAssigned")
     modes = [dict(zip(keys, mode, strict=False)) for mode in modes]
     return {"skippedGPUs": {"ids": list(skipped)}, "profiles": modes}
 
 
 def test_a_file_of_device_config_manager(load):
-    """Modes are given in order to the GPUs that are not skipped; what it would refuse fails when it is chosen."""
+    """Modes are assigned in order to GPUs that are not skipped; profiles that it would refuse fail when selected."""
     profiles = {
         "default": profile(("CPX", "NPS4", 2)),
         "mixed": profile(("SPX", "NPS1", 1), ("CPX", "NPS1", 1)),
@@ -291,10 +287,6 @@ def test_a_file_of_device_config_manager(load):
         ('{"gpu-config-profiles": {"a": {"skippedGPUs": {"ids": [-1]}}}}', "-1 is out of range"),
     ],
 )
-def test_mistakes_in_a_file_of_device_config_manager(load, text, expected):
-    """Its shape must be right."""
+def test_errors_in_a_file_of_device_config_manager(load, text, expected):
     with pytest.raises(ConfigError, match=expected):
         load(text, preset="mi300x")
-
-
-# --- kept with the configuration --------------------------------------------------------------------------------------

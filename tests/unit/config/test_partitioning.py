@@ -1,4 +1,4 @@
-"""The `partitioning` block: its values and its faults."""
+"""The `partitioning` block: its values and its errors."""
 
 import json
 
@@ -18,20 +18,20 @@ NPU = {
 
 
 def loaded(block):
-    """What devices with this block can be partitioned into."""
+    """The partition geometry of devices with this block."""
     entry = {"name": "npu", "resource": "acme.dev/npu", "virtual": {"partitioning": block}}
     return config.load_text(json.dumps({"version": "v1", "devices": [entry]})).spec.entries[0].geometry
 
 
 def problems(block):
-    """Where in the block something is wrong, and what."""
+    """The path in the block and the text of each error."""
     with pytest.raises(ConfigError) as refused:
         loaded(block)
     return [(each.path[4:], f"{each.message}; {each.hint}") for each in refused.value.problems]
 
 
 def test_a_small_block():
-    """The shortest block says slices and profiles, and the rest has its defaults."""
+    """With slices and profiles only, the rest has its defaults."""
     assert made_geometry(
         slices=4,
         profiles=(
@@ -41,8 +41,7 @@ def test_a_small_block():
     ) == loaded(NPU)
 
 
-def test_a_full_block():
-    """Every key reaches the core."""
+def test_every_key():
     block = {
         "slices": 8,
         "compute": 7,
@@ -84,8 +83,8 @@ def with_profile(name="2x.8gb", **more):
     return {**NPU, "profiles": {**NPU["profiles"], name: {"slices": 2, "memory": "8Gi", **more}}}
 
 
-def test_faults_are_at_their_place(subtests):
-    """Each impossible value is one fault, at its path in the block, and says what is wrong."""
+def test_errors(subtests):
+    """Each wrong value is one error with its path in the block."""
     cases = [
         (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
         (changed(slices=0), ("slices",), "0 is out of range"),
@@ -138,7 +137,6 @@ def test_two_profiles_for_one_resource():
     assert "'a.me' and 'a+me' would name the same resource, <domain>/mig-a.me" in problem[1]
 
 
-def test_all_faults_at_once():
-    """Two wrong profiles are two faults."""
+def test_all_errors_at_once():
     block = changed(profiles={"a": {"slices": 9, "memory": 1}, "b": {"slices": 1, "memory": 1, "placements": [4]}})
     assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [where for where, _ in problems(block)]

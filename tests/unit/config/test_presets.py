@@ -1,4 +1,4 @@
-"""Preset files: what ours say, and how a user's own are read."""
+"""Preset files: those of vdev, and those of users."""
 
 from itertools import permutations
 from pathlib import Path as FilePath
@@ -20,20 +20,18 @@ OURS = preset_names()
 
 
 def links(preset):
-    """The links of the preset's devices."""
     return VirtualDevices().resolved(preset, count=preset.count).links
 
 
 def path_of(node, index):
-    """The path of a preset's node for a device."""
+    """The path of a preset's node for the device with this index."""
     return node.path.render({"index": str(index + node.first_index)})
 
 
-# --- ours -------------------------------------------------------------------------------------------------------------
+# --- presets of vdev --------------------------------------------------------------------------------------------------
 
 
-def test_every_figure_has_a_source(subtests):
-    """Whatever a file of ours says about a device, it says where that comes from."""
+def test_every_value_has_a_source(subtests):
     for name in OURS:
         with subtests.test(name=name):
             text = (FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").read_text()
@@ -44,8 +42,7 @@ def test_every_figure_has_a_source(subtests):
             assert all(key.partition(".")[0] in keys | named_elsewhere for key in model.unverified)
 
 
-def test_the_models_that_are_promised():
-    """The presets that the documentation names are there."""
+def test_documented_presets_exist():
     assert {
         *("a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "a30", "l40s", "t4"),
         *("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl", "h200", "b200", "gb200"),
@@ -89,7 +86,7 @@ FOUR = ("a30", "rtx-pro-6000")  # compute slices
 
 
 def test_the_grid_of_seven_compute_slices(subtests):
-    """Every MIG device of that family has the same grid on eight memory slices, under its own profile names."""
+    """These MIG devices have the same grid of eight memory slices, with different profile names."""
     for name in MIG:
         with subtests.test(name=name):
             geometry = load_preset(name).partitioning
@@ -104,8 +101,8 @@ def test_the_grid_of_seven_compute_slices(subtests):
             )
 
 
-def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
-    """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
+def test_all_layouts_have_the_maximum_count(subtests):
+    """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and fits."""
     for name in [*MIG, *FOUR]:
         with subtests.test(name=name):
             geometry = load_preset(name).partitioning
@@ -113,8 +110,7 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
                 assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
-def test_devices_that_cannot_be_cut(subtests):
-    """No partitioning is invented for a device that has none."""
+def test_devices_that_cannot_be_partitioned(subtests):
     cases = ["l40s", "l4", "a10", "a40", "v100-sxm2-16gb", "t4", "mi250", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"]
     for name in cases:
         with subtests.test(name=name):
@@ -135,14 +131,14 @@ def test_devices_that_cannot_be_cut(subtests):
     ],
 )
 def test_modes_of_amd(name, memory, mode, count):
-    """Each mode cuts the whole device into equal parts, each with its share of the memory."""
+    """Each mode divides the device and its memory into equal parts."""
     geometry = load_preset(name).partitioning
     placements = place(geometry, layout(geometry, mode))
     assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
 
 
 def test_an_rtx_pro_6000():
-    """Twelve memory slices, and only so many media engines: +me.all has all of them, -me has none."""
+    """It has twelve memory slices and a limited number of media engines: +me.all takes all of them, -me none."""
     geometry = load_preset("rtx-pro-6000").partitioning
     found = place(geometry, ["2g.48gb", "1g.24gb-me", "1g.24gb+gfx"])
     assert list(range(12)) == sorted(each for placement in found for each in placement.slices)
@@ -161,14 +157,13 @@ def test_an_rtx_pro_6000():
         ("mi300x-8", (0, 0, 0, 0, 1, 1, 1, 1), 100),
     ],
 )
-def test_nodes(name, numa, score):
-    """Whole nodes have eight devices, all linked to each other, on the NUMA nodes of the real board."""
+def test_whole_nodes(name, numa, score):
+    """They have eight devices that are all linked, on the NUMA nodes of the real board."""
     preset = load_preset(name)
     assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, links(preset))
 
 
-def test_a_node_is_made_of_its_model():
-    """What a node's file does not say is the model's."""
+def test_a_node_has_the_values_of_its_model():
     node, model = load_preset("dgx-a100"), load_preset("a100-sxm4-40gb")
     assert (
         model.memory,
@@ -191,15 +186,15 @@ def test_a_node_is_made_of_its_model():
         ("tpu-v5e-8", 0, []),
     ],
 )
-def test_nodes_of_the_real_device(name, index, paths):
-    """Each device has the nodes that its vendor's plugin hands out, numbered as the driver numbers them."""
+def test_device_nodes(name, index, paths):
+    """They are those that the vendor's plugin hands out, with the driver's numbers."""
     assert paths == [path_of(node, index) for node in load_preset(name).device_nodes]
 
 
 # --- mig-parted's default file ----------------------------------------------------------------------------------------
 
 # NVIDIA/mig-parted bd7160f4, deployments/systemd/config-default.yaml: 81 configurations. Those that cut every GPU of a
-# node into one profile are called all-<profile> there, with '.' for '+'.
+# # node into one profile are named all-<profile> there, with '.' for '+'.
 UNIFORM = """
 1g.5gb+me=1 1g.5gb=7 1g.6gb+me=1 1g.6gb=4 1g.10gb+me=1 1g.12gb+me=1 1g.12gb=7 1g.18gb+me=1 1g.18gb=7 1g.20gb=4
 1g.23gb+me=1 1g.23gb=7 1g.24gb+gfx=4 1g.24gb+me.all=1 1g.24gb+me=1 1g.24gb-me=4 1g.24gb=4 1g.34gb+me=1
@@ -243,7 +238,7 @@ def can_be_cut(preset, counts):
 
 
 def test_every_configuration_of_mig_parted_fits_a_preset():
-    """One that is for certain PCI device ids fits a preset with such an id."""
+    """A configuration for certain PCI device ids fits a preset with such an id."""
     presets = [preset for name in OURS if (preset := load_preset(name)).partitioning]
     configurations = {}
     for item in UNIFORM.split():
@@ -261,12 +256,12 @@ def test_every_configuration_of_mig_parted_fits_a_preset():
     assert [] == unfit
 
 
-# --- a user's own -----------------------------------------------------------------------------------------------------
+# --- presets of users -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def own(tmp_path):
-    """Writes files into a directory of presets, and gives the directory."""
+    """Write files into a directory of presets. Returns the list of directories."""
 
     def write(**files):
         for name, text in files.items():
@@ -276,8 +271,7 @@ def own(tmp_path):
     return write
 
 
-def test_own_presets_work_as_ours_do(own):
-    """A file in a directory of one's own is found by its name, with every key."""
+def test_a_users_preset_has_every_key(own):
     dirs = own(
         npu="""
 resource: acme.dev/npu
@@ -307,8 +301,8 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
     )
 
 
-def test_own_presets_win_and_ours_remain(own):
-    """A directory adds to ours, and its file is taken where both have the name."""
+def test_a_users_preset_overrides_one_of_vdev(own):
+    """The other presets of vdev stay available."""
     dirs = own(t4="memory: 8Gi", npu="memory: 1Gi")
     assert {"t4", "npu", "a100-sxm4-40gb"} <= set(preset_names(FileTexts(preset_dirs=dirs)))
     assert (8 * GIB, 40 * GIB, 16 * GIB) == (
@@ -318,8 +312,8 @@ def test_own_presets_win_and_ours_remain(own):
     )
 
 
-def test_a_base_may_be_ours(own):
-    """A preset says only what differs; attributes are added one by one."""
+def test_a_users_preset_may_be_based_on_one_of_vdev(own):
+    """It has only the differences; attributes are merged."""
     preset = load_preset(
         "lab", FileTexts(preset_dirs=own(lab="base: dgx-a100\nlinkScore: 600\nattributes: {rack: r1, model: Lab}"))
     )
@@ -334,7 +328,7 @@ def test_a_base_may_be_ours(own):
 
 
 def test_links_as_scores(own):
-    """As many lists of as many numbers as there are devices are scores."""
+    """A list for each device with a number for each device is a table of scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
     assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == links(
         load_preset("a", FileTexts(preset_dirs=own(a=text)))
@@ -375,16 +369,15 @@ def test_links_as_scores(own):
         ("[]", "a.yaml:1:1: expected a mapping at the top of the file"),
     ],
 )
-def test_faults_have_their_place(own, text, expected):
-    """What is wrong in a preset is told with file, line and column, and with what was probably meant."""
+def test_errors(own, text, expected):
+    """Each has file, line and column, and a suggestion if there is one."""
     dirs = own(a=text)
     with pytest.raises(ConfigError) as refused:
         load_preset("a", FileTexts(preset_dirs=dirs))
     assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
 
 
-def test_every_fault_of_a_file_is_told(own):
-    """Two wrong values are two problems."""
+def test_all_errors_at_once(own):
     with pytest.raises(ConfigError) as refused:
         load_preset("a", FileTexts(preset_dirs=own(a="memory: x\ncount: y")))
     assert 2 == len(refused.value.problems)
@@ -392,15 +385,14 @@ def test_every_fault_of_a_file_is_told(own):
 
 @pytest.mark.parametrize("name", ["zzz", "../presets/t4", ""])
 def test_unknown_names(name):
-    """A name that no file has is refused with the known ones; it is never taken as a path."""
+    """The error lists known names; a name is never used as a path."""
     with pytest.raises(ConfigError) as refused:
         load_preset(name)
     first = f"known: {', '.join(OURS[:10])} and {len(OURS) - 10} more; see vdev presets"
     assert (f"unknown preset {name!r}", first) == (refused.value.problems[0].message, refused.value.problems[0].hint)
 
 
-def test_a_near_name_is_offered():
-    """A typing error gets the right name back."""
+def test_a_misspelled_name_has_a_suggestion():
     with pytest.raises(ConfigError, match="did you mean 'a100-sxm4-40gb'"):
         load_preset("a100-smx4-40gb")
     with pytest.raises(ConfigError, match="did you mean 'a100-sxm4-40gb'"):
@@ -410,8 +402,7 @@ def test_a_near_name_is_offered():
 @pytest.mark.parametrize(
     ("name", "family"), [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]
 )
-def test_the_beginning_of_several_names_gets_all_of_them(name, family):
-    """People name a family where there are several models of it."""
+def test_a_family_has_all_its_models_as_suggestions(name, family):
     offered = did_you_mean(name, OURS) if name not in OURS else ""
     assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
 
@@ -425,14 +416,13 @@ def test_the_beginning_of_several_names_gets_all_of_them(name, family):
         ("nvidia-gb200", "gb200"),
     ],
 )
-def test_a_name_with_its_maker_is_offered_those_without(name, near):
-    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
+def test_a_name_with_its_vendor_has_a_suggestion(name, near):
+    """By spelling alone, dgx-h100 would be closer to nvidia-h100 than the model."""
     with pytest.raises(ConfigError) as refused:
         load_preset(name)
     assert repr(near) in str(refused.value)
 
 
-def test_a_directory_that_is_not_there(tmp_path):
-    """A presets directory that cannot be read is an error that names it."""
+def test_a_missing_directory(tmp_path):
     with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):
         load_preset("t4", FileTexts(preset_dirs=[tmp_path / "nowhere"]))

@@ -1,4 +1,4 @@
-"""The JSON Schema for editors: current, and of one mind with the loader."""
+"""The JSON Schema for editors: it is current and agrees with the loader."""
 
 import json
 from pathlib import Path
@@ -18,12 +18,10 @@ FILES = sorted([*CONFIGS.rglob("*.yaml"), *CONFIGS.rglob("*.yml")])
 
 @pytest.fixture(scope="session")
 def validator() -> Any:
-    """A validator for the published schema."""
     return jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
 
 
-def test_the_published_schema_is_a_schema() -> None:
-    """Of the draft that it names."""
+def test_the_published_schema_is_valid() -> None:
     schema = json.loads(PUBLISHED.read_text())
     assert jsonschema.Draft202012Validator is jsonschema.validators.validator_for(schema, default=None)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -35,7 +33,7 @@ def test_the_published_schema_is_current() -> None:
 
 
 def test_every_mapping_with_known_keys_is_closed_and_described() -> None:
-    """Editors underline unknown keys, and explain each known one."""
+    """Editors can mark unknown keys and describe known ones."""
     schema = config.json_schema()
     for name, part in {"file": schema, **schema["$defs"]}.items():
         if part.get("type") == "object" and "properties" in part:
@@ -48,7 +46,7 @@ def test_every_mapping_with_known_keys_is_closed_and_described() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_examples_are_valid_for_both(path: Path, validator: Any) -> None:
-    """Each file under configs/ loads, and editors agree."""
+    """The schema and the loader accept each file under configs/."""
     document = yaml.safe_load(path.read_text())
     if not isinstance(document, dict) or document.keys() & {"kind", "mig-configs"}:
         pytest.skip("not a configuration but a Kubernetes object, or layouts that one names")
@@ -115,7 +113,6 @@ SHARED = "sharing: {timeSlicing: {resources: [{name: gpu, %s}]}}"
     ],
 )
 def test_bad_documents_are_refused_by_both(text: str, validator: Any) -> None:
-    """What the editor underlines, the loader refuses, and the other way round."""
     assert not validator.is_valid(yaml.safe_load(text))
     with pytest.raises(ConfigError):
         config.load_text(text if text.startswith("devices") else f"{text}\ndevices: []")
@@ -135,7 +132,6 @@ def test_bad_documents_are_refused_by_both(text: str, validator: Any) -> None:
         "flags: {plugin: {deviceListStrategy: 'envvar,cdi-cri'}, gfd: {sleepInterval: infinite}}",
     ],
 )
-def test_good_documents_are_fine_for_both(text: str, validator: Any) -> None:
-    """Every shorthand is known to the editor."""
+def test_good_documents_are_valid_for_both(text: str, validator: Any) -> None:
     assert [] == [error.message for error in validator.iter_errors(yaml.safe_load(text))]
     config.load_text(text)

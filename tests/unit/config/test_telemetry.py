@@ -1,4 +1,4 @@
-"""The keys `telemetry`, `smi` and `physics`, and faults that only sensors show."""
+"""The keys `telemetry` and `smi`, and faults that only sensors show."""
 
 import pytest
 
@@ -12,21 +12,19 @@ NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a
 
 
 def entry(text):
-    """The only entry."""
     (found,) = config.load_text(text).spec.entries
     return found
 
 
-def test_nothing_is_measured_unless_asked_for():
-    """Not a value is kept."""
+def test_telemetry_is_off_by_default():
     spec = config.load_text(NVIDIA).spec
     assert spec.telemetry is None
     assert (spec.entries[0].measured, spec.entries[0].smi_tool) == (None, None)
 
 
 @pytest.mark.parametrize("asking", ["telemetry: {}\n", "  telemetry: {}\n", "  smi: true\n"])
-def test_asking_anywhere_lets_all_be_measured(asking):
-    """The section, an entry's own key, or its tool."""
+def test_telemetry_is_on_if_any_key_requests_it(asking):
+    """The section, an entry's `telemetry`, or its tool."""
     text = asking + NVIDIA if asking.startswith("t") else NVIDIA + asking
     spec = config.load_text(text).spec
     assert Telemetry() == spec.telemetry
@@ -35,15 +33,14 @@ def test_asking_anywhere_lets_all_be_measured(asking):
     assert spec.entries[0].smi_tool is SmiTool.NVIDIA
 
 
-def test_real_devices_measure_nothing_unless_told_how():
-    """Watts and degrees of a serial port on the desk would be made up."""
+def test_real_devices_need_their_own_key():
+    """Power and temperature of a real serial port would be made up."""
     real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
     assert entry("telemetry: {}\n" + real).measured is None
     assert entry(real + "  telemetry: {pattern: steady}\n").measured.load.pattern is LoadPattern.STEADY
 
 
-def test_faults_of_sensors():
-    """With their defaults."""
+def test_defaults_of_sensor_faults():
     rules = (
         "faults: {rules: [{name: hot, overheat: {}}, {name: e, hardwareErrors: {correctedEcc: 6}}]}\ntelemetry: {}\n"
     )
@@ -52,8 +49,7 @@ def test_faults_of_sensors():
     assert spec.faults.rules[1].hardware_errors == HardwareErrorsFault(correctedEcc=6)
 
 
-def test_what_a_load_refuses(subtests):
-    """With its place, what is wrong, and what to do."""
+def test_errors_in_a_load(subtests):
     cases = [
         ("{pattern: bursts}", "did you mean 'burst'?"),
         ("{gpu: [90, 10]}", "the range begins at 90 and ends at 10; write the lower end first"),
@@ -70,8 +66,7 @@ def test_what_a_load_refuses(subtests):
     check_refusals(subtests, cases, f"{ENTRY}  telemetry: @\n")
 
 
-def test_what_the_section_refuses(subtests):
-    """Likewise."""
+def test_errors_in_the_section(subtests):
     cases = [
         ("{address: 9400}", "'9400' is not an address; expected host:port, or \":9400\""),
         ('{address: "x:70000"}', "'x:70000' is not an address"),
@@ -84,8 +79,8 @@ def test_what_the_section_refuses(subtests):
     check_refusals(subtests, cases, f"telemetry: @\n{ENTRY}")
 
 
-def test_what_else_is_refused():
-    """A tool that there is not, an error that is none, a temperature that is none."""
+def test_other_errors():
+    """An entry without a tool, no error counter, and impossible values."""
     assert "these devices have no smi" in refusals(ENTRY + "  smi: true\n")[0]
     rules = "telemetry: {}\nfaults: {rules: [{name: x, %s}]}\n" + ENTRY
     assert "no error is counted; give at least one" in refusals(rules % "hardwareErrors: {}")[0]

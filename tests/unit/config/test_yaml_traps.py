@@ -1,4 +1,4 @@
-"""YAML's traps: what is written never becomes something else in silence."""
+"""YAML's traps: no value silently becomes another one."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from vdev.model.virtual import VirtualDevices
 
 
 def usb(value: str, key: str = "vendor") -> Usb:
-    """The source of an entry with that text in it."""
+    """A USB source with this value."""
     text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
     (stick,) = config.load_text(text, "f").spec.entries[0].usb
     return stick
 
 
 def virtual(fields: str) -> VirtualDevices:
-    """The source of a virtual entry with these fields."""
+    """A virtual source with these fields."""
     text = f"devices:\n  - name: v\n    resource: a.b/v\n    virtual: {{{fields}}}\n"
     source = config.load_text(text, "f").spec.entries[0].virtual
     assert source is not None
@@ -24,7 +24,7 @@ def virtual(fields: str) -> VirtualDevices:
 
 
 def test_an_id_that_is_a_number_must_be_quoted(subtests):
-    """The error shows the text as written, in the quotes that it needs."""
+    """The error shows the value as written, in quotes."""
     for written in ["0451", "1209", "8086", "0x1209", "0x1F", "1e3", "046e1", "0o17", "+1", ".5"]:
         with subtests.test(written=written):
             with pytest.raises(ConfigError) as caught:
@@ -34,15 +34,15 @@ def test_an_id_that_is_a_number_must_be_quoted(subtests):
             assert f'write it in quotes: "{written}"' in message
 
 
-def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(subtests):
-    """Sexagesimal numbers, timestamps and on/off are YAML 1.1's, and not ours."""
+def test_texts_that_yaml_1_1_reads_otherwise(subtests):
+    """Sexagesimal numbers, timestamps and on/off stay texts."""
     for written in ["12:34", "0000:03:02.0", "on", "yes", "n", "2026-01-02", "1_000", "0b11", "=", "1.2.3"]:
         with subtests.test(written=written):
             assert written == usb(written, "serial").serial
 
 
 def test_a_boolean_is_true_or_false(subtests):
-    """Nothing else is taken for one in a file of vdev's own, which has `devices`, `faults` or `presetsDir`."""
+    """This applies to files of vdev, which have `devices`, `faults` or `presetsDir`."""
     for written in ["on", "yes", "y", "1", '"true"', "off", "null x"]:
         with subtests.test(written=written):
             for own in ("devices: []", "faults: {}", "presetsDir: ."):
@@ -51,7 +51,7 @@ def test_a_boolean_is_true_or_false(subtests):
 
 
 def test_a_count_is_a_decimal_number(subtests):
-    """Octal, hexadecimal and quoted numbers are asked about, never guessed."""
+    """Octal, hexadecimal and quoted numbers are errors."""
     for written in ["010", "0x10", "1e1", "1.0", '"4"', "four", "true", "[4]", "1_0"]:
         with (
             subtests.test(written=written),
@@ -68,7 +68,7 @@ def test_attributes_are_kept_as_written() -> None:
 
 
 def test_memory_is_a_kubernetes_quantity(subtests):
-    """A plain number counts bytes."""
+    """A plain number is in bytes."""
     for written, expected in [
         ("16Gi", 16 * 2**30),
         ("1024", 1024),
@@ -82,7 +82,7 @@ def test_memory_is_a_kubernetes_quantity(subtests):
 
 
 def test_durations_have_units_or_count_seconds(subtests):
-    """As Go writes them, or plain seconds."""
+    """Go's notation, or plain seconds."""
     for written, expected in [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]:
         with subtests.test(written=written):
             text = (
@@ -93,8 +93,7 @@ def test_durations_have_units_or_count_seconds(subtests):
             assert expected == health.interval
 
 
-def test_keys_are_texts_as_written() -> None:
-    """An index may be quoted or not, and is the same key."""
+def test_a_quoted_index_is_the_same_key() -> None:
     text = "devices: [{name: a, resource: a.b/c, virtual: {preset: a30}, partitions: {0: [1g.6gb], '0': [1g.6gb]}}]"
     with pytest.raises(ConfigError, match="key '0' is given twice"):
         config.load_text(text)
