@@ -1,4 +1,4 @@
-"""The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
+"""The pages of docs/: every YAML block is valid, every command runs or at least exists, and every link has a target."""
 
 import re
 import runpy
@@ -29,13 +29,13 @@ def blocks(page):
 
 
 def commands(block):
-    """The commands of a shell block, continued lines joined and `&&` taken apart."""
+    """The commands of a shell block, with continued lines joined and `&&` split."""
     lines = block.text.replace("\\\n", " ").splitlines()
     return [part.strip() for line in lines for part in line.partition(" #")[0].split("&&") if part.strip()]
 
 
-def test_configurations_are_good(subtests):
-    """A YAML block with `version` is a configuration without errors; Kubernetes objects are what their API takes."""
+def test_yaml_blocks_are_valid(subtests):
+    """A block with `version` is a configuration; other blocks are Kubernetes objects."""
     for page in PAGES:
         with subtests.test(page=page):
             for block in blocks(page):
@@ -51,9 +51,7 @@ def test_configurations_are_good(subtests):
 
 @by_page
 def test_commands_run(page, tmp_path):
-    """What is marked `run` works as it stands, with the files that the page introduces by their first line, and with
-    what it says to install.
-    """
+    """Commands marked `run` succeed, with the page's named files and installed extras."""
     for block in blocks(page):
         if block.file:
             (tmp_path / block.file).parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +68,7 @@ def test_commands_run(page, tmp_path):
 
 
 def test_files_are_introduced(subtests):
-    """A command names no file that the reader has not been told how to make, but those of this project."""
+    """A command uses only files that the page creates or that are in the repository."""
     for page in PAGES:
         with subtests.test(page=page):
             made = {block.file for block in blocks(page)}
@@ -82,7 +80,7 @@ def test_files_are_introduced(subtests):
 
 
 def test_commands_exist(subtests):
-    """What needs a cluster is at least a known program, a target of the Makefile, and files that are there."""
+    """A command that needs a cluster is a known program, with targets of the Makefile and files that exist."""
     for page in PAGES:
         with subtests.test(page=page):
             targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -101,8 +99,8 @@ def test_commands_exist(subtests):
                             assert (ROOT / argument).exists(), argument
 
 
-def test_links_lead_somewhere(subtests):
-    """Each relative link is a file or directory of this project, each anchor a heading of that page."""
+def test_links_have_targets(subtests):
+    """A relative link is a file or directory of the repository, and an anchor is a heading of its page."""
     for page in PAGES:
         with subtests.test(page=page):
             for target, anchor in LINK.findall(page.read_text()):
@@ -114,14 +112,13 @@ def test_links_lead_somewhere(subtests):
                     assert anchor[1:] in slugs
 
 
-def test_every_page_is_reached():
-    """The index leads to every page."""
+def test_the_index_links_to_every_page():
     linked = {(DOCS / target).resolve() for target, _ in LINK.findall((DOCS / "README.md").read_text())}
     assert set(PAGES) - {DOCS / "README.md"} <= linked
 
 
-def test_the_command_line_is_all_there():
-    """Each command has its usage, and each flag and argument of it a row with a meaning, in its own part or below."""
+def test_the_command_line_reference_is_complete():
+    """Each command has its usage, and a described row for each flag and argument, in its section or under run."""
     page = (DOCS / "reference" / "command-line.md").read_text()
     parts = dict(re.findall(r"^#{2,3} (.*?)\n(.*?)(?=^#{2,3} |\Z)", page, re.DOTALL | re.MULTILINE))
     below = page.partition("## Options of vdev run")[2]
@@ -140,7 +137,7 @@ def test_the_command_line_is_all_there():
 
 
 def test_reference_is_up_to_date(monkeypatch, capsys):
-    """The pages that are made from the code say what the code says."""
+    """The generated pages match the code."""
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(DOCS / "generate.py"), run_name="__main__")

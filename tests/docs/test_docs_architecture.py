@@ -1,4 +1,4 @@
-"""docs/developers/architecture.md names files and folders of the package that exist."""
+"""The files and folders in docs/developers/architecture.md exist."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = (ROOT.parent / "docs" / "developers" / "architecture.md").read_text()
 
 
 def test_the_files_and_folders_exist():
-    """In the numbered steps, which name them relative to `vdev/`."""
+    """The numbered steps name them relative to `vdev/`."""
     steps = re.findall(r"^[0-9]+\. .*?(?=^[0-9]+\. |^\n|\Z)", PAGE, re.DOTALL | re.MULTILINE)
     named = {name for step in steps for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", step)}
     assert named

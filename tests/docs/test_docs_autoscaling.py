@@ -1,4 +1,4 @@
-"""The page on autoscaling: its configuration runs, its queries say what it says, and Prometheus evaluates them."""
+"""The page on autoscaling: its configuration runs, and Prometheus evaluates its queries as described."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 
 def block(name):
-    """The file of that name on the page."""
+    """The block for this file on the page."""
     return next(block.text for block in reader.blocks(PAGE) if block.file == name)
 
 
@@ -35,7 +35,7 @@ OF_PODS = (
 
 
 def series(loads):
-    """The series of a scrape, with a pod of each of these annotations (None: without one)."""
+    """The series of a scrape with a pod for each of these annotations (None: a pod without the annotation)."""
     plan = plan_of(block("autoscale.yaml"))
     gpus = ids(plan, "nvidia.com/gpu")
     users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
@@ -55,7 +55,7 @@ def series(loads):
 
 
 def evaluated(directory, loads, expressions):
-    """Let Prometheus say of each expression whether it is as it should be."""
+    """Let Prometheus check that each expression is 1."""
     case = {
         "interval": "1m",
         "input_series": series(loads),
@@ -68,8 +68,7 @@ def evaluated(directory, loads, expressions):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_the_query_is_the_one_that_the_page_explains():
-    """In the text, and in the object."""
+def test_the_page_explains_the_query_of_the_object():
     assert QUERY in PAGE.partition("With KEDA:")[0]
 
 
@@ -84,8 +83,8 @@ def test_the_query_is_the_one_that_the_page_explains():
         (["95", "95"], 95, 95),
     ],
 )
-def test_the_mean_load_is_what_the_pods_say(tmp_path, loads, low, high):
-    """Below and above the threshold as the page tells it, by both ways."""
+def test_the_queries_give_the_mean_load_of_the_pods(tmp_path, loads, low, high):
+    """Both queries have the same value."""
     expressions = [f"{QUERY} >= bool {low}", f"{QUERY} <= bool {high}", f"avg({OF_PODS}) == bool {QUERY}"]
     expressions.append(f"count({OF_PODS}) == bool {len(loads)}")
     done = evaluated(tmp_path, loads, expressions)

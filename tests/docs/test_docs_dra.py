@@ -1,4 +1,4 @@
-"""The page on DRA: its tables are what is published, and what the CEL expressions match."""
+"""The page on DRA: its tables match the published devices and the results of the CEL expressions."""
 
 import json
 import re
@@ -25,7 +25,7 @@ AMD = "devices: [{name: a, resource: amd.com/gpu, advertise: [dra], virtual: {pr
 
 
 def table(heading):
-    """The rows of the table that begins so: their cells."""
+    """The cells of each row of the table with this first heading."""
     _, _, rest = PAGE.partition(f"| {heading} |")
     lines = rest.splitlines()[2:]
     rows = lines[: next(number for number, line in enumerate(lines) if not line.startswith("|"))]
@@ -38,7 +38,7 @@ PUBLISHED = {row[0]: row[1:] for row in table("devices")}
 
 @pytest.fixture
 def devices(tmp_path, capsys):
-    """The devices that a configuration publishes, with their drivers, as `vdev plan` says."""
+    """The devices that `vdev plan` publishes for a configuration, with their drivers."""
 
     def planned(text):
         file = tmp_path / "vdev.yaml"
@@ -51,12 +51,12 @@ def devices(tmp_path, capsys):
 
 
 def of_type(devices, word):
-    """Those whose attribute `type` is a word."""
+    """The devices with this value of the attribute `type`."""
     return [device for _, device in devices if device["attributes"]["type"] == {"string": word}]
 
 
 def matched(expression, devices):
-    """Which of these devices it matches, in a word."""
+    """Whether the expression matches all, some or none of these devices, or fails."""
     found = set()
     for each in devices:
         try:
@@ -66,8 +66,7 @@ def matched(expression, devices):
     return found.pop() if len(found) == 1 else "some"
 
 
-def test_what_the_expressions_match(devices):
-    """Each row, in each of its columns."""
+def test_results_of_the_expressions(devices):
     pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
     static, dynamic = devices(STATIC), devices(DYNAMIC)
     columns = [of_type(static, "gpu"), of_type(static, "mig"), of_type(dynamic, "mig")]
@@ -77,15 +76,14 @@ def test_what_the_expressions_match(devices):
         assert words == [matched(expression, column) for column in columns], expression
 
 
-def test_every_attribute_of_nvidias_is_in_the_table():
-    """Each has an expression."""
+def test_every_attribute_of_nvidia_has_an_expression():
     names = re.findall(r"`([^`]+)`", f"{PUBLISHED['NVIDIA presets'][2]} {PUBLISHED['their partitions'][2]}")
     for name in names:
         assert any(f".{name.rpartition('/')[2]}" in each for each in EXPRESSIONS), name
 
 
 def names_in(cell):
-    """What stands in backquotes."""
+    """The texts in backquotes."""
     return set(re.findall(r"`([^`]+)`", cell))
 
 
@@ -94,7 +92,7 @@ def names_in(cell):
     [("NVIDIA presets", STATIC), ("AMD presets", AMD), ("all others", FIRST)],
     ids=["nvidia", "amd", "own"],
 )
-def test_what_is_published(devices, row, text):
+def test_published_devices(devices, row, text):
     """Driver, name, attributes and capacity of the table's devices."""
     driver, names, attributes, capacity = PUBLISHED[row]
     ((by, device),) = [found for found in devices(text) if found[1]["name"] in names_in(names)]
@@ -104,8 +102,8 @@ def test_what_is_published(devices, row, text):
     assert names_in(capacity) == device["capacity"].keys() - ({"slots"} if own else set())
 
 
-def test_what_is_published_of_partitions(devices):
-    """They have what a GPU has, and more."""
+def test_published_partitions(devices):
+    """They have the attributes of a GPU, and more."""
     whole = names_in(PUBLISHED["NVIDIA presets"][2])
     _, names, attributes, capacity = PUBLISHED["their partitions"]
     (device,) = [each for _, each in devices(STATIC.replace('"1"', '"0"')) if each["name"] in names_in(names)]
@@ -113,13 +111,11 @@ def test_what_is_published_of_partitions(devices):
     assert names_in(capacity) == device["capacity"].keys()
 
 
-def test_the_image_is_the_one_that_the_overlay_names():
-    """The kind cluster has no registry."""
+def test_the_image_has_the_current_version():
     assert f"IMAGE=vdev:{vdev.__version__} " in PAGE
 
 
-def test_the_taints_are_those_that_are_published():
-    """By their keys, as `dra.slices` writes them."""
+def test_the_page_has_the_keys_of_published_taints():
     from vdev import config
     from vdev.dra import published_devices
     from vdev.model.device import Health

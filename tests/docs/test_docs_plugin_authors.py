@@ -1,4 +1,4 @@
-"""The page for authors of plugins: its scenario is played, and its table tells what there is."""
+"""The page for authors of plugins: its scenarios run, and its tables are complete."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ TEXT = (ROOT / "docs" / "plugin-authors.md").read_text()
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a marked block's command, word for word, beside the marked file, and give what it prints."""
+    """Run the command of a marked block next to the marked file. Returns its output."""
 
     def run(mark, name):
         text, command = (block.text for block in reader.blocks(TEXT) if block.mark == mark)
@@ -32,18 +32,16 @@ def run(tmp_path):
 
 
 @pytest.mark.long
-def test_the_scenario_comes_true(run):
-    """With vdev as the plugin, by a file of one's own."""
+def test_the_scenario(run):
     assert "second: The second pod is rejected" in run("scenario", "second.yaml")
 
 
 @pytest.mark.long
-def test_a_dra_driver_is_played_with(run):
-    """With an API server for its slices."""
+def test_the_scenario_for_a_dra_driver(run):
     assert "1 scenario in" in run("driver", "npus.yaml")
 
 
 def test_the_tables_are_complete():
-    """Each scenario of the library, and each placeholder, has a row."""
+    """Each scenario of the library and each placeholder has a row."""
     rows = set(re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE))
     assert {*library.NAMES, *(f"{{{name}}}" for name in PLACEHOLDERS)} == rows

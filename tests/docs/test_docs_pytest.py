@@ -1,4 +1,4 @@
-"""The fixtures for pytest, in a directory of their own with vdev installed: the page's tests, and what they omit."""
+"""The fixtures for pytest, with vdev installed: the tests on the page and further cases."""
 
 import os
 import re
@@ -122,7 +122,7 @@ def test_allowed(kubelet):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run pytest in a directory, in which vdev is as if installed by pip: with its entry point."""
+    """Run pytest in a directory in which vdev is installed with its entry point."""
     installed = tmp_path / "site" / "vdev-0.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: vdev\nVersion: 0\n")
@@ -147,7 +147,7 @@ def run(tmp_path):
 
 
 def entry_points():
-    """As the wheel has them."""
+    """The wheel's entry_points.txt."""
     import tomllib
 
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -159,7 +159,7 @@ def entry_points():
 
 @pytest.mark.long
 def test_the_examples_pass(run):
-    """Plain and async ones, with vdev and with another plugin."""
+    """Sync and async tests, with vdev and with another plugin."""
     done = run(**{f"test_{number}": text for number, text in enumerate(SNIPPETS)})
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "5 passed" in done.stdout
@@ -167,7 +167,7 @@ def test_the_examples_pass(run):
 
 @pytest.mark.long
 def test_the_fixtures_work(run):
-    """Configurations of every form, options, a killed agent, and a test with a gRPC loop of its own."""
+    """Every form of configuration, options, a killed agent, and a test with its own gRPC loop."""
     done = run(test_cases=CASES)
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "7 passed" in done.stdout
@@ -175,10 +175,10 @@ def test_the_fixtures_work(run):
 
 
 @pytest.mark.long
-def test_what_a_failure_shows(run):
-    """What the kubelet saw, the agent's log, a configuration's error, and findings of the test.
+def test_output_of_failures(run):
+    """It has the kubelet's journal, the agent's log, errors of the configuration, and findings of the test.
 
-    It begins with vdev's own error, and not with how the fixtures work, or with the log.
+    It begins with vdev's own error, without the internals of the fixtures.
     """
     done = run(test_failing=FAILING)
     assert 1 == done.returncode, done.stdout + done.stderr
@@ -211,8 +211,8 @@ def test_what_a_failure_shows(run):
     assert error < edited < log, shown["test_bad_edit"]
 
 
-def test_nothing_is_imported_that_nobody_asked_for():
-    """The plugin is imported wherever pytest runs beside vdev; that brings one module, and the package's version."""
+def test_the_plugin_imports_only_itself():
+    """Pytest loads the plugin in every project with vdev installed."""
     program = "import sys, pytest; before = {*sys.modules}; import vdev.pytest_plugin; print(*{*sys.modules} - before)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
@@ -221,7 +221,7 @@ def test_nothing_is_imported_that_nobody_asked_for():
 
 
 def test_the_markers_are_known(run):
-    """Both are explained by `pytest --markers`."""
+    """`pytest --markers` describes both."""
     done = run("--markers")
     assert "@pytest.mark.kubelet(**options): options of vdev.sim.Kubelet" in done.stdout
     assert "@pytest.mark.vdev_config(configuration): the configuration of vdev_agent" in done.stdout

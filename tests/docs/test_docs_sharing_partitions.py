@@ -1,4 +1,4 @@
-"""The pages on sharing and partitions: each configuration is valid, and a node shows what stands below it."""
+"""The pages on sharing and partitions: each configuration is valid and gives the listed resources."""
 
 import re
 from pathlib import Path
@@ -18,8 +18,8 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("text", "shown"), EXAMPLES)
-def test_an_example_gives_what_stands_below_it(tmp_path, text, shown):
-    """No problem, and exactly these resources with these numbers."""
+def test_examples(tmp_path, text, shown):
+    """No problem, and exactly the listed resources and numbers."""
     file = tmp_path / "vdev.yaml"
     file.write_text(text)
     seen = preview([file], node="n", host_root=Path("/"), overrides={})
@@ -30,13 +30,11 @@ def test_an_example_gives_what_stands_below_it(tmp_path, text, shown):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_configuration_has_its_numbers(page):
-    """A new example cannot slip in without being checked."""
+def test_every_configuration_is_an_example(page):
     assert PAGES[page].count("```yaml") == len(PAIR.findall(PAGES[page]))
 
 
-def test_the_sentence_about_a_clash_is_the_programs_own(tmp_path):
-    """The page quotes what is really said."""
+def test_the_page_quotes_the_error_about_a_clash(tmp_path):
     file = tmp_path / "vdev.yaml"
     file.write_text(
         "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb}, "
@@ -46,8 +44,7 @@ def test_the_sentence_about_a_clash_is_the_programs_own(tmp_path):
     assert any(f"`{message}`" in PAGES["partitions"] for message in messages)
 
 
-def test_the_share_of_an_mps_replica_is_the_programs_own(tmp_path):
-    """The numbers of the table are what a container gets."""
+def test_the_page_has_the_variables_of_an_mps_replica(tmp_path):
     from vdev.planning import allocation
     from vdev.planning.allocation import container_edits
 

@@ -1,4 +1,4 @@
-"""The page on failure testing: its configurations are valid, its commands run, its program does what it says."""
+"""The page on failure testing: its configurations are valid, and its commands and its program run."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ RUN, LIVE = (
 
 
 def test_configurations(subtests):
-    """Each block is a configuration, or rules beside the first one."""
+    """Each block is a configuration, or rules for the first one."""
     for text in YAML:
         with subtests.test(text=text):
             if "version" in yaml.safe_load(text):
@@ -37,7 +37,7 @@ def test_configurations(subtests):
 
 
 def test_effects_in_the_table():
-    """Each effect in the table is one that a rule takes."""
+    """A rule accepts each effect in the table."""
     table = PAGE[PAGE.index("Each rule has one effect") : PAGE.index("The kubelet has no timeout for Allocate")]
     spec = load_text(YAML[0]).spec
     effects = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[2:]
@@ -56,7 +56,7 @@ def test_effects_in_the_table():
 
 @pytest.mark.long
 async def test_commands(directory):
-    """The plugin starts as shown, and every command that follows is understood."""
+    """The plugin starts, and every other command succeeds."""
     (directory / "gpus.yaml").write_text(YAML[0])
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"}
 
@@ -89,7 +89,6 @@ async def _first_device(run_dir):
 
 
 def test_program(tmp_path):
-    """The program at the end runs as it is."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "program.py").write_text(reader.blocks(PAGE, "python")[0].text)
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin", "TMPDIR": "/tmp"}

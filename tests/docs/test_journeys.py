@@ -1,7 +1,7 @@
-"""The pages that lead from nothing to a result: their commands are typed in order, and show what the page says.
+"""The tutorial pages: their commands run in order and print the shown output.
 
-What needs a cluster goes as far as it can without one: charts are rendered and validated, the configurations in them
-are read, and objects are what the API takes.
+Without a cluster, its parts are checked as far as possible: charts are rendered and validated, and their configurations
+are loaded.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MARK = "==== block"
 
 @dataclass(frozen=True)
 class Journey:
-    """A page: its text, its files by name, its blocks of commands, what each shows, and commands for a cluster."""
+    """A page: its text, its files by name, its command blocks with the shown output, and commands for a cluster."""
 
     text: str
     files: dict[str, str]
@@ -46,7 +46,7 @@ class Journey:
 
 
 def journey(name, replaced=MappingProxyType({})):
-    """The journey of a page; some of its words are replaced, such as ports that are in use."""
+    """The journey of a page, with some words replaced, such as ports that are in use."""
     text = (DOCS / name).read_text()
     for old, new in replaced.items():
         assert old in text
@@ -69,16 +69,16 @@ def journey(name, replaced=MappingProxyType({})):
 
 
 def free_address():
-    """A port of this host that nobody uses now."""
+    """A free port of this host."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def travelled(page, place, **environ):
-    """The output of each block of commands, typed one after the other in that directory."""
+    """Run the blocks of commands one after the other. Returns the output of each."""
     for name, text in page.files.items():
         (place / name).write_text(text)
-    # What is started in the background ends with the journey.
+    # Background jobs end with the journey.
     lines = ["set -eu", "trap 'for job in $(jobs -p); do kill $job; wait $job || true; done' EXIT"]
     for block in page.typed:
         lines += [f"echo '{MARK}'", block]
@@ -105,7 +105,7 @@ def travelled(page, place, **environ):
 
 
 def assert_shown(page, outputs):
-    """Each line that the page shows is in the output of its block, in that order; `…` stands for anything."""
+    """Each shown line is in the output of its block, in this order; `…` matches any text."""
     assert len(page.typed) == len(outputs)
     for text, output in zip(page.shown, outputs, strict=True):
         squeezed = " ".join(output.split())
@@ -117,13 +117,13 @@ def assert_shown(page, outputs):
 
 
 def words_of(block):
-    """The commands of a block, as words."""
+    """The commands of a block, split into words."""
     lines = block.replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
 def installed(page):
-    """The objects that the page's `helm install` makes, with the page's files."""
+    """The objects that the page's `helm install` creates with the page's files."""
     (command,) = [words for block in page.cluster for words in words_of(block) if words[:2] == ["helm", "install"]]
     _, _, release, chart, *flags = command
     assert "$VDEV/deploy/helm/vdev" == chart
@@ -149,7 +149,7 @@ clients = pytest.mark.skipif(
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE + 60)
 def test_gpus(directory):
-    """From a file to pods, claims, metrics, a drill, a test and a fleet of ten nodes in place of 1,000."""
+    """From a file to pods, claims, metrics, a drill, a test and a fleet of ten nodes instead of 1,000."""
     pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
     telemetry, status = free_address(), free_address()
     local = {
@@ -165,7 +165,7 @@ def test_gpus(directory):
 
 @helm
 def test_gpus_on_kind():
-    """The chart takes the page's file, which is for kind's nodes, and gives the agent what that asks for."""
+    """The chart accepts the page's file, which is for kind's nodes, and configures the agent for it."""
     page = journey("gpus.md")
     objects = installed(page)
     assert {"default.yaml": page.files["gpus.yaml"]} == one(objects, "ConfigMap")["data"]
@@ -203,7 +203,7 @@ NODES = {
 
 
 class Machine(FakeHost):
-    """A host whose nodes have their true numbers; nobody opens them."""
+    """A host with device nodes of the real numbers; nothing opens them."""
 
     def node(self, path, number="1:3", kind="char"):
         """A device node below /dev."""
@@ -215,7 +215,7 @@ class Machine(FakeHost):
 
 @pytest.fixture
 def machine(directory):
-    """A machine with what the page says is plugged in."""
+    """A machine with the devices of the page."""
     if os.geteuid():
         pytest.skip("needs root, to make device nodes")
     host = Machine(directory / "host", real_nodes=True).add(HARDWARE)
@@ -226,7 +226,6 @@ def machine(directory):
 
 @pytest.mark.root
 def test_edge(directory, machine):
-    """What the page asks of the files, on such a machine."""
     page = journey("edge.md")
     assert_shown(page, travelled(page, directory, VDEV_HOST_ROOT=str(machine.root)))
 
@@ -234,7 +233,7 @@ def test_edge(directory, machine):
 @helm
 @pytest.mark.root
 async def test_edge_on_k3s(directory, machine):
-    """The agent that the chart makes sees the host, and the page's pod gets the line under the name that it opens."""
+    """The chart's agent sees the host, and the page's pod gets the serial line at the path that it opens."""
     page = journey("edge.md")
     objects = installed(page)
     pod = pod_of(objects)
@@ -265,7 +264,7 @@ async def test_edge_on_k3s(directory, machine):
 
 
 MY_PLUGIN = """#!/bin/sh
-# As its author calls it; the directory that it watches has the file that the page's hook makes.
+# The page's hook creates this file in the watched directory.
 [ "${3-}" = --watch ] && ln -sf broken "$4/0.broken"
 exec "PYTHON" "ROOT/tests/kit/foreign_plugin.py" --socket-dir "$2" --state "${4-/nonexistent}"
 """
@@ -274,7 +273,7 @@ exec "PYTHON" "ROOT/tests/kit/foreign_plugin.py" --socket-dir "$2" --state "${4-
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE + 60)
 def test_plugin_authors(directory):
-    """Both commands for a plugin that is not vdev: all that needs no hook, and all with the hooks of the page."""
+    """Both commands for another plugin: the scenarios without hooks, and all scenarios with the page's hooks."""
     plugin = directory / "my-plugin"
     plugin.write_text(MY_PLUGIN.replace("PYTHON", forkserver.python()).replace("ROOT", str(ROOT)))
     plugin.chmod(0o755)

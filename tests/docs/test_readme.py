@@ -1,4 +1,4 @@
-"""The README's snippets, executed as they stand: files are written, commands run, servers started in the background."""
+"""The README's snippets run as written: files, commands, and servers in the background."""
 
 import contextlib
 import json
@@ -40,15 +40,14 @@ def until(condition, what):
     pytest.fail(f"waited {PATIENCE:g} s for {what}")
 
 
-def test_every_block_is_executed_or_of_a_known_kind():
-    """A new snippet cannot slip in without being run: each has a marker, or is the make block or sample output."""
+def test_every_block_is_tested():
+    """Each has a marker, or is the block with make, or sample output."""
     marks = {"file", "run", "background", "install"}
     for block in reader.blocks(README):
         assert block.mark in marks or block.language == "text" or "make run" in block.text
 
 
-def test_the_two_commands_exist():
-    """`make run` and `make test` are targets with a line of help."""
+def test_the_make_targets_exist():
     shown = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
     (block,) = [each for each in reader.blocks(README) if "make run" in each.text]
     for target in re.findall(r"^make (\S+)", block.text, re.MULTILINE):
@@ -56,15 +55,13 @@ def test_the_two_commands_exist():
 
 
 def test_the_offline_commands_run(shell):
-    """What the README shows of files works, line by line."""
     for block in blocks("run"):
         for line in block.text.splitlines():
             done = subprocess.run(line, shell=True, capture_output=True, text=True, **shell)
             assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
-def test_the_sample_error_is_what_vdev_says(shell):
-    """The README's example of an error begins as the real one does."""
+def test_the_sample_error(shell):
     text = (shell["cwd"] / "devices.yaml").read_text().replace("count:", "cuont:")
     (shell["cwd"] / "devices.yaml").write_text(text)
     done = subprocess.run("vdev validate devices.yaml", shell=True, capture_output=True, text=True, **shell)
@@ -74,7 +71,7 @@ def test_the_sample_error_is_what_vdev_says(shell):
 
 @pytest.mark.long
 def test_kubelet_and_plugin_in_two_terminals(shell, tmp_path, directory):
-    """The two background commands find each other, an edit arrives, and a restarted kubelet gets everything back."""
+    """The plugin registers, follows an edit, and registers again with a restarted kubelet."""
     sim, run = (block.text.replace("/tmp/vdev-sim", str(directory / "k")).split() for block in blocks("background"))
     shim = shutil.which("vdev", path=shell["env"]["PATH"])
 

@@ -1,11 +1,11 @@
-"""Words that docs/developers/style.md does not want are not in the package, nor on its pages."""
+"""The package and its pages do not use the words that docs/developers/style.md rejects."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STYLE = ROOT / "docs" / "developers" / "style.md"
-BETWEEN = r"[\s#>]+"  # the words of a phrase may be on two lines, of a comment or a quotation too
+BETWEEN = r"[\s#>]+"  # a phrase may be on two lines, also of a comment or a quotation
 
 
 def unwanted():
@@ -15,7 +15,7 @@ def unwanted():
 
 
 def found(text, phrases):
-    """`line: phrase` for each place in the text where one of the phrases begins."""
+    """`line: phrase` for each phrase in the text."""
     hits = []
     for phrase in phrases:
         words = BETWEEN.join(map(re.escape, phrase.split()))
@@ -24,8 +24,8 @@ def found(text, phrases):
     return [f"{line}: {phrase}" for line, phrase in sorted(hits)]
 
 
-def test_older_turns_of_phrase_are_not_used():
-    """In no module of the package, no page of docs/ and none at the top; the page on style has to name them."""
+def test_rejected_words_are_not_used():
+    """Checks all modules of the package and all pages except the page on style."""
     pages = {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")} - {STYLE}
     files = sorted({*pages, *ROOT.glob("vdev/**/*.py")})
     assert len(files) > len(pages) > 1
@@ -34,6 +34,5 @@ def test_older_turns_of_phrase_are_not_used():
     assert not hits, "\n".join(["docs/developers/style.md says what to write instead of:", *hits])
 
 
-def test_the_words_are_those_of_the_style_page():
-    """So that a changed table does not leave the test without any."""
+def test_the_table_is_found():
     assert {"whoever", "thereby", "wherefrom", "for ever"} <= {*unwanted()}

@@ -1,4 +1,4 @@
-"""Small builders for the values that decisions are made of; keyword arguments override what a test is about."""
+"""Builders for the planner's input; keyword arguments override defaults."""
 
 from dataclasses import replace
 
@@ -63,14 +63,13 @@ class Build:
         )
 
     def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
-        """What a node advertises for these entries."""
+        """The inventory of a node with these entries."""
         plugin = {key: flags.pop(key) for key in PluginFlags.model_fields.keys() & flags.keys()}
         chosen = DEFAULT_FLAGS.model_copy(update=flags).with_plugin(**plugin)
         whole = made_spec(*entries, flags=chosen, sharing=sharing, gpus=gpus, mig=mig)
         return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
-        """A sharing block."""
         items = [
             SharedItem.model_construct(**{"devices": None, **each}).with_private(_where=Where(each.get("where", "")))
             for each in resources
@@ -83,11 +82,10 @@ class Build:
         return [slot.id for slot in stock.resources[name].slots]
 
     def broken(self, raw, reason="dead"):
-        """A raw device that discovery itself calls broken."""
+        """A raw device that discovery reports as unhealthy."""
         return replace(raw, health=Health(healthy=False, reason=reason))
 
 
 @pytest.fixture
 def build():
-    """Builders for the core's values."""
     return Build()

@@ -1,4 +1,4 @@
-"""Recordings: what is read of a host, what becomes of it, and what is hidden."""
+"""Recordings: the hardware that is read, the resulting configuration, and hidden values."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_ids_and_numa_nodes_stay() -> None:
     } == played(devices)[1]
 
 
-def test_containers_find_their_devices_by_the_makers_variable() -> None:
+def test_entries_have_the_vendors_variable() -> None:
     devices = [
         KubeletDevice("nvidia.com/gpu", UUIDS[0]),
         KubeletDevice("nvidia.com/mig-1g.5gb", "MIG-00000000-0000-0000-0000-000000000000"),
@@ -65,8 +65,8 @@ def test_containers_find_their_devices_by_the_makers_variable() -> None:
     assert {**nvidia, "habana.ai/gaudi": "HABANA_VISIBLE_DEVICES", "acme.dev/npu": None} == found
 
 
-def test_a_known_model_is_its_preset() -> None:
-    """The preset is found by UUID and PCI id, or if the node has one model. Partitions have no preset."""
+def test_a_known_model_has_its_preset() -> None:
+    """It is found by UUID and PCI id, or if the node has one model. Partitions have no preset."""
     devices = [KubeletDevice("nvidia.com/gpu", uuid, (0,)) for uuid in UUIDS[:2]]
     for hardware in (
         A100,
@@ -80,7 +80,7 @@ def test_a_known_model_is_its_preset() -> None:
     assert "preset" not in played(mig, A100)[0]
 
 
-def test_what_sysfs_knows_of_a_device() -> None:
+def test_facts_from_sysfs() -> None:
     """Vendor and model are attributes, and the address is a comment."""
     text, _ = played([KubeletDevice("a.b/key", "key-ABC12345")], [STICK])
 
@@ -91,8 +91,8 @@ def test_what_sysfs_knows_of_a_device() -> None:
     assert "# key-ABC12345: usb 1050:0407 1-2 Yubico YubiKey serial ABC12345" in text
 
 
-def test_ids_that_a_node_cannot_have_twice() -> None:
-    """Ids that vdev would refuse are replaced, with a warning."""
+def test_invalid_and_duplicate_ids() -> None:
+    """They are replaced, with a warning."""
     seen = [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
     draft = recorded("n", seen, [], Mask())
 
@@ -100,7 +100,7 @@ def test_ids_that_a_node_cannot_have_twice() -> None:
     assert 2 == len(draft.warnings)
 
 
-def test_nothing_of_the_node_is_left_with_a_salt() -> None:
+def test_a_salt_hides_identities() -> None:
     """Serials, UUIDs, addresses, ids and the node's name are hashed; numbers, models and NUMA nodes stay."""
     devices = [
         KubeletDevice("nvidia.com/gpu", UUIDS[0], (1,)),
@@ -121,7 +121,7 @@ def test_nothing_of_the_node_is_left_with_a_salt() -> None:
     assert text != played(devices, hardware, salt="other")[0]
 
 
-def test_what_is_read_of_a_host(tmp_path: Path) -> None:
+def test_hardware_of_a_host(tmp_path: Path) -> None:
     """PCI devices with their NUMA node, USB devices except hubs, and GPUs of NVIDIA's driver."""
     fake = FakeHost(tmp_path)
     fake.plug("pci0000:00/0000:80:00.0", bus="pci", vendor="0x10de", device="0x20b0", numa_node=1, driver="nvidia")

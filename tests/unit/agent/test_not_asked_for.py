@@ -1,4 +1,4 @@
-"""What a configuration does not ask for is not imported, though it is a part of the agent."""
+"""Optional parts of the agent are not imported unless the configuration needs them."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ HEAVY = ("vdev.kube.connection", "lightkube", "starlette", "uvicorn")
 
 def test_devices_alone_import_neither_client_nor_web_server():
     """Each takes several MiB."""
-    with tempfile.TemporaryDirectory(prefix="vd-") as place:  # pytest's are too long for the path of a socket
+    with tempfile.TemporaryDirectory(prefix="vd-") as place:  # tmp_path is too long for a socket
         directory = Path(place)
         (directory / "vdev.yaml").write_text(PLAIN)
         (directory / "h" / "dev").mkdir(parents=True)

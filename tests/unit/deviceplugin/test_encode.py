@@ -1,4 +1,4 @@
-"""Encoded lists, and their size that is computed without encoding."""
+"""Encoded device lists, and their size, which is computed without encoding."""
 
 from hypothesis import given
 from hypothesis import strategies as st

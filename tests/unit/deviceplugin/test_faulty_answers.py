@@ -1,4 +1,4 @@
-"""Wrong lists that fault rules ask for."""
+"""Wrong device lists for fault rules."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from vdev.deviceplugin.servicer import faulty_list
 from vdev.faults.effects import StreamFaults
 
 
-def test_a_fault_that_the_list_does_not_know_is_an_error():
-    """It is not taken for another one."""
+def test_an_unknown_fault_is_an_error():
     with pytest.raises(ValueError, match="stall"):
         faulty_list(StreamFaults(stall=True), (), b"")

@@ -1,4 +1,4 @@
-"""Hosts to look for devices on."""
+"""Fake hosts with devices."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The snippets of the pages on discovery find what they promise."""
+"""The snippets of the pages on discovery find the described devices."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def compiled(tmp_path: Path, text: str) -> Spec:
-    """What the configuration means."""
+    """The loaded configuration."""
     path = tmp_path / "vdev.yaml"
     path.write_text(text)
     return config.load([path]).spec
@@ -21,7 +21,7 @@ def compiled(tmp_path: Path, text: str) -> Spec:
 
 @pytest.fixture(scope="session")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FakeHost]:
-    """Hosts that are only looked at."""
+    """Hosts that tests do not change."""
     place = tmp_path_factory.mktemp("hosts")
     texts = {name: (ROOT / f"tests/kit/{name}.yaml").read_text() for name in ("workstation", "server")}
     return {name: FakeHost(place / name).add(text) for name, text in texts.items()}
@@ -42,10 +42,10 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FakeHost]:
         ("devices-usb", "webcam", "workstation", ["/dev/bus/usb/001/004", "/dev/video0", "/dev/video1"]),
     ],
 )
-def test_a_container_gets_what_the_page_says(
+def test_paths_in_the_container(
     tmp_path: Path, page: str, name: str, host: str, expected: list[str], hosts: dict[str, FakeHost]
 ) -> None:
-    """The paths in the container, device after device."""
+    """They are in the order of the devices."""
     text = (ROOT / f"docs/{page}.md").read_text()
     snippets = [each for each in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if f"name: {name}" in each]
     entry = next(each for each in compiled(tmp_path, snippets[0]).entries if each.name == name)

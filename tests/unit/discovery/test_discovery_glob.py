@@ -1,4 +1,4 @@
-"""Devices by path patterns: what matches, what forms one device, what is refused."""
+"""Devices by path patterns: matches, groups, and refused paths."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def find(
     group_by: GroupBy = GroupBy.POSITION,
     allow_dangerous: bool = False,
 ) -> Found:
-    """One scan for an entry `e` with these patterns."""
+    """Discover the devices of an entry `e` with these patterns."""
     items = tuple(GlobItem(path=each) if isinstance(each, str) else each for each in paths)
     fields = {"exclude": exclude, "group_by": group_by, "allow_dangerous": allow_dangerous}
     entry = made_entry("e", "example.com/e", glob=items, **fields)
@@ -59,7 +59,7 @@ def messages(found: Found) -> list[str]:
     ],
 )
 def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str]) -> None:
-    """Wildcards, sets and `**`, in natural order, without hidden files."""
+    """Wildcards, sets and `**` match in natural order, without hidden files."""
     for name in ("ttyUSB10", "ttyUSB2", "ttyUSB0", "pts/ttyUSB1", "odd[1]", ".hidden"):
         fake.node(name)
     assert [[path] for path in expected] == nodes(find(fake, pattern))
@@ -72,8 +72,7 @@ def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str
         (40, "/d/*/*/*", "given up: more than 50000 matches"),
     ],
 )
-def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int, pattern: str, words: str) -> None:
-    """It is bounded, and says so."""
+def test_a_pattern_with_too_many_matches_is_an_error(fake: FakeHost, links: int, pattern: str, words: str) -> None:
     (fake.root / "d").mkdir()
     for number in range(links):
         fake.link(f"/d/l{number}", ".")
@@ -82,18 +81,17 @@ def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int
     (message,) = messages(found)
     assert words in message
     assert found.problems[0].is_error
-    if "entries" in words:  # what it looked at is not watched: the directory that it is about may become smaller
+    if "entries" in words:  # only the pattern's own directory is watched: it may get fewer entries
         assert {"/d"} == found.watch
 
 
 def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
-    """An empty scan is nothing to fail on."""
     found = find(fake, "/dev/ttyUSB*")
     assert (["e: warning: glob /dev/ttyUSB* matches nothing on this node"], ()) == (messages(found), found.devices)
 
 
 def test_a_link_names_the_device_and_its_target_is_the_node(desk: FakeHost) -> None:
-    """/dev/serial/by-id: the container sees the link's name, the runtime the real node; the id follows the link."""
+    """With /dev/serial/by-id, the id and the path in the container are the link's; the runtime gets the real node."""
     link = "/dev/serial/by-id/usb-ITead_Sonoff_Zigbee_3.0_USB_Dongle_Plus_8ad5b4c2-if00-port0"
     first = find(desk, "/dev/serial/by-id/*Zigbee*")
     assert (DeviceNode("/dev/ttyUSB2", link, "rw"),) == first.devices[0].nodes
@@ -108,7 +106,7 @@ def test_a_link_names_the_device_and_its_target_is_the_node(desk: FakeHost) -> N
 
 
 def test_several_names_of_one_node_are_one_device(fake: FakeHost) -> None:
-    """The node's own name counts before those of links."""
+    """The node's own name takes precedence over those of links."""
     fake.node("video0", "81:0")
     fake.link("/dev/video", "video0")
     fake.link("/dev/video-front", "/dev/video0")
@@ -116,7 +114,7 @@ def test_several_names_of_one_node_are_one_device(fake: FakeHost) -> None:
 
 
 def test_excluded_paths_are_left_out(fake: FakeHost) -> None:
-    """By their own name, or by that of the node behind a link."""
+    """By their own name, or by that of a link's target."""
     for name in ("ttyUSB0", "ttyUSB1", "ttyUSB2"):
         fake.node(name)
     fake.link("/dev/modem", "ttyUSB1")
@@ -137,7 +135,7 @@ MEDIA = GlobItem(path="/dev/media*")
     [
         (MEDIA, [["/dev/video0", "/dev/media0"]]),
         (
-            MEDIA.model_copy(update={"limit": 2}),  # one node pairs with two of three
+            MEDIA.model_copy(update={"limit": 2}),  # each node pairs with up to two others
             [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]],
         ),
         (GlobItem(path="/dev/missing"), []),
@@ -145,7 +143,7 @@ MEDIA = GlobItem(path="/dev/media*")
     ids=["shortest pattern", "limit", "no match"],
 )
 def test_the_ith_matches_form_a_device(fake: FakeHost, second: GlobItem, devices: list[list[str]]) -> None:
-    """There are as many devices as the shortest required pattern covers."""
+    """The shortest required pattern determines the number of devices."""
     for number in range(3):
         fake.node(f"video{number}", f"81:{number}")
     fake.node("media0", "235:0")
@@ -156,7 +154,7 @@ def test_the_ith_matches_form_a_device(fake: FakeHost, second: GlobItem, devices
 
 
 def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
-    """By name, card 2 gets control 2 although control 0 is the first; what has no partner is unhealthy and says why."""
+    """Card 2 gets control 2, not the first control. A card without its control is unhealthy, with the reason."""
     for name in ("pcmC0D0c", "pcmC2D0c", "controlC2", "controlC1", "timer"):
         fake.node(f"snd/{name}")
     found = find(
@@ -172,8 +170,8 @@ def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
 # --- ids and indices --------------------------------------------------------------------------------------------------
 
 
-def test_ids_come_from_the_name_below_the_patterns_directory(fake: FakeHost) -> None:
-    """Where directories vary, they are part of the identity."""
+def test_ids_are_paths_below_the_literal_directory(fake: FakeHost) -> None:
+    """Directories that match a wildcard are part of the id."""
     fake.node("bus/usb/001/004")
     fake.node("bus/usb/002/004")
     found = find(fake, "/dev/bus/usb/*/*")
@@ -181,8 +179,8 @@ def test_ids_come_from_the_name_below_the_patterns_directory(fake: FakeHost) -> 
     assert all(each.startswith(("e-001-004-", "e-002-004-")) for each in ids(found))
 
 
-def test_an_index_stays_while_others_come_and_go(fake: FakeHost) -> None:
-    """A device keeps its index; a new one gets the lowest that was never taken; one that returns has its own again."""
+def test_a_device_keeps_its_index(fake: FakeHost) -> None:
+    """A new device gets the lowest unused index, and a device that returns gets its own again."""
     numbering = Numbering()
 
     def indices() -> dict[str, int]:
@@ -216,7 +214,7 @@ def test_an_index_stays_while_others_come_and_go(fake: FakeHost) -> None:
         ("{path}-{{x}}", "/dev/video3-{x}"),
     ],
 )
-def test_where_it_appears_in_the_container(fake: FakeHost, wanted: str, expected: str) -> None:
+def test_container_path(fake: FakeHost, wanted: str, expected: str) -> None:
     """As on the host, in a directory, or renamed with placeholders."""
     fake.node("video3", "81:3")
     found = find(fake, GlobItem(path="/dev/video*", permissions="r").model_copy(update={"container_path": wanted}))
@@ -224,14 +222,13 @@ def test_where_it_appears_in_the_container(fake: FakeHost, wanted: str, expected
 
 
 def test_a_wrong_placeholder_is_an_error_of_the_entry(fake: FakeHost) -> None:
-    """One broken entry is a problem, not an exception."""
     fake.node("video3")
     found = find(fake, GlobItem(path="/dev/video*").model_copy(update={"container_path": "/dev/{indx}"}))
     assert "unknown placeholder {indx}" in messages(found)[0]
 
 
 def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
-    """All nodes in it, below the container's directory."""
+    """The device has all nodes in it, below the container's directory."""
     fake.node("snd/controlC0")
     fake.node("snd/seq/x")
     fake.file("/dev/snd/readme", "")
@@ -242,7 +239,7 @@ def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
 
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, optional: bool) -> None:
-    """There is nothing to hand out; once a node appears, the device is whole."""
+    """It becomes healthy when a node appears."""
     (fake.root / "dev/snd").mkdir()
     item = GlobItem(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), optional=optional)
     others = [GlobItem(path="/dev/other", optional=True)] if optional else []
@@ -264,27 +261,24 @@ def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, option
         ),
     ],
 )
-def test_what_is_no_node_is_refused_with_the_way_out(
-    fake: FakeHost, make: Callable[[Path], object], message: str
-) -> None:
+def test_other_files_are_refused_with_a_hint(fake: FakeHost, make: Callable[[Path], object], message: str) -> None:
     """A runtime would fail the pod forever with `not a device node`."""
     make(fake.root / "dev/x")
     found = find(fake, "/dev/x")
     assert ([message], ()) == (messages(found), found.devices)
 
 
-def test_kinds_narrow_what_matches(fake: FakeHost) -> None:
-    """Only block devices, say."""
+def test_kinds_filter_matches(fake: FakeHost) -> None:
     fake.node("sdz", "8:400", kind="block")
     fake.node("sdx", "1:3")
     assert [["/dev/sdz"]] == nodes(find(fake, GlobItem(path="/dev/sd*", kinds=(NodeKind.BLOCK,))))
 
 
-# --- what must not be handed out --------------------------------------------------------------------------------------
+# --- dangerous devices -----------------------------------------------------------------------------------------------
 
 
 def test_disks_in_use_and_raw_memory_are_refused(server: FakeHost) -> None:
-    """A disk whose partition, or what is built on it, is mounted; and the machine's memory."""
+    """A disk is in use if a partition of it, or a device built on it, is mounted."""
     found = find(server, "/dev/[sm]*")
     assert [["/dev/sdb"]] == nodes(found)
     told = " ".join(messages(found))
@@ -293,11 +287,11 @@ def test_disks_in_use_and_raw_memory_are_refused(server: FakeHost) -> None:
     assert "/dev/mem is not handed out because it gives access to the machine's physical memory" in told
 
 
-# --- NUMA and what to watch -------------------------------------------------------------------------------------------
+# --- NUMA and watched directories ------------------------------------------------------------------------------------
 
 
-def test_numa_comes_from_the_nearest_ancestor_that_knows(server: FakeHost) -> None:
-    """The second GPU says -1; the bridge above it says 1. A device of both nodes belongs to both."""
+def test_numa_comes_from_the_nearest_ancestor_with_a_value(server: FakeHost) -> None:
+    """The second GPU has -1, and its bridge 1. A device with both nodes has both NUMA nodes."""
     both = find(server, "/dev/dri/renderD128", "/dev/dri/renderD129").devices[0]
     assert (0, 1) == both.numa
     assert [(0,), (1,)] == [device.numa for device in find(server, "/dev/dri/renderD*").devices]
@@ -327,10 +321,8 @@ _CHANGES: list[tuple[str, Callable[[FakeHost], None]]] = [
 
 
 @pytest.mark.parametrize(("pattern", "change"), _CHANGES)
-def test_every_change_of_what_devices_are_made_of_is_found(
-    server: FakeHost, pattern: str, change: Callable[[FakeHost], None]
-) -> None:
-    """NUMA node, numbers, members, what a link leads to, and what is in a directory all count."""
+def test_every_change_of_a_device_is_found(server: FakeHost, pattern: str, change: Callable[[FakeHost], None]) -> None:
+    """NUMA node, numbers, members, target of a link, and contents of a directory."""
     server.link("/dev/gpu", "dri/renderD128")
     items = (GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),)
     entry = made_entry("e", "example.com/e", glob=items)
@@ -347,8 +339,8 @@ def optional(*paths: str) -> tuple[GlobItem, ...]:
 
 
 @pytest.mark.parametrize("here", [("ttyS0",), ("ttyUSB0",), ("ttyS0", "ttyUSB0"), ()])
-def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, ...]) -> None:
-    """It is the same device whichever of them are there."""
+def test_a_device_with_optional_paths_needs_one_of_them(fake: FakeHost, here: tuple[str, ...]) -> None:
+    """Its id is the same for all of them."""
     for name in here:
         fake.node(name)
 
@@ -361,8 +353,8 @@ def test_of_optional_paths_a_device_needs_one(fake: FakeHost, here: tuple[str, .
     )
 
 
-def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
-    """The directories that were listed, of literal paths the parent, of links also the target's."""
+def test_watched_directories(fake: FakeHost) -> None:
+    """Listed directories, parents of literal paths, and directories of links' targets."""
     fake.node("ttyUSB0")
     fake.link("/dev/serial/by-id/x", "../../ttyUSB0")
     assert {"/dev", "/dev/serial/by-id"} == find(fake, "/dev/serial/by-id/*").watch

@@ -1,4 +1,4 @@
-"""Devices in sysfs: conditions, nodes of children, identity, NUMA."""
+"""Devices in sysfs: conditions, nodes of children, ids, NUMA."""
 
 from collections.abc import Callable
 
@@ -40,13 +40,13 @@ def nodes(found: Found) -> dict[str, list[str]]:
 
 
 def test_a_camera_by_its_name_and_its_parents_vendor(desk: FakeHost) -> None:
-    """`../../` climbs from video0 over the USB interface to the USB device; the grouping directory does not count."""
+    """`../../` goes from video0 via the USB interface to the USB device and skips the grouping directory."""
     source = by_class("video4linux", where("name", "HD *"), where("../../idVendor", "046d"), where("index", "0"))
     assert {"e_1-4-1.0": ["/dev/video0"]} == nodes(find(desk, source))
 
 
 def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
-    """video0 and video1 come back as video5 and video6 in the same port."""
+    """Video0 and video1 become video5 and video6 in the same port."""
     source = by_class("video4linux", where("../../idVendor", "046d"))
     before = find(desk, source)
     desk.unplug(f"{CAMERA}/{'1-4:1.0/video4linux'}")
@@ -62,7 +62,7 @@ def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
 
 
 def test_conditions_on_pci_devices(subtests, server):
-    """Ids, drivers, virtual functions, numbers, parents; a link's value is its target's name."""
+    """Ids, drivers, virtual functions, numbers, parents; the value of a link is its target's name."""
     cases = [
         ([where("vendor", "0x1002")], ["0000:01:00.0", "0000:81:00.0"]),
         ([where("vendor", "1002"), where("class", "0x03*")], ["0000:01:00.0", "0000:81:00.0"]),
@@ -88,8 +88,8 @@ def test_conditions_on_pci_devices(subtests, server):
             assert expected == [device.attributes["name"] for device in found.devices]
 
 
-def test_why_a_candidate_did_not_match_is_told_per_condition(server: FakeHost) -> None:
-    """For `vdev plan`: what was asked, what was there."""
+def test_a_candidate_has_a_result_for_each_condition(server: FakeHost) -> None:
+    """`vdev plan` shows the expected and the actual values."""
     found = find(server, by_bus("pci", where("vendor", "0x1002"), where("sriov_numvfs", "0", operator=Operator.GT)))
     told = {
         candidate.path.rpartition("/")[2]: [(check.condition, check.actual, check.ok) for check in candidate.checks]
@@ -100,8 +100,8 @@ def test_why_a_candidate_did_not_match_is_told_per_condition(server: FakeHost) -
     assert "bus pci has no device on this node that meets the conditions" == found.problems[0].message
 
 
-def test_a_gpu_comes_with_its_drm_nodes_and_numa(server: FakeHost) -> None:
-    """Card and render node, not the connector; NUMA from the bridge where the device itself says -1."""
+def test_a_gpu_has_its_drm_nodes_and_numa(server: FakeHost) -> None:
+    """It has card and render node, not the connector. If its own NUMA node is -1, the bridge's counts."""
     found = find(server, by_bus("pci", where("class", "0x03*"), children=("drm",)))
     assert {
         "e_0000-01-00.0": ["/dev/dri/card0", "/dev/dri/renderD128"],
@@ -111,14 +111,13 @@ def test_a_gpu_comes_with_its_drm_nodes_and_numa(server: FakeHost) -> None:
     assert "/dev/dri" in found.watch
 
 
-def test_a_virtual_function_on_vfio_comes_with_its_group(server: FakeHost) -> None:
-    """The group's node and the one that all groups are opened with."""
+def test_a_virtual_function_on_vfio_has_the_nodes_of_its_group(server: FakeHost) -> None:
     found = find(server, by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)))
     assert [["/dev/vfio/41", "/dev/vfio/vfio"], ["/dev/vfio/42", "/dev/vfio/vfio"]] == list(nodes(found).values())
 
 
-def test_devices_that_share_an_iommu_group_are_told(server: FakeHost) -> None:
-    """Two pods could not both open the group."""
+def test_devices_in_one_iommu_group_are_a_problem(server: FakeHost) -> None:
+    """Two pods cannot both open the group."""
     group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
     group.unlink()
     group.symlink_to(server.root / "sys/kernel/iommu_groups/41")
@@ -127,7 +126,7 @@ def test_devices_that_share_an_iommu_group_are_told(server: FakeHost) -> None:
 
 
 def test_a_network_interface_has_a_name_and_no_node(server: FakeHost) -> None:
-    """The name is there for templates."""
+    """Templates use the name."""
     found = find(server, by_bus("pci", where("driver", "iavf"), children=("net",)))
     assert ("ens3f0v2", (), True) == (
         found.devices[0].attributes["net"],
@@ -146,15 +145,15 @@ def test_a_network_interface_has_a_name_and_no_node(server: FakeHost) -> None:
 def test_a_missing_child_makes_the_device_unhealthy(
     server: FakeHost, break_it: Callable[[FakeHost], None], reason: str
 ) -> None:
-    """The device is there, and says what it lacks; where that may appear is watched."""
+    """The directory in which the child may appear is watched."""
     break_it(server)
     found = find(server, by_bus("pci", where("device", "0x73bf"), children=("drm",)))
     assert [reason, ""] == [device.health.reason for device in found.devices]
     assert "/dev/dri" in found.watch
 
 
-def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:
-    """No driver has made it yet; when one does, the directory is watched."""
+def test_a_missing_class_is_a_warning(server: FakeHost) -> None:
+    """Its directory is watched, because a driver may create it."""
     found = find(server, by_class("nothing"))
     assert ["class nothing does not exist on this node"] == [problem.message for problem in found.problems]
     assert {"/sys/class/nothing"} == found.watch
@@ -174,9 +173,9 @@ def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:
     ],
     ids=["nothing", "children", "container", "interface"],
 )
-def test_a_device_that_gives_a_container_nothing_is_unhealthy(
+def test_a_device_without_anything_for_a_container_is_unhealthy(
     server: FakeHost, source: Sysfs, container: Container, reason: str
 ) -> None:
-    """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
+    """It needs a node, an interface or the entry's own edits; a PCI function alone is not enough."""
     entry = made_entry("e", "example.com/e", sysfs=source, container=container)
     assert reason == discovery.discover(entry, server.host, node="n").devices[0].health.reason

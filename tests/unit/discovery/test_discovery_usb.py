@@ -1,4 +1,4 @@
-"""USB devices: identity by serial number, else by port; children; classes."""
+"""USB devices: ids by serial number or port, children, classes."""
 
 from tests.kit.fakehost import FakeHost
 from tests.kit.specs import made_entry
@@ -21,7 +21,7 @@ def nodes(found: Found) -> dict[str, list[str]]:
 
 
 def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: str = "2838") -> None:
-    """An SDR stick in a port, as device `number` of bus 1."""
+    """Plug an SDR stick into a port, as device `number` of bus 1."""
     fake.plug(
         f"{BUS}/{port}",
         bus="usb",
@@ -37,8 +37,8 @@ def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: s
 SDR = Usb(vendor="0bda", product="2838")
 
 
-def test_what_is_selected(subtests, desk):
-    """By ids, serial number, port, and the class of the device or of an interface."""
+def test_selectors(subtests, desk):
+    """Ids, serial number, port, and the class of the device or of an interface."""
     cases = [
         (Usb(vendor="1050"), ["1-2"]),
         (Usb(vendor="1a86", product="7523"), ["1-1.1", "1-1.2"]),
@@ -55,14 +55,13 @@ def test_what_is_selected(subtests, desk):
             assert ports == [device.attributes["port"] for device in find(desk, source).devices]
 
 
-def test_a_key_comes_with_its_hidraw_node(desk: FakeHost) -> None:
-    """The bus node, and the child's."""
+def test_a_device_has_the_nodes_of_its_children(desk: FakeHost) -> None:
     found = find(desk, Usb(vendor="1050", product="0407", children=("hidraw", "input")))
     assert {"e_1-2": ["/dev/bus/usb/001/007", "/dev/hidraw1", "/dev/input/event3"]} == nodes(found)
 
 
-def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
-    """Two adapters with one serial number are two devices, told apart by port."""
+def test_every_match_is_a_separate_device(desk: FakeHost) -> None:
+    """Two adapters with the same serial number differ by port."""
     found = find(desk, Usb(vendor="1a86", children=("tty",), containerPath="/dev/ttyV{index}"))
     assert {
         "e_1-1.1": ["/dev/bus/usb/001/010", "/dev/ttyUSB0"],
@@ -72,7 +71,7 @@ def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
 
 
 def test_a_replug_keeps_the_id_by_serial_number(fake: FakeHost) -> None:
-    """Another port, another device number, the same stick."""
+    """Port and device number change."""
     stick(fake, "1-3", 5)
     before = find(fake, SDR)
     fake.unplug(f"{BUS}/1-3")
@@ -84,7 +83,7 @@ def test_a_replug_keeps_the_id_by_serial_number(fake: FakeHost) -> None:
 
 
 def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> None:
-    """The same port, another device number."""
+    """The device number changes."""
     assert ["e_1-2"] == list(nodes(find(desk, Usb(vendor="1050"))))
     desk.unplug(f"{BUS}/1-2")
     desk.plug(
@@ -94,7 +93,7 @@ def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> 
 
 
 def test_a_missing_bus_node_is_unhealthy(fake: FakeHost) -> None:
-    """For a moment sysfs is ahead of /dev, or /dev/bus/usb is not mounted."""
+    """Sysfs is briefly ahead of /dev, or /dev/bus/usb is not mounted."""
     stick(fake, "1-3", 5)
     fake.remove("/dev/bus/usb/001/005")
     found = find(fake, SDR)
@@ -102,8 +101,8 @@ def test_a_missing_bus_node_is_unhealthy(fake: FakeHost) -> None:
     assert {"/sys/bus/usb/devices", "/dev/bus/usb/001"} == found.watch
 
 
-def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
-    """The camera has the vendor, not the product."""
+def test_each_candidate_has_its_reasons(desk: FakeHost) -> None:
+    """The camera's vendor matches, its product does not."""
     found = find(desk, Usb(vendor="046d", product="0825"))
     camera = next(each for each in found.candidates if each.path.endswith("/1-4"))
     assert ("ok: vendor = 046d", "no: product = 0825, found 082d") == camera.why
@@ -114,19 +113,18 @@ def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
 
 
 def test_a_host_without_usb_is_a_warning(fake: FakeHost) -> None:
-    """No bus, no device, no crash."""
     found = find(fake, SDR)
     assert ((), 1) == (found.devices, len(found.problems))
 
 
-def test_what_a_device_says_cannot_write_to_a_terminal(fake: FakeHost) -> None:
-    """Why a stick did not match is shown on one line, without its escape sequences."""
+def test_control_characters_of_a_device_are_not_shown(fake: FakeHost) -> None:
+    """The reason has one line without escape sequences."""
     stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
     (candidate,) = find(fake, Usb(vendor="0bda", serial="B*")).candidates
     assert "no: serial = B*, found A [2J ok: all" in candidate.why
 
 
-# --- devices of several sticks ----------------------------------------------------------------------------------------
+# --- devices of several USB devices -----------------------------------------------------------------------------------
 
 
 def bus(*numbers: int) -> list[str]:
@@ -136,8 +134,8 @@ def bus(*numbers: int) -> list[str]:
 DONGLE = Usb(vendor="0bda", product="4711")
 
 
-def test_a_device_is_one_of_each_stick(fake: FakeHost) -> None:
-    """It has the nodes of all of them, and is named after the first; what is left over is no device."""
+def test_a_device_has_one_match_of_each_selector(fake: FakeHost) -> None:
+    """Its id is that of the first. A match without a partner is no device."""
     stick(fake, "1-1", 11, "A1")
     stick(fake, "1-2", 12, "D1", product="4711")
     stick(fake, "1-3", 13, "A2")

@@ -1,4 +1,4 @@
-"""Virtual devices: ids, facts, and the nodes that the real device would have."""
+"""Virtual devices: ids, attributes, and the nodes of the real device."""
 
 import uuid
 from pathlib import Path
@@ -13,7 +13,7 @@ from vdev.model.device import DeviceNode, IdStyle
 from vdev.model.virtual import DriverNode, VirtualDevices
 
 
-def test_an_entry_whose_source_discovery_does_not_know(fake: FakeHost) -> None:
+def test_an_entry_with_an_unknown_source(fake: FakeHost) -> None:
     entry = made_entry("e", "example.com/e")
     with pytest.raises(ValueError, match="a source that discovery does not know"):
         discovery.discover(entry, fake.host, node="n")
@@ -24,15 +24,13 @@ def find(tmp_path: Path, source: VirtualDevices, node: str = "n") -> Found:
     return discovery.discover(entry, FakeHost(tmp_path).host, node=node)
 
 
-def test_each_has_its_own_id_index_and_numa_node(tmp_path: Path) -> None:
-    """One NUMA value per device."""
+def test_each_device_has_its_id_index_and_numa_node(tmp_path: Path) -> None:
     found = find(tmp_path, made_virtual(2, memory=2**34, numa=(0, 1), attributes={"model": "X1"}))
     assert [("acme-0", 0, (0,)), ("acme-1", 1, (1,))] == [(each.id, each.index, each.numa) for each in found.devices]
     assert {("X1", 2**34)} == {(each.attributes["model"], each.memory) for each in found.devices}
 
 
-def test_ids_as_nvidias_driver_gives_them_differ_by_node_and_index_only(tmp_path: Path) -> None:
-    """Stable over restarts, other on every node, never random."""
+def test_nvidia_ids_depend_on_node_and_index_only(tmp_path: Path) -> None:
     source = made_virtual(2, id_style=IdStyle.NVIDIA)
     here, again, there = (find(tmp_path, source, node) for node in ("a", "a", "b"))
     assert here == again
@@ -40,8 +38,8 @@ def test_ids_as_nvidias_driver_gives_them_differ_by_node_and_index_only(tmp_path
     assert all(each.id == f"GPU-{uuid.UUID(each.id[4:])}" for each in here.devices)
 
 
-def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path) -> None:
-    """A mock GPU next to a real driver."""
+def test_a_device_has_the_driver_nodes_that_exist(tmp_path: Path) -> None:
+    """A virtual GPU on a host with a real driver."""
     fake = FakeHost(tmp_path)
     fake.node("nvidia1", "195:1")
     wanted = DriverNode(path="/dev/nvidia{index}")
@@ -50,8 +48,8 @@ def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path)
     assert {"/dev"} == found.watch
 
 
-def test_the_nodes_of_mig_instances_are_kept_where_the_host_has_them(tmp_path: Path) -> None:
-    """Each GPU has those of its own instances: of the instance, and of its first compute instance."""
+def test_a_gpu_has_the_nodes_of_its_mig_instances_that_exist(tmp_path: Path) -> None:
+    """They are those of the GPU instance and of its first compute instance."""
     fake = FakeHost(tmp_path)
     lines = ["config 1", "gpu0/gi7/access 66", "gpu0/gi7/ci0/access 67", "gpu0/gi7/ci1/access 68", "nonsense 5"]
     lines += ["gpu1/gi7/access 201", "gpu1/gi7/ci0/access 202", "gpu1/gi8/access 210"]

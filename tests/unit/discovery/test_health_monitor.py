@@ -1,4 +1,4 @@
-"""HealthMonitor: probes over time, each for itself."""
+"""HealthMonitor: independent probes over time."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ def device(*paths: str, name: str = "uart-0", permissions: str = "rw") -> RawDev
 
 
 async def until(monitor: HealthMonitor, condition: Callable[[], bool]) -> None:
-    """Wait for the reports to be so."""
+    """Wait until the verdicts meet the condition."""
     async with asyncio.timeout(TIMEOUT):
         while not condition():
             async for _ in monitor.changes():
@@ -60,7 +60,7 @@ async def until(monitor: HealthMonitor, condition: Callable[[], bool]) -> None:
 
 
 async def verdict(monitor: HealthMonitor, target: Target) -> str:
-    """The reason after the first look, the empty string for Healthy."""
+    """The reason after the first probe; empty for Healthy."""
     monitor.update({"x": target})
     await until(monitor, lambda: "x" in monitor.verdicts)
     return monitor.verdicts["x"].health.reason
@@ -74,7 +74,7 @@ EXISTS = HealthCheck(probe=Probe.EXISTS, interval=0.02)
 
 
 async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
-    """Gone is Unhealthy with the reason, back is Healthy, and the fall is counted."""
+    """It is Unhealthy with a reason, then Healthy again, and the change counts as a flap."""
     node = host.root / "dev/ttyUSB0"
     node.touch()
     monitor.update({"x": Target(EXISTS, device("/dev/ttyUSB0"))})
@@ -88,16 +88,15 @@ async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor,
 
 
 async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
-    """`exists` looks at nodes and mounts alike."""
     mounted = replace(device(), mounts=(Mount("/opt/firmware", "/firmware"),))
     assert "/opt/firmware is gone" == await verdict(monitor, Target(EXISTS, mounted))
 
 
 @pytest.mark.parametrize(("permissions", "mode"), [("rw", os.O_RDWR), ("r", os.O_RDONLY), ("wm", os.O_WRONLY)])
-async def test_open_asks_for_what_the_container_gets(
+async def test_open_uses_the_permissions_of_the_container(
     monitor: HealthMonitor, host: HostRoot, monkeypatch: pytest.MonkeyPatch, permissions: str, mode: int
 ) -> None:
-    """A node that is handed out read-only is opened read-only, and never waits or becomes our terminal."""
+    """It never blocks, and the node never becomes the controlling terminal."""
     (host.root / "dev/x").touch()
     seen = []
     real = os.open
@@ -120,7 +119,7 @@ async def test_open_asks_for_what_the_container_gets(
 async def test_busy_is_healthy_other_errors_are_not(
     monitor: HealthMonitor, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
 ) -> None:
-    """EBUSY means that the holder has it."""
+    """EBUSY means that another process holds the device."""
 
     def refuse(_path: Path, _flags: int) -> int:
         raise OSError(code, os.strerror(code))
@@ -129,8 +128,8 @@ async def test_busy_is_healthy_other_errors_are_not(
     assert reason == await verdict(monitor, Target(HealthCheck(probe=Probe.OPEN), device("/dev/x")))
 
 
-async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_path: Path) -> None:
-    """A sidecar writes the word; spaces around it do not matter."""
+async def test_file_probe(monitor: HealthMonitor, tmp_path: Path) -> None:
+    """A sidecar writes the file; surrounding spaces are ignored."""
     path = tmp_path / "uart-0.state"
     spec = HealthCheck(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
     assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
@@ -140,8 +139,8 @@ async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_
     await until(monitor, lambda: monitor.verdicts["x"].health.reason == f"{path} holds 'burnt', not 'ok'")
 
 
-async def test_a_command_that_exits_with_zero_is_fine(monitor: HealthMonitor) -> None:
-    """Placeholders reach its arguments, and its environment is PATH alone."""
+async def test_a_command_that_exits_with_zero_is_healthy(monitor: HealthMonitor) -> None:
+    """Placeholders in its arguments are replaced, and its environment has only PATH."""
     script = 'test "$1 $2" = "uart-0 red" && test "$(env | grep -vE "^(PATH|PWD|SHLVL|_)=")" = ""'
     spec = command("sh", "-c", script, "probe", "{id}", "{attributes.colour}")
     assert "" == await verdict(monitor, Target(spec, device()))
@@ -157,13 +156,12 @@ async def test_a_command_that_exits_with_zero_is_fine(monitor: HealthMonitor) ->
         (("sh", "-c", "yes | head -c 1000000; exit 1"), "sh exited with 1: y"),
     ],
 )
-async def test_a_command_that_fails_says_why(monitor: HealthMonitor, argv: tuple[str, ...], reason: str) -> None:
+async def test_reasons_of_a_failing_command(monitor: HealthMonitor, argv: tuple[str, ...], reason: str) -> None:
     """The exit code and the last line of its output."""
     assert reason == await verdict(monitor, Target(command(*argv), device()))
 
 
 async def test_a_command_that_never_ends_is_killed_with_its_children(monitor: HealthMonitor, tmp_path: Path) -> None:
-    """After its timeout nothing of it is left."""
     pid_file = tmp_path / "pid"
     spec = command("sh", "-c", f"sleep 1000 & echo $! > {pid_file}; wait", timeout=0.5)
     assert "the probe took longer than 0.5 s" == await verdict(monitor, Target(spec, device()))
@@ -172,7 +170,7 @@ async def test_a_command_that_never_ends_is_killed_with_its_children(monitor: He
 
 
 def wait(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
+    """Poll until the condition holds."""
     deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline
@@ -180,15 +178,15 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that waits to be reaped does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred opens that never return: those devices fail, each with one thread, and the others are probed."""
+async def test_hanging_probes_do_not_delay_others(host: HostRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred opens never return: each takes one thread, and other devices are still probed."""
     release = threading.Event()
     (host.root / "dev/good").touch()
 

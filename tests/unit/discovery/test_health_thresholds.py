@@ -1,4 +1,4 @@
-"""From probe results to a verdict: thresholds, grace, brake."""
+"""From probe results to a verdict: thresholds, start grace, flapping."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def spec(**changes: object) -> HealthCheck:
         ({"unhealthy_threshold": 3}, 5.0, "--+---", "+++++-"),
         ({"healthy_threshold": 2}, 5.0, "-+-++", "----+"),
         ({"start_grace": 12.0}, 5.0, "----", "+++-"),
-        ({}, 0.1, "-+-+-+-+-+-+", "-+----------"),  # a flapping device recovers only after a whole quiet interval
+        ({}, 0.1, "-+-+-+-+-+-+", "-+----------"),  # a flapping device recovers only after an interval without a change
     ],
     ids=["thresholds of one", "failures in a row", "successes in a row", "grace", "flapping"],
 )
@@ -33,8 +33,7 @@ def test_the_verdict_after_each_result(policy: dict[str, float], gap: float, res
     assert verdicts == healthy
 
 
-def test_the_reason_is_the_probes() -> None:
-    """The verdict says what the probe said, and newer words replace older ones."""
+def test_the_reason_is_that_of_the_last_probe() -> None:
     track = after_probe(Track(appeared=0.0), spec(), BAD, 0.0)
     assert "broken" == track.health.reason
     assert "worse" == after_probe(track, spec(), "worse", 5.0).health.reason
@@ -53,7 +52,7 @@ histories = st.lists(st.tuples(st.booleans(), st.floats(0.0, 20.0), st.booleans(
 
 @given(specs, histories)
 def test_the_verdict_obeys_the_rules(policy: HealthCheck, history: list[tuple[bool, float, bool]]) -> None:
-    """No fall before its threshold, no recovery without successes, reasons only for the unhealthy."""
+    """Both thresholds hold, and only unhealthy devices have a reason."""
     track, now = Track(appeared=0.0), 0.0
     counted: list[bool] = []
     for ok, wait, is_scheduled in history:

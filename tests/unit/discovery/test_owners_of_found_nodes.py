@@ -1,4 +1,4 @@
-"""Entries that reach one node of the host: who has it, and what is said."""
+"""Entries that match the same node of the host: which entry gets it, and the reported problem."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ ZIGBEE = "/dev/serial/by-id/*Zigbee*"
 
 
 def planned(fake: FakeHost, tmp_path: Path, *entries: str) -> Inventory:
-    """What a node with this host advertises for entries `a`, `b` and so on, of resources called alike."""
+    """The inventory of this host with the entries `a`, `b` and so on, each with a resource of its name."""
     lines = [
         f"  - {{name: {name}, resource: example.com/{name}, {entry}}}"
         for name, entry in zip("abc", entries, strict=False)
@@ -26,7 +26,7 @@ def planned(fake: FakeHost, tmp_path: Path, *entries: str) -> Inventory:
 
 
 def paths(stock: Inventory) -> dict[str, list[str]]:
-    """The nodes that each entry's devices are found by."""
+    """The host paths of each entry's devices."""
     return {
         name.removeprefix("example.com/"): [slot.device.raw.paths[0].removeprefix("/dev/") for slot in resource.slots]
         for name, resource in stock.resources.items()
@@ -83,10 +83,10 @@ def paths(stock: Inventory) -> dict[str, list[str]]:
     ],
     ids=["glob", "glob-first", "link", "usb", "child", "of-a-child", "sysfs"],
 )
-def test_the_first_entry_in_the_file_has_the_node(
+def test_the_first_entry_in_the_file_gets_the_node(
     desk: FakeHost, tmp_path: Path, first: str, second: str, left: dict[str, list[str]], told: str
 ) -> None:
-    """The others do without it, and one problem names both devices and what can be done."""
+    """One problem names both devices and the solution."""
     stock = planned(desk, tmp_path, first, second)
     assert left == paths(stock)
     (problem,) = stock.problems
@@ -95,8 +95,8 @@ def test_the_first_entry_in_the_file_has_the_node(
     assert "exclude it from one of the two entries, or set shared: true in 'b'" in problem.hint
 
 
-def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: FakeHost, tmp_path: Path) -> None:
-    """/dev/vfio/41 opens for one pod at a time; /dev/vfio/vfio is in every such device and is none."""
+def test_functions_of_one_iommu_group_in_two_entries(server: FakeHost, tmp_path: Path) -> None:
+    """One pod at a time can open /dev/vfio/41. All such devices share /dev/vfio/vfio, so it is not compared."""
     group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
     entries = [
         f'sysfs: {{bus: pci, match: {{driver: vfio-pci, iommu_group: "{number}"}}, children: [vfio]}}'
@@ -111,8 +111,8 @@ def test_functions_of_one_iommu_group_are_one_device_to_two_entries(server: Fake
     assert "b_0000-86-01.0 (/dev/vfio/41) is not advertised (and 1 more like it)" in stock.problems[0].message
 
 
-def test_functions_of_one_iommu_group_are_one_device_in_one_entry(server: FakeHost, tmp_path: Path) -> None:
-    """The second pod could not open the group that the first one has."""
+def test_functions_of_one_iommu_group_in_one_entry(server: FakeHost, tmp_path: Path) -> None:
+    """A second pod could not open the group."""
     group = server.root / "sys/devices/pci0000:80/0000:80:03.0/0000:86:01.1/iommu_group"
     group.unlink()
     group.symlink_to(server.root / "sys/kernel/iommu_groups/41")

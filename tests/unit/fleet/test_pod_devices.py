@@ -1,4 +1,4 @@
-"""Devices for the pods of nodes without a kubelet: by a kubelet's rules."""
+"""Devices for pods on nodes without a kubelet, by the kubelet's rules."""
 
 import json
 
@@ -18,7 +18,7 @@ SPEC = config.load_text(
 
 
 def inventory(count=4):
-    """What is listed, with so many devices."""
+    """An inventory with this number of devices."""
     raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index, numa=(index // 2,)) for index in range(count)]
     return arrange(SPEC, "n", {"npu": raws})
 
@@ -28,7 +28,7 @@ NOTHING = Assignment()
 
 
 def pod(name, *containers, phase="Running", noted=None, created="2026-01-01T00:00:00Z"):
-    """The object of a pod with containers of (role, number)."""
+    """A pod object with containers of (role, number of devices)."""
     inits, mains = [], []
     for place, (role, number) in enumerate(containers):
         limits = {"resources": {"limits": {NPU: str(number), "cpu": "1"}}} if number else {}
@@ -48,7 +48,7 @@ def pod(name, *containers, phase="Running", noted=None, created="2026-01-01T00:0
 
 
 def assigned(*documents, before=NOTHING, listed=FOUR):
-    """Who gets what."""
+    """Assign devices to these pods."""
     return assign(listed, [each for each in map(read_pod, documents) if each], before)
 
 
@@ -57,8 +57,8 @@ def of(found, name, container):
     return found.devices[f"uid-{name}"][container][NPU]
 
 
-def test_a_pod_keeps_what_its_annotation_says():
-    """Another controller gave it."""
+def test_a_pod_keeps_the_devices_of_its_annotation():
+    """Another controller assigned them."""
     first = assigned(pod("a", ("main", 2)))
     text = note(first.devices["uid-a"])
     later = pod("a", ("main", 2), noted=text, created="2026-02-01T00:00:00Z")
@@ -70,17 +70,17 @@ NONSENSE = ["{", "[]", '{"main0": 3}', '"x"', "[" * 100_000, '{"main0":' * 100_0
 
 
 @pytest.mark.parametrize("nonsense", [*NONSENSE, '{"main0": {"acme.dev/npu": ' + "[" * 5000], ids=range(7))
-def test_an_annotation_that_cannot_be_read_says_nothing(nonsense):
+def test_an_invalid_annotation_is_ignored(nonsense):
     assert read_pod(pod("a", ("main", 2), noted=nonsense)).noted is None
 
 
-def test_an_annotation_with_devices_that_do_not_exist_gives_none_of_them():
+def test_unknown_devices_in_an_annotation_are_ignored():
     found = assigned(pod("a", ("main", 2), noted='{"main0": {"acme.dev/npu": ["npu-9", "npu-8"]}}'))
     assert {"npu-0", "npu-1"} == set(of(found, "a", "main0"))
 
 
-def test_the_first_of_two_that_claim_the_same_keeps_it():
-    """Annotations are for everybody to write."""
+def test_the_older_of_two_pods_keeps_the_device():
+    """Anybody can write the annotations."""
     text = note({"main0": {NPU: ("npu-0",)}})
     early, late = (pod(name, ("main", 1), noted=text, created=when) for name, when in (("b", "1"), ("a", "2")))
     found = assigned(late, early)
@@ -92,8 +92,8 @@ WANTED = st.lists(st.tuples(st.sampled_from(["init", "sidecar", "main"]), st.int
 
 
 @given(st.lists(WANTED, max_size=5), st.integers(0, 4))
-def test_no_device_is_with_two_pods(wants, gone):
-    """Nor with two containers that run at once; each container has as many as it asks for; nobody's are taken away."""
+def test_no_device_is_assigned_twice(wants, gone):
+    """This includes containers that run at once. Each gets its number of devices, and pods keep theirs."""
     documents = [pod(f"p{place}", *each, created=str(place)) for place, each in enumerate(wants)]
     first = assigned(*documents[:-1])
     found = assigned(*documents, before=first)
@@ -127,8 +127,8 @@ def test_no_device_is_with_two_pods(wants, gone):
     ],
     ids=["a container that it does not have", "a resource that it does not ask for", "more than it asks for"],
 )
-def test_an_annotation_gives_no_more_than_the_pod_asks_for(more):
-    """Whoever may make pods writes what they like there; three of the four are left for others."""
+def test_an_annotation_gives_only_requested_devices(more):
+    """The creator of a pod can write anything there; the other devices stay free."""
     noted = {"main0": {NPU: ["npu-0"]}}
     text = json.dumps({name: {**noted.get(name, {}), **more.get(name, {})} for name in noted | more})
     found = assigned(pod("a", ("main", 1), noted=text), pod("b", ("main", 3), created="2026-02-01T00:00:00Z"))

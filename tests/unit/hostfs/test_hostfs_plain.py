@@ -1,4 +1,4 @@
-"""Reading what somebody else put there: plain files of bounded size, and nothing else."""
+"""Reading untrusted paths: only regular files of bounded size."""
 
 import os
 import socket
@@ -10,8 +10,8 @@ from vdev.errors import HostError
 from vdev.hostfs import read_plain
 
 
-def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
-    """Up to the limit, itself or through a link; nothing is no error."""
+def test_a_regular_file_is_read(tmp_path: Path) -> None:
+    """Up to the limit, also through a link; a missing file is None."""
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "link").symlink_to("file")
     assert b"12345" == read_plain(tmp_path / "file", limit=5)
@@ -19,8 +19,8 @@ def test_a_plain_file_is_read_whole(tmp_path: Path) -> None:
     assert read_plain(tmp_path / "nothing", limit=5) is None
 
 
-def test_a_file_that_does_not_tell_its_size_is_read_whole() -> None:
-    """As those that the kernel makes up; also there the limit holds."""
+def test_a_file_of_unknown_size_is_read() -> None:
+    """Files in /proc have size 0; the limit applies to them too."""
     path = Path("/proc/self/smaps")
     assert 0 == path.stat().st_size
     found = read_plain(path, limit=2**24)
@@ -42,8 +42,8 @@ def test_a_file_that_does_not_tell_its_size_is_read_whole() -> None:
         ("sparse", "more than 5 bytes"),
     ],
 )
-def test_everything_else_is_refused_at_once(tmp_path: Path, kind: str, said: str, follow: bool) -> None:
-    """Without waiting for a pipe's other end, and without opening a device."""
+def test_other_files_are_refused(tmp_path: Path, kind: str, said: str, follow: bool) -> None:
+    """It does not wait for a pipe and does not open a device."""
     path = tmp_path / "it"
     match kind:
         case "pipe":
@@ -74,7 +74,7 @@ def test_everything_else_is_refused_at_once(tmp_path: Path, kind: str, said: str
     ],
 )
 def test_links(tmp_path: Path, target: str, follow: bool, said: str) -> None:
-    """To nothing and in a circle they are refused; where links are not followed, all of them."""
+    """Broken links and loops are refused; without `follow`, all links are."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(target)
     with pytest.raises(HostError, match=said):

@@ -1,4 +1,4 @@
-"""Watcher: directories whose changes wake the loop, by inotify or by poll."""
+"""Watcher: reports changes in directories, by inotify or polling."""
 
 import asyncio
 import errno
@@ -16,20 +16,20 @@ TIMEOUT = 60.0
 
 @pytest.fixture(params=["inotify", "poll"])
 async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
-    """Both ways to hear of a change; every test holds for both."""
+    """A watcher with inotify, and one that polls."""
     with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
         yield watcher
 
 
 async def heard(watcher: Watcher, path: Path) -> None:
-    """Wait for the next report on that directory."""
+    """Wait for the next report about this directory."""
     async with asyncio.timeout(TIMEOUT):
         while path not in await watcher.changes():
             pass
 
 
 async def settled(watcher: Watcher) -> None:
-    """Wait until the watcher has nothing more to tell."""
+    """Wait until there are no more reports."""
     async with asyncio.timeout(TIMEOUT):
         while True:
             try:
@@ -53,7 +53,7 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
 async def test_a_change_in_the_directory_is_reported(
     watcher: Watcher, tmp_path: Path, action: Callable[[Path], object]
 ) -> None:
-    """What editors, ConfigMap mounts and devtmpfs do is heard."""
+    """Changes as those of editors, ConfigMap mounts and devtmpfs."""
     for name in ("old", "other"):
         (tmp_path / name).write_text(name)
     (tmp_path / "..data").symlink_to("one")
@@ -66,7 +66,7 @@ async def test_a_change_in_the_directory_is_reported(
 
 @pytest.mark.parametrize("looked", [True, False], ids=["later", "before the first look"])
 async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, tmp_path: Path, *, looked: bool) -> None:
-    """A link on the way that now leads elsewhere is noticed, and the new place is watched."""
+    """If a link in the path changes, the new directory is watched."""
     for name in ("one", "two"):
         (tmp_path / name / "dev").mkdir(parents=True)
     (tmp_path / "root").symlink_to("one")
@@ -82,8 +82,8 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
     await heard(watcher, target)
 
 
-async def test_new_directories_are_named(tmp_path: Path) -> None:
-    """So that who follows them can look at them after they are watched; again after they were not for a while."""
+async def test_follow_returns_new_directories(tmp_path: Path) -> None:
+    """Callers read them after the watch starts. A directory that was not watched for a while is new again."""
     with Watcher() as watcher:
         for _ in range(2):
             assert {tmp_path} == await watcher.follow({tmp_path: True})
@@ -91,8 +91,8 @@ async def test_new_directories_are_named(tmp_path: Path) -> None:
             assert not await watcher.follow({})
 
 
-async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that has no inotify instance left polls, tells it, and hears changes all the same."""
+async def test_without_inotify_it_polls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The limits have the reason."""
 
     def full(**_options: object) -> None:
         raise OSError(24, "Too many open files")
@@ -107,10 +107,10 @@ async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("number", "limited"), [(errno.ENOSPC, True), (errno.EACCES, False)])
-async def test_a_watch_that_the_kernel_refuses_is_polled(
+async def test_a_directory_without_a_watch_is_polled(
     number: int, limited: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """When the user's number of watches is used up, or the directory is not readable, that directory is polled."""
+    """The user has no watches left, or the directory is not readable."""
     with Watcher(poll_interval=0.02) as watcher:
 
         def full(*_arguments: object) -> int:
@@ -125,8 +125,8 @@ async def test_a_watch_that_the_kernel_refuses_is_polled(
         assert limited == ("max_user_watches" in watcher.limits[0])
 
 
-async def test_a_file_under_a_temporary_name_is_no_change_until_it_is_renamed(tmp_path: Path) -> None:
-    """Each failed write of a file would be an event, and cause a turn that writes again."""
+async def test_temporary_files_are_ignored(tmp_path: Path) -> None:
+    """Otherwise each failed write would cause an event and a reconciliation that writes again."""
     with Watcher(poll_interval=60.0) as watcher:
         await watcher.follow({tmp_path: True})
         await settled(watcher)
@@ -140,8 +140,8 @@ async def test_a_file_under_a_temporary_name_is_no_change_until_it_is_renamed(tm
 
 
 @pytest.mark.parametrize("inotify", [True, False])
-async def test_a_file_that_is_ignored_is_no_change(tmp_path: Path, *, inotify: bool) -> None:
-    """The kubelet's checkpoint changes with each pod, beside the kubelet's socket."""
+async def test_ignored_files(tmp_path: Path, *, inotify: bool) -> None:
+    """The kubelet's checkpoint, next to its socket, changes with each pod."""
     with Watcher(poll_interval=0.02, inotify=inotify, ignored="checkpoint") as watcher:
         await watcher.follow({tmp_path: False})
         await settled(watcher)
@@ -153,10 +153,8 @@ async def test_a_file_that_is_ignored_is_no_change(tmp_path: Path, *, inotify: b
         await heard(watcher, tmp_path)
 
 
-async def test_an_overflow_means_that_anything_may_have_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the kernel dropped events, every directory is reported."""
+async def test_an_overflow_reports_every_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has dropped events."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()

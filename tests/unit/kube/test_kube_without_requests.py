@@ -1,4 +1,4 @@
-"""What is not asked of the API server costs nothing."""
+"""The address of the API server, and errors of a kubeconfig."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from vdev import kube
 
 
 def test_the_server_of_a_pod(tmp_path):
-    """In a cluster the environment and the mounted token say where and who; outside there is nobody to ask."""
+    """In a cluster, it comes from the environment and the mounted token."""
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
     assert kube.find_server(environ=environ, account=tmp_path) is None
     (tmp_path / "token").write_text("x")
@@ -17,8 +17,8 @@ def test_the_server_of_a_pod(tmp_path):
     assert tmp_path / "ca.crt" == kube.find_server(environ=environ, account=tmp_path).ca
 
 
-def test_an_account_that_cannot_be_looked_at_is_none(tmp_path):
-    """A token behind a name that no file can have is no token, and a port that is no number no account."""
+def test_an_unusable_account_is_ignored(tmp_path):
+    """The token cannot be read, or the port is not a number."""
     (tmp_path / "token").symlink_to("n" * 300)
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert kube.find_server(environ=environ, account=tmp_path) is None
@@ -28,8 +28,8 @@ def test_an_account_that_cannot_be_looked_at_is_none(tmp_path):
     assert kube.find_server(environ=environ, account=tmp_path) is not None
 
 
-def test_a_kubeconfig_goes_before_the_pods_account(tmp_path):
-    """With the context that was chosen; the file is read only when there is a request."""
+def test_a_kubeconfig_takes_precedence_over_the_account(tmp_path):
+    """The file is read with the first request, so it need not exist here."""
     (tmp_path / "token").touch()
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     found = kube.find_server(kubeconfig=tmp_path / "none", context="kind", environ=environ, account=tmp_path)
@@ -50,8 +50,8 @@ def test_a_kubeconfig_goes_before_the_pods_account(tmp_path):
         ("clusters: []\ncontexts: []\ncurrent-context: a", "'a' not found"),
     ],
 )
-async def test_a_kubeconfig_that_is_none(tmp_path, text, said):
-    """The error names the file, and is raised by the request."""
+async def test_an_invalid_kubeconfig(tmp_path, text, said):
+    """A request raises an error that names the file."""
     file = tmp_path / "config"
     if text is not None:
         file.write_text(text)

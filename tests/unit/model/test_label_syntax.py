@@ -1,10 +1,10 @@
-"""What Kubernetes takes as label, and which labels and conditions belong to others."""
+"""Valid labels in Kubernetes, and labels and conditions that belong to others."""
 
 from vdev.model.names import condition_type_problem, key_problem, value_problem
 
 
-def test_names_that_are_taken(subtests):
-    """Keys have a DNS name before the slash or none, with 253 and 63 characters; other projects' keys are allowed."""
+def test_valid_names(subtests):
+    """A key has up to 253 characters before the slash and 63 after it; keys of other projects are allowed."""
     cases = {
         key_problem: [
             "plain",
@@ -27,8 +27,8 @@ def test_names_that_are_taken(subtests):
                 assert "" == problem_of(text)
 
 
-def test_names_that_are_refused(subtests):
-    """By the API server, or because the kubelet, its admission or an administrator owns them."""
+def test_refused_names(subtests):
+    """They are invalid, or belong to the kubelet, its admission or an administrator."""
     cases = [
         (key_problem, "", "must be 1 to 63"),
         (key_problem, "acme.dev/", "must be 1 to 63"),

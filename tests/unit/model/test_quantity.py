@@ -1,4 +1,4 @@
-"""Amounts of memory in Kubernetes' notation."""
+"""Amounts of memory in Kubernetes notation."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,6 @@ from vdev.model.quantity import QuantityError, parse_quantity
 
 
 def test_amounts(subtests):
-    """Every suffix of Kubernetes' quantities gives its exact number of bytes."""
     cases = [
         (0, 0),
         (512, 512),
@@ -34,8 +33,8 @@ def test_amounts(subtests):
             assert expected == parse_quantity(text)
 
 
-def test_refusals_say_what_is_wrong(subtests):
-    """What is no amount of memory is refused with the reason, and the suffix that was meant where it is near."""
+def test_errors(subtests):
+    """Each has the reason, and the likely suffix."""
     cases = [
         ("", "'' is no amount of memory; expected a whole number of bytes, or"),
         ("Gi", "'Gi' is no amount of memory"),
@@ -66,6 +65,5 @@ def test_refusals_say_what_is_wrong(subtests):
 
 @given(st.integers(0, 2**40), st.sampled_from(["", "Ki", "Mi", "k", "M"]))
 def test_whole_amounts_are_exact(number, suffix):
-    """No precision is lost on the way, however large the number."""
     scale = {"": 1, "Ki": 1024, "Mi": 1024**2, "k": 1000, "M": 1000**2}[suffix]
     assert number * scale == parse_quantity(f"{number}{suffix}")

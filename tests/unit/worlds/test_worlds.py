@@ -1,4 +1,4 @@
-"""Simulated worlds repeat and hold."""
+"""Simulated worlds are deterministic and keep the invariants."""
 
 import concurrent.futures
 
@@ -8,14 +8,14 @@ from tests.kit.play import played
 
 
 def world(events, seed):
-    """A world in which these events happen, and some more time."""
+    """A world with these events, and some time after the last one."""
     events = sorted(events)
     return {"seed": seed, "seconds": events[-1][0] + 140, "events": events}
 
 
-# What a world found: an agent whose directory another one serves by now registered a resource once more.
+# A former bug: an agent registered a resource again although another agent already served its directory.
 FOUND = [[30, "pod", 1, 0, 0], [40, "kubelet wiped", 63, 0, 0], [40, "agent updated", 45, 0, 0]]
-ORDERS = [  # of what the system, the interpreter and protobuf keep in another order in each process
+ORDERS = [  # events that depend on orders of the system, the interpreter and protobuf, which differ between processes
     *([30 + number, "claim pod", 0, 3, 1] for number in range(3)),
     [60, "agent updated", 19, 0, 0],  # two agents see the same file events
     *([62 + number, "edit", 10, number, 0] for number in range(3)),
@@ -26,10 +26,10 @@ ORDERS = [  # of what the system, the interpreter and protobuf keep in another o
 
 
 @pytest.mark.long
-def test_worlds_hold_and_repeat():
-    """Message for message, in one process from the start, and in another one at the same time and after another world.
+def test_worlds_are_deterministic():
+    """A world sends the same messages in a new process, at the same time in another, and after another world.
 
-    A world with claims and an API server has a seed that three divides.
+    A world with claims and an API server has a seed that is divisible by three.
     """
     found, same = world(FOUND, seed=9), world(ORDERS, seed=3)
     with concurrent.futures.ThreadPoolExecutor() as threads:
