@@ -75,7 +75,7 @@ async def test_claimed_partitions_are_kept(held, start_agent, account, api_serve
     agent = await held()
     await choose("all-1g.5gb")
     await api_server.until(lambda: "failed" == state())
-    (problem,) = agent.agent.choices.problems
+    (problem,) = agent.agent.layouts.problems
     assert "pod default/holder holds 3g.20gb at slice 0 of device 0 of a100" in problem.message
     assert ["3g.20gb"] * 4 == published()
     await agent.stop()
@@ -83,8 +83,8 @@ async def test_claimed_partitions_are_kept(held, start_agent, account, api_serve
     await until_published(agent, api_server)
     assert ["3g.20gb"] * 4 == published()
     await choose("all-2g.10gb")
-    await api_server.until(lambda: "2g.10gb" in str(agent.agent.choices.problems))
-    (problem,) = agent.agent.choices.problems
+    await api_server.until(lambda: "2g.10gb" in str(agent.agent.layouts.problems))
+    (problem,) = agent.agent.layouts.problems
     assert "pod default/holder holds" in problem.message
     await kubelet.delete_pod("holder")
     await api_server.until(lambda: not any(each["claims"] for each in agent.agent.dra.document()))

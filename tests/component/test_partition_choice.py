@@ -123,7 +123,7 @@ async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_serv
     await kubelet.run_pod(manifest("holder", {LARGE: 1}))
     await choose("all-1g.5gb")
     await told("failed")
-    (problem,) = agent.agent.choices.problems
+    (problem,) = agent.agent.layouts.problems
     assert "pod default/holder holds 3g.20gb at slice" in problem.message
     assert problem in agent.agent.reconciler.problems
     await shows(LARGE, 2, 2)
@@ -133,7 +133,7 @@ async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_serv
     await agent.settled(kubelet)
     await shows(LARGE, 2, 2)
     await told("failed")
-    assert [problem.message] == [each.message for each in agent.agent.choices.problems]
+    assert [problem.message] == [each.message for each in agent.agent.layouts.problems]
     await choose("all-2g.10gb")
     await shows("nvidia.com/mig-2g.10gb", 3, 3)
     await told("success")
@@ -163,7 +163,7 @@ async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, sho
     await api_server.down()
     agent = await start_agent(OWN, api_server=account)
     await shows(SMALL, 7, 7)
-    assert any("cannot be followed" in each.message for each in agent.agent.choices.problems)
+    assert any("cannot be followed" in each.message for each in agent.agent.layouts.problems)
     await api_server.up()
     await choose("all-3g.20gb")
     await shows(LARGE, 2, 2)
@@ -195,5 +195,5 @@ async def test_without_an_api_server_the_default_stands_and_it_is_said(start_age
     """There is a problem, and nothing fails."""
     agent = await start_agent(OWN)
     await shows(GPU, 1, 1)
-    (problem,) = agent.agent.choices.problems
+    (problem,) = agent.agent.layouts.problems
     assert f"{MIG} cannot be followed" in problem.message

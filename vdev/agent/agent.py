@@ -38,7 +38,7 @@ from .fault_control import FaultControl
 from .handovers import HandoverActions
 from .kernel_log import KernelLog
 from .lock import NodeLock
-from .node_choices import NodeChoices
+from .node_layouts import NodeLayouts
 from .node_objects import NodeApi
 from .options import Options
 from .pod_holders import PodHolders
@@ -106,7 +106,7 @@ class Agent:
             renew=self.nodes.renew,
             faults=self.faults.engine,
         )
-        self.choices = NodeChoices(self)
+        self.layouts = NodeLayouts(self)
         self.appliers: tuple[Applier, ...] = (
             self.nodes,
             self.tools,  # before the CDI specifications that mount them
@@ -324,10 +324,11 @@ class Agent:
         async with self._reconciling:
             await self.link.remove_leftovers()
             await self.link.check()  # the first services must know which kubelet they register with
-            (inventory, choices, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
+            (inventory, progresses, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})
-            self.reconciler.resume(inventory, choices)
+            self.layouts.progresses = progresses
+            self.reconciler.resume(inventory)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()

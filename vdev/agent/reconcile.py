@@ -26,7 +26,6 @@ from ..model.spec import Spec
 from ..node.maker_labels import Machine
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
-from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from .applier import Applier, Stage
 from .retry import problem_of
@@ -73,8 +72,8 @@ class Reconciler:
     def problems(self) -> tuple[Problem, ...]:
         found = [*self.warnings, *self._agent.config.status.problems]
         found += (*self.scan.problems, *self.base.problems, *self._agent.faults.problems)
-        if self._agent.choices.progresses:
-            found += self._agent.choices.problems
+        if self._agent.layouts.progresses:
+            found += self._agent.layouts.problems
         if self._plan:
             found += self._plan.problems
         for applier in self.appliers:
@@ -93,7 +92,7 @@ class Reconciler:
         if self._agent.faults.engine.runs:
             await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
         call("looking at the faults", functools.partial(self._agent.faults.engine.look, self.base))
-        if self._agent.choices.progresses or any(entry.choice for entry in self.spec.entries):
+        if self._agent.layouts.progresses or any(entry.choice for entry in self.spec.entries):
             await self._retrier.run(_REPARTITIONING, self._repartition)
         plan = await self._prepared()
         if plan is None:
@@ -109,10 +108,10 @@ class Reconciler:
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
         # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
-        failing, choices = self._retrier.failing, self._agent.choices
+        failing, layouts = self._retrier.failing, self._agent.layouts
         times = [
             None if _PLANNING in failing else plan.again_at,
-            None if _REPARTITIONING in failing else choices.again_at,
+            None if _REPARTITIONING in failing else layouts.again_at,
         ]
         self.appliers = []
         for applier in self._agent.appliers:
@@ -149,8 +148,8 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         before = self._plan
         observed = ObservedState(
-            spec=self._agent.choices.in_force(self.spec),
-            layouts=self._agent.choices.progresses,
+            spec=self._agent.layouts.in_force(self.spec),
+            layouts=self._agent.layouts.progresses,
             node=self._agent.options.node,
             machine=self._machine or Machine(),
             found=self.scan.devices if self._machine else {},
@@ -229,14 +228,10 @@ class Reconciler:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
         return True
 
-    def resume(self, recorded: Inventory, choices: Progresses) -> None:
-        """Take over what an earlier process listed, so that the first list is an edit of it.
-
-        `choices` is the progress of the layouts that labels chose.
-        """
+    def resume(self, recorded: Inventory) -> None:
+        """Take over what an earlier process listed, so that the first list is an edit of it."""
         self.previous = Previous(advertised=recorded)
-        self._agent.choices.progresses = choices
-        if self._agent.choices.in_force(self.spec) != self.spec:
+        if self._agent.layouts.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
     async def _fall_back(self, bad: ConfigError) -> None:
@@ -295,14 +290,12 @@ class Reconciler:
                 await self.reload()  # this may have been what was wrong
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self._agent.choices.in_force(spec), self._agent.options.node, scan.devices)
+        return arrange(self._agent.layouts.in_force(spec), self._agent.options.node, scan.devices)
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
-        await self._agent.choices.begin(self.spec)
-        base = await self._agent.choices.advance()
-        if base is not None:
-            self.base = base
+        layouts = self._agent.layouts
+        self.base = await layouts.advance(self.spec, self.scan.devices, self.base, self.previous)
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)

@@ -57,7 +57,7 @@ def status(agent: "Agent") -> dict[str, Any]:
         "faults": agent.faults.store.status(),
         "nodeApi": agent.node_api.document(),
         "dra": agent.dra.document(),
-        "layouts": agent.choices.document(),
+        "layouts": agent.layouts.document(),
         "problems": [problem_document(problem) for problem in agent.reconciler.problems],
         "resources": [_resource(agent, resource) for resource in agent.reconciler.advertised.resources.values()],
     }

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..agent.node_choices import ChosenLayouts
+from ..agent.node_layouts import ChosenLayouts
 from ..dra.pools import Held, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
-from ..model.problem import errors
 from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import Holder, InUse
@@ -41,13 +40,13 @@ class Layouts(ChosenLayouts):
         `noted` is what annotations of pods say. These, and the devices of claims, show which layouts an earlier
         controller had in force.
         """
-        entries = self._entries(spec)
-        if not entries:
+        if not self._entries(spec):
             self.progresses = {}
             return spec, arrange(spec, self._node, found)
-        before = self.progresses
-        listed, pools = (last.advertised, last.pools) if last else (EMPTY, NO_POOLS)
-        if last is None and (noted or claimed):
+        before, listed, pools = self.progresses, EMPTY, NO_POOLS
+        if last is not None:
+            listed, pools = last.advertised, last.pools
+        elif noted or claimed:
             before, listed, pools = self._recall(spec, found, labels, noted, claimed)
         view = RepartitionView(
             labels=labels,
@@ -57,17 +56,9 @@ class Layouts(ChosenLayouts):
             claimed=claimed_by_name(pools, claimed),
             now=in_use.asked_at,
         )
-        self.progresses = repartition.advance(before, entries, spec.flags.mig_strategy, view)
+        self.progresses, base = self._next(spec, before, view, last.observed.inventory.problems if last else None)
         cut = self.in_force(spec)
-        base = arrange(cut, self._node, found)
-        if last and self.progresses != before:
-            new_errors = set(errors(base.problems)) - set(last.observed.inventory.problems)
-            if new_errors:
-                why = min(each.message for each in new_errors)
-                self.progresses = repartition.refused(before, self.progresses, why)
-                cut = self.in_force(spec)
-                base = arrange(cut, self._node, found)
-        return cut, base
+        return cut, arrange(cut, self._node, found) if base is None else base
 
     def _recall(
         self,

@@ -6,20 +6,20 @@ is seen, and without an API server, the layouts of an earlier process stay, or t
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..model.device import Device
+from ..model.device import RawDevice
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import InUse
 from ..planning.inventory import arrange
+from ..planning.plan import Previous
 from ..planning.repartition import Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 log = structlog.get_logger(__name__)
-
-_ATTEMPTS = 10  # to decide while pods get devices
 
 
 class ChosenLayouts:
@@ -50,8 +48,24 @@ class ChosenLayouts:
     def _entries(self, spec: Spec) -> list[Entry]:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
 
+    def _next(
+        self, spec: Spec, before: Progresses, view: RepartitionView, known: Collection[Problem] | None
+    ) -> tuple[Progresses, Inventory | None]:
+        """Return the state of each label after `before`, and the inventory if that changes.
 
-class NodeChoices(ChosenLayouts):
+        A layout with errors that are not among the `known` ones fails, and the old one stays; None accepts all errors.
+        """
+        after = repartition.advance(before, self._entries(spec), spec.flags.mig_strategy, view)
+        cut = repartition.in_force(spec, after)
+        if cut == repartition.in_force(spec, before):
+            return after, None
+        inventory = arrange(cut, self._node, view.found)
+        if known is not None and (wrong := set(errors(inventory.problems)).difference(known)):
+            return repartition.refused(before, after, min(each.message for each in wrong)), None
+        return after, inventory
+
+
+class NodeLayouts(ChosenLayouts):
     """The layouts that labels of this agent's Node choose."""
 
     def __init__(self, agent: "Agent") -> None:
@@ -61,62 +75,46 @@ class NodeChoices(ChosenLayouts):
         self._intervals, self._clock = agent.options.timing
         self._follows = False
 
-    async def begin(self, spec: Spec) -> None:
-        """Follow the Node if an entry needs a label of it, and wait a moment for the first look."""
-        if self._follows or not self._entries(spec):
-            return
-        self._follows = True
-        self._view.subscribe(self._agent.pending.add)
-        with contextlib.suppress(TimeoutError, ApiServerError):
-            async with self._clock.timeout(self._intervals.first_reading):
-                await self._view.seen()
-
-    async def advance(self) -> Inventory | None:
+    async def advance(
+        self, spec: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory, previous: Previous
+    ) -> Inventory:
         """Put the layouts in force that labels choose, unless that takes away a device that a pod may hold.
 
-        Returns the inventory under the new layouts, or None if nothing changes.
+        `base` is the inventory of this configuration and of the devices `found`, with the layouts in force until now.
+        Returns that of the new layouts.
         """
-        reconciler, before = self._agent.reconciler, self.progresses
-        for _ in range(_ATTEMPTS):
-            in_use, claimed = self._agent.holders.in_use, self._claimed()
-            after = self._look(in_use, claimed)
-            if after == before:
-                return None
-            spec = repartition.in_force(reconciler.spec, after)
-            if spec == self.in_force(reconciler.spec):
-                self._take(after)
-                return None
-            inventory = await asyncio.to_thread(arrange, spec, self._node, reconciler.scan.devices)
-            if wrong := set(errors(inventory.problems)) - set(reconciler.base.problems):
-                self._take(repartition.refused(before, after, min(each.message for each in wrong)))
-                return None
-            # Pods and claims may have got devices in the meantime.
-            if self._claimed().keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all():
-                self._take(after)
-                return inventory
-        return None
-
-    def _claimed(self) -> Mapping[tuple[str, str], Device]:
-        """Return the devices of prepared claims, by driver and published name."""
-        return claimed_by_name(self._agent.reconciler.previous.pools, self._agent.dra.claimed)
-
-    def _look(self, in_use: InUse, claimed: Mapping[tuple[str, str], Device]) -> Progresses:
-        """Return the state of each label now."""
-        reconciler, document = self._agent.reconciler, self._view.document
-        spec = reconciler.spec
-        entries = self._entries(spec)
-        if not entries:
-            return {}
-        seen = RepartitionView(
+        if not self._entries(spec):
+            self.progresses = {}
+            return base
+        if not self._follows:
+            await self._follow()
+        in_use, claimed = self._agent.holders.in_use, claimed_by_name(previous.pools, self._agent.dra.claimed)
+        document = self._view.document
+        view = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
-            found=reconciler.scan.devices,
-            listed=reconciler.previous.advertised,
+            found=found,
+            listed=previous.advertised,
             in_use=in_use,
             claimed=claimed,
             now=self._clock.now(),
             intervals=self._intervals,
         )
-        return repartition.advance(self.progresses, entries, spec.flags.mig_strategy, seen)
+        after, inventory = await asyncio.to_thread(self._next, spec, self.progresses, view, base.problems)
+        if inventory is not None:
+            now_claimed = claimed_by_name(previous.pools, self._agent.dra.claimed)
+            if not (now_claimed.keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all()):
+                self._agent.pending.add()  # pods or claims got devices in the meantime: decide again
+                return base
+        self._take(after)
+        return base if inventory is None else inventory
+
+    async def _follow(self) -> None:
+        """Follow the Node from now on, and wait a moment for the first look."""
+        self._follows = True
+        self._view.subscribe(self._agent.pending.add)
+        with contextlib.suppress(TimeoutError, ApiServerError):
+            async with self._clock.timeout(self._intervals.first_reading):
+                await self._view.seen()
 
     def _take(self, progresses: Progresses) -> None:
         """Put these layouts in force, and log what is new."""
