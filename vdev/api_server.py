@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import UsageError
-from .hostfs.files import exists
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a service account with its token mounted"
@@ -52,15 +51,15 @@ def find_server(
         return ApiServerAddress(kubeconfig=kubeconfig, context=context)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token, ca = account / "token", account / "ca.crt"
-    if not host or not port.isdecimal() or not exists(token):
+    if not host or not port.isdecimal() or not os.path.exists(token):
         return None
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return ApiServerAddress(address=address, token=token, ca=ca if exists(ca) else None)
+    return ApiServerAddress(address=address, token=token, ca=ca if os.path.exists(ca) else None)
 
 
 def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
     """Like `find_server`. Raises UsageError if there is no server, or no such file."""
-    if kubeconfig and not exists(kubeconfig):
+    if kubeconfig and not os.path.exists(kubeconfig):
         raise UsageError(f"the kubeconfig file {kubeconfig} does not exist")
     if server := find_server(kubeconfig=kubeconfig, context=context):
         return server

@@ -6,6 +6,7 @@ is an error. NVIDIA's config-manager does the same with the fallbacks that its H
 """
 
 import itertools
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 
 from . import config
 from .errors import ConfigError, UsageError
-from .hostfs.files import is_directory
 from .model.device import EMPTY as NOTHING
 from .model.problem import Place, Problem, Where, did_you_mean, error
 
@@ -112,13 +112,13 @@ def files_of_node(paths: Sequence[Path], node: str, labels: Mapping[str, str] = 
     """Return the files of the node with this name and these labels. Raises UsageError if there are none."""
     _check(paths)
     key = next((each for each in LABELS if labels.get(each)), LABEL)
-    return [_chosen(path, node, key, labels.get(key, "")) if is_directory(path) else _file(path) for path in paths]
+    return [_chosen(path, node, key, labels.get(key, "")) if os.path.isdir(path) else _file(path) for path in paths]
 
 
 def files_of_every_node(paths: Sequence[Path]) -> list[tuple[Path, ...]]:
     """Return the files of each configuration that a node may have. Raises UsageError."""
     _check(paths)
-    choices = [_configurations(path) if is_directory(path) else [_file(path)] for path in paths]
+    choices = [_configurations(path) if os.path.isdir(path) else [_file(path)] for path in paths]
     return list(itertools.product(*choices))
 
 

@@ -6,6 +6,7 @@ good one is that of an earlier process. Files are read in a thread.
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ import structlog
 from ..config import FileTexts, Loaded
 from ..errors import ConfigError
 from ..hostfs import root
-from ..hostfs.files import is_directory
 from ..loading import LABEL, LABELS, choose
 from ..model.problem import Problem, error
 from ..observe.metrics import Metrics
@@ -77,7 +77,7 @@ class FileChooser:
 
     async def choose(self) -> Chosen:
         """Choose the files. Raises ConfigError if a directory has none for this node."""
-        directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self._given)))
+        directories = await asyncio.to_thread(lambda: frozenset(filter(os.path.isdir, self._given)))
         if directories and self._label is None:
             self._label = _Label()
             self._before = await asyncio.to_thread(_in, directories, await self._state.kept_files())
@@ -298,5 +298,5 @@ def directories(paths: Iterable[Path]) -> frozenset[Path]:
         found.update(map(Path, way.directories))
         if not way.is_loop:
             end = Path(way.path)
-            found.add(end if is_directory(end) else end.parent)
+            found.add(end if os.path.isdir(end) else end.parent)
     return frozenset(found)

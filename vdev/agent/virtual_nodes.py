@@ -21,7 +21,7 @@ import structlog
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..hostfs import HostRoot, remove_unfinished, write_atomic
-from ..hostfs.files import is_directory, listed
+from ..hostfs.files import listed
 from ..hostfs.locks import DirectoryLock
 from ..model.device import RawDevice, base_id, facts
 from ..model.entry import Entry
@@ -127,7 +127,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            elif not is_directory(self.directory):
+            elif not os.path.isdir(self.directory):
                 return ()
             if self._lock.take():
                 return names(self.directory)

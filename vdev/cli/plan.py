@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
 from ..errors import ConfigError, UsageError
 from ..hostfs import HostRoot
-from ..hostfs.files import is_directory
 from ..hostfs.root import machine_type
 from ..model import telemetry
 from ..model.device import EMPTY as NOTHING
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
     problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
     changes = _changes(old, new) if old else {}
-    from_directory = any(is_directory(Path(each)) for each in args.files)
+    from_directory = any(os.path.isdir(Path(each)) for each in args.files)
     lines = [_lines(new, files if from_directory else [], explain=args.explain)]
     if old:
         lines.append(_change_lines(old, new, changes))

@@ -13,7 +13,7 @@ import grpc
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import SocketError
-from ..hostfs.files import is_directory, listed
+from ..hostfs.files import listed
 from ..planning.resources import LIST_LIMIT
 from .rpc import RpcCalls
 
@@ -137,7 +137,7 @@ def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
     if isinstance(failed, PermissionError) or not os.access(directory.parent, os.X_OK):
         return f"no permission to use {directory}; run vdev as root, or give it access"
-    if not is_directory(directory):
+    if not os.path.isdir(directory):
         return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):
         if os.geteuid() == 0:

@@ -9,6 +9,7 @@ that the record was lost. A pod may use that claim, so the file stays until the 
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -18,7 +19,6 @@ import structlog
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
-from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Denied, Missing, Unconfigured
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
@@ -164,7 +164,7 @@ class Claims:
     def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
         """Return the result of `work` in a tuple; None if another instance holds the lock."""
         directory, root = self._places.directory, self._places.kubelet_dir
-        if not is_directory(root):
+        if not os.path.isdir(root):
             raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)

@@ -9,6 +9,7 @@ missing files again.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -21,7 +22,6 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
 from ..faults.engine import Engine
-from ..hostfs.files import exists, is_directory
 from ..kube import Api
 from ..model.device import Health
 from ..model.problem import Problem, error
@@ -169,12 +169,12 @@ class DraDriver:
     def _check(self) -> None:
         """Check that the sockets can be created and that no other process serves them. Raises SocketError."""
         registry = self.places.registry
-        if not is_directory(registry):
+        if not os.path.isdir(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
         for path in self.places.remove_leftovers():
             log.info("removed the socket of a process that is gone", socket=str(path))
         for socket in (self._socket, self._registration_socket):
-            if exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
+            if os.path.exists(socket.path) and not socket.owns_socket() and not is_dead(socket.path):
                 raise SocketError(
                     f"another process serves {socket.path}; is another driver named {self.name} on this node? stop one "
                     "of them, or let one have another name"

@@ -91,16 +91,6 @@ def _must_be_plain(path: Path, mode: int) -> None:
 Stamp = tuple[int, int, int]
 
 
-def exists(path: Path) -> bool:
-    """Whether the path exists and this process can see it."""
-    return os.path.exists(path)
-
-
-def is_directory(path: Path) -> bool:
-    """Whether the path is a directory that this process can see."""
-    return os.path.isdir(path)
-
-
 def names(directory: Path) -> list[str]:
     """Return the names in a directory; none if it cannot be read."""
     try:
