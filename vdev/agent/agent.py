@@ -172,7 +172,7 @@ class Agent:
         return Situation(
             applied=reading.applied,
             refused=reading.failed,
-            reading=reading.history[0].summary if reading.history else "",
+            reading=reading.history[0]["summary"] if reading.history else "",
             unregistered={each.name: each.trouble for each in services if each.trouble},
             active_rules=self.faults.active_rules,
         )

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -161,16 +162,6 @@ def _names(directory: Path) -> list[str]:
 _REMEMBERED = 20  # readings in the history
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReading:
-    """The result of one reading, at a time in seconds since the epoch."""
-
-    at: float
-    result: str  # "applied" or "refused"
-    summary: str
-    devices: Mapping[str, int] | None = None  # listed by each resource; None if nothing new was applied
-
-
 @dataclass(slots=True)
 class ReloadStatus:
     """The results of all readings; times are seconds since the epoch, 0 for never."""
@@ -181,8 +172,9 @@ class ReloadStatus:
     failed_at: float = 0.0
     applied: int = 0
     failed: int = 0
-    problems: tuple[Problem, ...] = ()  # of the last reading, when it was bad
-    history: deque[ConfigReading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
+    problems: tuple[Problem, ...] = ()  # the errors of the last reading; if it was good, of the part that is left out
+    # Documents for the status, the newest first. "devices" are counts by resource; None if nothing new was applied.
+    history: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     @property
     def summary(self) -> str:
@@ -199,7 +191,6 @@ class ConfigSource:
         self.in_force = Chosen()  # the files of the last good reading
         self.files: set[Path] = set()  # that the last reading read, with presets and layouts
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
-        self.left_out: tuple[Problem, ...] = ()  # the errors of a first reading of which only the good part is in force
         self._options = options
         self._metrics = metrics
         self._clock = options.clock
@@ -237,13 +228,13 @@ class ConfigSource:
 
     def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
         """Record that the last reading is in force; `devices` are counts by resource."""
-        self.in_force, self.left_out = self.chooser.chosen, loaded.errors
+        self.in_force = self.chooser.chosen
         if not loaded.errors:
             self.good = loaded.texts
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
-        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary, devices))
+        self._remember(self.status.applied_at, "applied", summary, devices)
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
@@ -257,7 +248,7 @@ class ConfigSource:
 
     def unchanged(self, loaded: Loaded) -> None:
         """Record that the last reading equals the configuration in force."""
-        if self.status.last_was_good and not self.left_out:
+        if self.status.last_was_good and not self.status.problems:
             self.in_force, self.good = self.chooser.chosen, loaded.texts
         else:
             log.info("configuration is good again, and equals the one in force")
@@ -277,7 +268,10 @@ class ConfigSource:
         self.status.failed += 1
         if is_news:
             log.error(event, problems=[str(problem) for problem in bad.problems])
-            self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
+            self._remember(self.status.failed_at, "refused", self.status.summary)
+
+    def _remember(self, at: float, result: str, summary: str, devices: Mapping[str, int] | None = None) -> None:
+        self.status.history.appendleft({"at": at, "result": result, "summary": summary, "devices": devices})
 
 
 def _in_a_line(problems: tuple[object, ...]) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -21,14 +21,6 @@ from .options import Options
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HoldersSource:
-    """The source of the knowledge of holders at the moment, and since when (seconds since the epoch)."""
-
-    name: str
-    since: float
-
-
 class PodHolders:
     """The devices that the kubelet's pods hold, as far as it is known; `refresh` asks again.
 
@@ -44,7 +36,7 @@ class PodHolders:
         self._faults = faults
         self._intervals, self._clock = options.timing
         self.known: InUse = in_use.UNKNOWN
-        self.source = HoldersSource("nothing yet", self._clock.wall())
+        self.source, self.source_since = "nothing yet", self._clock.wall()  # of `known`; seconds since the epoch
         self._socket = options.pod_resources_socket
         self._checkpoint = CheckpointReader(link.directory)
         self.asked = asyncio.Event()  # somebody wants to know which pods hold devices
@@ -152,5 +144,5 @@ class PodHolders:
             sources.append("the kubelet's checkpoint")
         # Own Allocates always count until an answer names their pod.
         name = " and ".join(sources) or "this process's own Allocates"
-        if name != self.source.name:
-            self.source = HoldersSource(name, self._clock.wall())
+        if name != self.source:
+            self.source, self.source_since = name, self._clock.wall()

@@ -186,7 +186,7 @@ class Reconciler:
         found = (*self.warnings, *self.scan.problems, *self.base.problems, *self._agent.faults.problems)
         before, self._logged = self._logged, frozenset(found)
         for problem in dict.fromkeys(found):
-            if problem not in before and problem not in self._agent.config.left_out:
+            if problem not in before and problem not in self._agent.config.status.problems:
                 _log_problem("problem in the configuration", problem)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:

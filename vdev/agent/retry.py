@@ -62,8 +62,7 @@ class Failure:
 class Retrier:
     """The operations of one agent, each with a name that goes before "failed", such as "reading x".
 
-    `failing` are those whose last attempt failed, and `problems` has a problem for each of them. `on_change` is called
-    when it changes.
+    `failing` are those whose last attempt failed. `on_change` is called when `problems` changes.
     """
 
     def __init__(
@@ -77,16 +76,18 @@ class Retrier:
         self._on_change = on_change
         self._clock = timing.clock
         self.failing: dict[str, Failure] = {}
-        self.problems: tuple[Problem, ...] = ()
         self._hurried = asyncio.Event()  # set and replaced when all pauses end
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """A problem for each operation whose last attempt failed."""
+        return tuple(failure.problem for failure in self.failing.values())
 
     def next_attempt(self, begun: float) -> float | None:
         """The (monotonic) time at which the first pause ends that had not ended at the time `begun`, or None.
 
         It may be past: an operation may have been skipped shortly before its pause ended.
         """
-        if not self.failing:
-            return None
         return min((each.again_at for each in self.failing.values() if each.again_at > begun), default=None)
 
     def reason(self, name: str) -> str:
@@ -110,11 +111,11 @@ class Retrier:
     def forget(self, name: str) -> None:
         """Drop the failure of an operation that succeeded or no longer exists."""
         if self.failing.pop(name, None) is not None:
-            self._changed()
+            self._on_change()
 
     async def run(self, name: str, work: Callable[[], Awaitable[object]]) -> bool:
         """Run it unless its pause is not over; return whether it succeeded."""
-        if name in self.failing and self.pause(name):
+        if self.pause(name):
             return False
         with self._attempt(name):
             await work()
@@ -122,7 +123,7 @@ class Retrier:
 
     def call(self, name: str, work: Callable[[], object]) -> bool:
         """Like `run`, for a plain function."""
-        if name in self.failing and self.pause(name):
+        if self.pause(name):
             return False
         with self._attempt(name):
             work()
@@ -136,8 +137,7 @@ class Retrier:
         except Exception as failed:
             self._fail(name, failed)
         else:
-            if name in self.failing:
-                self._succeed(name)
+            self._succeed(name)
 
     async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         while True:
@@ -178,13 +178,9 @@ class Retrier:
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
         if before is None or before.problem != problem:
             log.error("step failed; trying again", step=name, reason=reason, hint=problem.hint)
-            self._changed()
+            self._on_change()
 
     def _succeed(self, name: str) -> None:
         if name in self.failing:
             log.info("step succeeds again", step=name)
             self.forget(name)
-
-    def _changed(self) -> None:
-        self.problems = tuple(failure.problem for failure in self.failing.values())
-        self._on_change()

@@ -28,8 +28,8 @@ def status(agent: "Agent") -> dict[str, Any]:
         "podResources": {
             "socket": str(agent.options.pod_resources_socket),
             "readable": agent.holders.readable,
-            "knownFrom": agent.holders.source.name,
-            "knownFromSince": agent.holders.source.since,
+            "knownFrom": agent.holders.source,
+            "knownFromSince": agent.holders.source_since,
             "checkpointProblem": agent.holders.trouble,
             "doubted": len(agent.holders.known.unlisted),
         },
@@ -48,10 +48,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "failedAt": reload.failed_at or None,
             "applied": reload.applied,
             "failed": reload.failed,
-            "history": [
-                {"at": each.at, "result": each.result, "summary": each.summary, "devices": each.devices}
-                for each in reload.history
-            ],
+            "history": list(reload.history),
         },
         "actions": agent.handovers.status(),
         "faults": agent.faults.store.status(),
