@@ -223,21 +223,18 @@ class Agent:
             if self.notifier is not None:
                 telling = self.retrier.run_forever("telling the service manager", self.notifier.run_once)
                 await stack.enter_async_context(in_background(telling, name="service manager"))
-            watcher = await self._start(stack)
+            watcher = None
+            with contextlib.suppress(Interrupted):
+                async with self._starting:
+                    if not self._stop.is_set():
+                        watcher = await self._prepare(stack)
             if watcher is not None:
                 await self._work(watcher)
         log.info("stopped")
         return 1 if self._displaced else 0
 
-    async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
-        """Get ready for work, and put the clean-up on the stack; returns None if `stop` was called."""
-        try:
-            async with self._starting:
-                return None if self._stop.is_set() else await self._prepare(stack)
-        except Interrupted:
-            return None
-
-    async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
+    async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher:
+        """Get ready for work, and put the clean-up on the stack."""
         if self.options.http_address:
             from ..observe import http  # it imports a web server
 

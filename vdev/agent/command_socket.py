@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,8 @@ async def _serve(
 
 async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:
     try:
-        request = _parse(await reader.readline())
-        return {"ok": True, "result": await _command(request["do"], commands)(request)}
+        request = _parse(await reader.readline(), commands)
+        return {"ok": True, "result": await commands[request["do"]](request)}
     except VdevError as refused:
         return {"ok": False, "error": str(refused)}
     except ValueError:  # of `readline`
@@ -82,19 +82,15 @@ async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler])
         return {"ok": False, "error": f"vdev failed to answer, which is a bug in vdev: {failed!r}"}
 
 
-def _command(name: str, commands: Mapping[str, Handler]) -> Handler:
-    if name not in commands:
-        raise UsageError(f"unknown command {name!r}; this process knows {', '.join(sorted(commands))}")
-    return commands[name]
-
-
-def _parse(line: bytes) -> Mapping[str, Any]:
+def _parse(line: bytes, commands: Collection[str]) -> Mapping[str, Any]:
     try:
         request = parse_json(line)
     except ValueError as wrong:
         raise UsageError(f"the request is not JSON on one line: {wrong}") from None
     if not isinstance(request, dict) or not isinstance(request.get("do"), str):
         raise UsageError('the request is not a JSON object with a command; expected one such as {"do": "status"}')
+    if request["do"] not in commands:
+        raise UsageError(f"unknown command {request['do']!r}; this process knows {', '.join(sorted(commands))}")
     return request
 
 

@@ -113,10 +113,11 @@ class HandoverActions(Applier):
     async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
         self._named = named
-        held = self._ledger.started
-        subjects = {key: self._find((key[0], base_id(key[1]))) for key in named}
-        acting = {key for key, subject in subjects.items() if subject and subject.entry.acts_on_handovers}
-        concerned = {key: pod for key, pod in named.items() if key in held or key in acting}
+        concerned, held = {}, self._ledger.started
+        for key, pod in named.items():
+            subject = self._find((key[0], base_id(key[1])))
+            if key in held or (subject and subject.entry.acts_on_handovers):
+                concerned[key] = pod
         await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
 
     async def _update(self, ledger: Ledger) -> None:
@@ -124,10 +125,10 @@ class HandoverActions(Applier):
         before, self._ledger = self._ledger, ledger
         self.is_done = ledger == handovers.EMPTY
         if before.releases != ledger.releases:
-            self._start(self._ledger.releases)
+            self._start(ledger.releases)
             self._agent.pending.add()
         self._notify()
-        await self._agent.state.record(self._ledger)
+        await self._agent.state.record(ledger)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -262,12 +263,10 @@ class HandoverActions(Applier):
                     await self._agent.read_holders()
         while self._group is not None:
             changed = self._changed
-            self._ledger, releases, arrivals = handovers.pre_start(
-                self._ledger, keys, self._named, self._overlapping(devices)
-            )
+            self._ledger, due = handovers.pre_start(self._ledger, keys, self._named, self._overlapping(devices))
             self.is_done = False
-            self._start(arrivals)
-            if not (releases or arrivals):
+            self._start(due)
+            if not due:
                 await self._agent.state.record(self._ledger)
                 return
             await changed.wait()

@@ -42,7 +42,26 @@ class NodeLock:
     async def take(self, stopping: asyncio.Event) -> bool:
         """Wait until the directory exists and no other agent serves it. False if `stopping` was set before."""
         try:
-            return await self._wait(stopping)
+            while not stopping.is_set():
+                before = self.trouble
+                trouble, stands_by = await asyncio.to_thread(self._take)
+                if stands_by:
+                    await asyncio.to_thread(self._show)  # before the status says so: the other agent may end at once
+                self.trouble, self.stands_by = trouble, stands_by
+                if trouble != before:
+                    self._on_change()
+                if not trouble:
+                    self._taken = True
+                    if before:
+                        log.info("serving the node", directory=str(self._directory))
+                    return True
+                if trouble != before:
+                    log.warning("waiting to serve the node", reason=trouble)
+                pause = self._intervals.look_at_lock if stands_by else self._intervals.look_for_directory
+                with contextlib.suppress(TimeoutError):
+                    async with self._clock.timeout(pause):
+                        await stopping.wait()
+            return False
         finally:
             self._presence.release()
 
@@ -59,28 +78,6 @@ class NodeLock:
             return self._presence.take()
         except OSError:  # the directory does not exist
             return True
-
-    async def _wait(self, stopping: asyncio.Event) -> bool:
-        while not stopping.is_set():
-            before = self.trouble
-            trouble, stands_by = await asyncio.to_thread(self._take)
-            if stands_by:
-                await asyncio.to_thread(self._show)  # before the status says so: the other agent may end at once
-            self.trouble, self.stands_by = trouble, stands_by
-            if self.trouble != before:
-                self._on_change()
-            if not self.trouble:
-                self._taken = True
-                if before:
-                    log.info("serving the node", directory=str(self._directory))
-                return True
-            if self.trouble != before:
-                log.warning("waiting to serve the node", reason=self.trouble)
-            pause = self._intervals.look_at_lock if self.stands_by else self._intervals.look_for_directory
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.timeout(pause):
-                    await stopping.wait()
-        return False
 
     def is_ours(self) -> bool:
         """Whether the directory is still ours: one that was removed and made again is locked again. Blocks briefly.

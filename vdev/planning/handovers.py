@@ -120,21 +120,21 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
 
 def pre_start(
     ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
-) -> tuple[Ledger, tuple[Handover, ...], tuple[Handover, ...]]:
-    """Return the ledger, and the releases or arrivals that must be done before a container with these slots starts.
+) -> tuple[Ledger, tuple[Handover, ...]]:
+    """Return the ledger, and the handovers that must be done before a container with these slots starts.
 
-    There are arrivals only if there are no more releases. `overlapping` are other devices that are partly the same
-    hardware; their releases come first as well.
+    These are releases first, and then arrivals. `overlapping` are other devices that are partly the same hardware;
+    their releases come first as well.
     """
     units = {*map(_device_key, keys), *overlapping}
     releases = tuple(each for each in ledger.releases if each.device_key in units)
     if releases:
-        return ledger, releases, ()
+        return ledger, releases
     ledger, arrivals = _arrive(ledger, keys, named)
     ledger = replace(ledger, due=(*ledger.due, *arrivals))
     held = ledger.started
     who = {(_device_key(key), held[key].holder) for key in keys}
-    return ledger, (), tuple(each for each in ledger.due if (each.device_key, each.holder) in who)
+    return ledger, tuple(each for each in ledger.due if (each.device_key, each.holder) in who)
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
