@@ -1,4 +1,4 @@
-"""What no API server should answer: the error says so, and nothing takes memory without end."""
+"""Malformed answers of an API server: they are errors, and endless ones are given up."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ DEEP = b"[" * 100_000
 
 @pytest.fixture
 async def odd_address(account):
-    """Make a server that answers each request by `say(writer, head)`; where it is."""
+    """Start a server that answers each request by `say(writer, head)`. Returns its address."""
     connections = set()
     async with contextlib.AsyncExitStack() as stack:
 
@@ -38,7 +38,7 @@ async def odd_address(account):
             return kube.ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
 
         yield start
-        for _ in range(5):  # for connections that were accepted a moment ago
+        for _ in range(5):  # until the tasks of new connections run
             await asyncio.sleep(0)
     for each in connections:
         each.cancel()
@@ -47,7 +47,7 @@ async def odd_address(account):
 
 @pytest.fixture
 def odd_server(odd_address, start_api):
-    """Make such a server, and a client of it."""
+    """Start such a server. Returns its client."""
 
     async def start(say, **options):
         return await start_api(server=await odd_address(say), **options)
@@ -77,18 +77,18 @@ def says(body, status=200, head=b""):
         (DEEP, 403, r"may not get nodes: \[\[\["),
     ],
 )
-async def test_what_is_no_object(odd_server, body, status, error):
-    """However deep it is nested."""
+async def test_an_answer_that_is_not_an_object(odd_server, body, status, error):
+    """Also deeply nested ones are an error."""
     api = await odd_server(says(body, status))
     with pytest.raises((kube.Unreachable, kube.Denied), match=error):
         await api.get(NODES, "worker-1")
 
 
-# --- without end ------------------------------------------------------------------------------------------------------
+# --- pages and missing answers ----------------------------------------------------------------------------------------
 
 
-async def test_a_list_in_several_answers(odd_server):
-    """Each page says how the next one is asked for; the version is theirs."""
+async def test_a_list_of_several_pages(odd_server):
+    """Each page has the token of the next one, and the version of the list."""
     heads = []
 
     async def say(writer, head):
@@ -103,8 +103,8 @@ async def test_a_list_in_several_answers(odd_server):
     assert b"continue=two" in heads[1]
 
 
-async def test_a_list_without_end(odd_server):
-    """Each page names another one: it is given up."""
+async def test_an_endless_list(odd_server):
+    """It is given up after 400 pages."""
     pages = itertools.count()
 
     async def say(writer, head):
@@ -117,8 +117,8 @@ async def test_a_list_without_end(odd_server):
     assert 400 == next(pages)
 
 
-async def test_a_watch_that_is_not_answered(odd_server):
-    """It is given up like any request that gets no answer, long before the time of a watch is over."""
+async def test_a_watch_without_an_answer(odd_server):
+    """It ends after the deadline of other requests, long before the duration of the watch."""
 
     async def say(_writer, _head):
         await asyncio.Event().wait()
@@ -129,7 +129,7 @@ async def test_a_watch_that_is_not_answered(odd_server):
             assert not [each async for each in events]
 
 
-# --- of another shape -------------------------------------------------------------------------------------------------
+# --- malformed objects ------------------------------------------------------------------------------------------------
 
 NODE = {
     "metadata": {
@@ -154,12 +154,12 @@ NODE = {
         "conditions": [{"type": "NpuHealthy", "status": "True", "lastTransitionTime": "2026-11-23T08:00:00Z"}],
     },
 }
-SOME = 30  # of the odd nodes; each run draws others
+SOME = 30  # odd nodes per run, chosen at random
 ODD = (None, 7, "x", [], [7], [[7]], {}, {"a": 7}, {"": {}}, [{"type": {}}], {"k:[": 7, "k:7": {"b": 7}})
 
 
 def with_odd_parts(document):
-    """The document with each of its parts replaced by each odd value, in turn."""
+    """Copies of the document, in each of which one part is replaced by an odd value."""
     yield from ODD
     pairs = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
@@ -179,7 +179,7 @@ devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [
 
 
 async def test_an_odd_list(odd_server):
-    """It is as good as none."""
+    """It is an error."""
     labels_alone = {"items": [{"metadata": {"labels": {}}}]}
     for page in ({"items": 7}, {"items": [7]}, {"items": [], "metadata": [7]}, labels_alone):
         api = await odd_server(says(json.dumps(page).encode()))
@@ -191,15 +191,15 @@ async def test_an_odd_list(odd_server):
     ("status", "error"), [(404, kube.Missing), (409, kube.Conflict), (422, kube.Invalid), (504, kube.Unreachable)]
 )
 async def test_an_odd_error(odd_server, status, error):
-    """What can be read of it counts."""
+    """The status and the message count, and malformed details are ignored."""
     for details in (7, [7], {"causes": 7}, {"causes": [7]}, {"causes": [{"field": [], "message": 7}]}):
         api = await odd_server(says(json.dumps({"message": "no", "details": details}).encode(), status))
         with pytest.raises(error, match=r"no"):
             await api.get(NODES, "worker-1")
 
 
-async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_server):
-    """Whatever stands in its place, or in that of a part: the problem is that of the API server, or there is none."""
+async def test_an_odd_node_is_not_a_defect_of_vdev(odd_address, start_agent, api_server):
+    """If there is a problem at all, it is about the API server."""
     current, asked = [None], []
 
     async def say(writer, head):

@@ -1,4 +1,4 @@
-"""Requests to an API server: who asks, what it says no to, and what becomes of a server in trouble."""
+"""Requests to an API server: credentials, refusals, and failing servers."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ MINE = {"metadata": {"labels": {"vdev.dev/a": "1"}}}
 
 @pytest.fixture
 async def node(api_server):
-    """A node as a kubelet makes it."""
+    """A Node as a kubelet creates it."""
     labels = {"kubernetes.io/hostname": "worker-1"}
     return await api_server.add(
         "nodes",
@@ -28,11 +28,11 @@ async def node(api_server):
     )
 
 
-# --- who asks ---------------------------------------------------------------------------------------------------------
+# --- credentials ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_token_goes_with_each_request(api_server, api, node):
-    """That of the service account, and who it is."""
+async def test_the_headers_of_a_request(api_server, api, node):
+    """The token of the service account, and the user agent."""
     found = await api.get(NODES, "worker-1", cached=True)
     assert node["metadata"]["uid"] == found["metadata"]["uid"]
     (asked,) = api_server.asked
@@ -40,16 +40,16 @@ async def test_the_token_goes_with_each_request(api_server, api, node):
     assert {"resourceVersion": "0"} == asked.params
 
 
-async def test_a_token_that_was_replaced(api_server, api, account, node):
-    """The kubelet writes another one long before the old one expires; what is refused meanwhile is asked again."""
+async def test_a_replaced_token(api_server, api, account, node):
+    """A refused request is repeated with the new token."""
     await api.get(NODES, "worker-1")
     account.token.write_text("fresh")
     api_server.tokens = {"fresh"}
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
 
 
-async def test_a_token_is_read_again_although_the_server_still_takes_the_old_one(api_server, start_api, account, node):
-    """After ten minutes; the old connection is closed."""
+async def test_a_token_is_read_again_before_the_old_one_expires(api_server, start_api, account, node):
+    """This happens after ten minutes. The old connection is closed."""
     clock = LeapClock()
     api = await start_api(clock=clock)
     await api.get(NODES, "worker-1")
@@ -62,8 +62,8 @@ async def test_a_token_is_read_again_although_the_server_still_takes_the_old_one
     assert ["Bearer secret", "Bearer secret", "Bearer fresh"] == sent
 
 
-async def test_a_token_that_nobody_knows(api_server, api):
-    """401 says who is meant."""
+async def test_an_unknown_token(api_server, api):
+    """The error for 401 names the service account."""
     api_server.tokens = {"another"}
     with pytest.raises(kube.Denied, match="does not know the service account") as raised:
         await api.get(NODES, "worker-1")
@@ -71,7 +71,7 @@ async def test_a_token_that_nobody_knows(api_server, api):
 
 
 def kubeconfig(file, address, token, **cluster):
-    """A file with a context for each of two users."""
+    """Write a kubeconfig with a context for each of two users."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -88,7 +88,7 @@ def kubeconfig(file, address, token, **cluster):
 
 
 async def test_a_kubeconfig(api_server, start_api, directory, node):
-    """Its current context, or the one that was chosen."""
+    """The client uses its current context, or a given one."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
     api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
     assert "worker-1" == (await api.get(NODES, "worker-1"))["metadata"]["name"]
@@ -97,8 +97,8 @@ async def test_a_kubeconfig(api_server, start_api, directory, node):
         await api.get(NODES, "worker-1")
 
 
-async def test_a_kubeconfig_that_was_written_again(api_server, start_api, directory, node):
-    """As where credentials are renewed from outside: a refusal makes it read again."""
+async def test_a_replaced_kubeconfig(api_server, start_api, directory, node):
+    """After a refusal the file is read again, because another program may have renewed the credentials."""
     file = kubeconfig(directory / "config", api_server.address, "secret")
     api = await start_api(server=kube.ApiServerAddress(kubeconfig=file))
     await api.get(NODES, "worker-1")
@@ -108,7 +108,7 @@ async def test_a_kubeconfig_that_was_written_again(api_server, start_api, direct
 
 
 async def test_a_program_that_prints_credentials(api_server, start_api, directory, node):
-    """As kubeconfigs of clouds have them; what it fails with is said."""
+    """Kubeconfigs of cloud providers have such programs. The error has the output of a failed one."""
     file = directory / "config"
     run = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "sh"}
 
@@ -131,7 +131,7 @@ async def test_a_program_that_prints_credentials(api_server, start_api, director
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A certificate of the loopback address, which is its own authority."""
+    """A self-signed certificate for the loopback address."""
     directory = tmp_path_factory.mktemp("tls")
     key, file = directory / "key.pem", directory / "ca.crt"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
@@ -145,8 +145,8 @@ def certificate(tmp_path_factory):
     return file, context
 
 
-async def test_the_server_must_prove_who_it_is(certificate, start_api, directory):
-    """By the authority of the service account, or that in the kubeconfig, and by no other."""
+async def test_the_certificate_of_the_server_is_verified(certificate, start_api, directory):
+    """With the CA of the service account or that of the kubeconfig."""
     file, context = certificate
     (directory / "token").write_text("secret")
     async with ApiServer(tls=context) as server:
@@ -165,11 +165,11 @@ async def test_the_server_must_prove_who_it_is(certificate, start_api, directory
         await by_file.aclose()
 
 
-# --- what it says no to -----------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_permission_that_is_missing(api_server, api, node):
-    """The error names verb and resource as a role has them."""
+async def test_a_missing_permission(api_server, api, node):
+    """The error names verb and resource as in a role."""
     api_server.permissions = {"get nodes"}
     with pytest.raises(kube.Denied, match=r"may not patch nodes/status: .*the verb patch on nodes/status"):
         await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
@@ -177,26 +177,26 @@ async def test_a_permission_that_is_missing(api_server, api, node):
         await api.list(RESOURCE_SLICES, keep=kube.whole)
 
 
-async def test_a_delete_of_the_object_that_is_meant(api_server, api, node):
-    """By its uid."""
+async def test_a_delete_with_a_uid(api_server, api, node):
+    """An object with another uid is not deleted."""
     with pytest.raises(kube.Conflict):
         await api.delete(NODES, "worker-1", uid="another")
     await api.delete(NODES, "worker-1", uid=node["metadata"]["uid"])
     assert [] == api_server.all("nodes")
 
 
-# --- a server in trouble ----------------------------------------------------------------------------------------------
+# --- failing servers --------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_answers(api_server, api):
-    """A server that is away is one that may come back."""
+async def test_a_server_that_is_down(api_server, api):
+    """The error is Unreachable."""
     await api_server.down()
     with pytest.raises(kube.Unreachable, match="does not answer"):
         await api.get(NODES, "worker-1")
 
 
 async def test_a_server_that_hangs(api_server, start_api):
-    """A request has a deadline, by the clock that was handed in."""
+    """A request has a deadline by the client's clock."""
     clock = LeapClock()
     api = await start_api(clock=clock, api_answer=600.0)
     hanging = api_server.fail(hang=True)
@@ -208,7 +208,7 @@ async def test_a_server_that_hangs(api_server, start_api):
 
 
 async def test_a_server_that_asks_to_wait(api_server, start_api, node):
-    """It is asked again after the time that it says."""
+    """The request is repeated after the time in Retry-After."""
     clock = LeapClock()
     api = await start_api(clock=clock)
     busy = api_server.fail(status=429, after=20, times=1)
@@ -236,8 +236,8 @@ async def test_a_server_that_asks_to_wait(api_server, start_api, node):
         (429, 3600, kube.Throttled),
     ],
 )
-async def test_faults_in_place_of_an_answer(api_server, start_api, node, status, after, error):
-    """What a fault rule says comes as if the server had said it, and nothing is sent."""
+async def test_injected_errors(api_server, start_api, node, status, after, error):
+    """The error of a fault rule is raised like one of the server, and nothing is sent."""
 
     def fault(call):
         is_meant = (call.verb, call.kind) == ("patch", NODES)

@@ -25,15 +25,15 @@ devices:
 
 @pytest.fixture
 async def kubelet(directory):
-    """For longer than the grace that the agent has here it says that there are no pods."""
+    """A kubelet that lists no pods for longer than the agent's grace period."""
     timings = Timings(boot=0.01, lead=0.01, sources=2.5)
     async with Kubelet(directory / "kubelet", rate_limit=False, timings=timings) as running:
         yield running
 
 
 @pytest.mark.long
-async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent, shows):
-    """A re-cut that waits for a pod goes on waiting; once the pod is gone for certain, it is there."""
+async def test_nothing_is_released_before_the_kubelet_knows_its_pods(kubelet, start_agent, shows):
+    """New partitions that overlap a held one stay Unhealthy until the pod is certainly gone."""
     agent = await start_agent(cut("2x"), kubelet_grace=2.0)
     await kubelet.run_pod(manifest("holder", {WHOLE: 1}))
     agent.edit(cut("1x, 1x"))
@@ -47,6 +47,6 @@ async def test_nothing_is_released_before_it_knows_its_pods(kubelet, start_agent
         assert not any(slot.health.healthy for slot in agent.agent.reconciler.advertised.resources[HALF].slots)
     assert 3 < len(readings)
     await kubelet.delete_pod("holder")
-    await kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pod that came last
+    await kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the last pod
     await shows(HALF, 2, 2)
     assert [] == kubelet.errors

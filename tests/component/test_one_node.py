@@ -1,4 +1,4 @@
-"""A node that two entries or two names reach, on a kubelet: who has it, before and after an edit and a plug."""
+"""A device node that matches two entries or has two names: its entry before and after edits and plugs."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def config(*entries):
 
 @pytest.fixture
 def host(directory):
-    """Two serial adapters, of which one has a name."""
+    """Two serial adapters, one of which also has a name by id."""
     fake = FakeHost(directory / "host")
     fake.node("ttyUSB0", "188:0")
     fake.node("ttyUSB1", "188:1")
@@ -24,8 +24,8 @@ def host(directory):
     return fake
 
 
-async def test_a_held_node_changes_owner_when_its_pod_is_gone(kubelet, start_agent, shows, host):
-    """An edit gives the node to another entry: it stays listed where it is held, and is nobody else's until then."""
+async def test_a_held_node_changes_its_entry_when_its_pod_is_gone(kubelet, start_agent, shows, host):
+    """After an edit gives the node to another entry, it stays listed for the pod, and is Unhealthy in the new one."""
     agent = await start_agent(config(GENERIC), host=host.host)
     await kubelet.run_pod(manifest("a", {ANY: 2}))
     agent.edit(config(BY_ID, GENERIC))
@@ -40,22 +40,22 @@ async def test_a_held_node_changes_owner_when_its_pod_is_gone(kubelet, start_age
     assert [] == kubelet.errors
 
 
-async def test_the_order_of_the_file_decides_and_not_that_of_the_plugs(kubelet, start_agent, shows, host):
-    """Whichever entry is scanned first after a plug, the node goes to the one that is first in the file."""
+async def test_the_first_entry_in_the_file_gets_a_node(kubelet, start_agent, shows, host):
+    """The order of plugs does not matter."""
     await start_agent(config(BY_ID, GENERIC), host=host.host)
     for _ in range(2):
         await shows(STICK, 1, 1)
         await shows(ANY, 1, 1)
         host.remove("/dev/serial/by-id/zigbee")
-        await shows(ANY, 2, 2)  # without its name it is one of many
+        await shows(ANY, 2, 2)  # without its name by id, it matches the second entry alone
         host.link("/dev/serial/by-id/zigbee", "../../ttyUSB1")
     await shows(STICK, 1, 1)
     await shows(ANY, 1, 1)
     assert [] == kubelet.errors
 
 
-async def test_what_another_entry_has_is_not_probed(kubelet, start_agent, shows, host, directory):
-    """A probe has side effects, and one per device is enough."""
+async def test_only_the_entry_with_the_node_probes_it(kubelet, start_agent, shows, host, directory):
+    """A probe may have side effects."""
     probed = directory / "probed"
     health = f"health: {{probe: command, command: [/bin/sh, -c, 'echo $0 >> {probed}', '{{id}}'], interval: 100ms}}"
     entries = [each.rstrip("}\n") + f", {health}}}\n" for each in (BY_ID, GENERIC)]
@@ -66,8 +66,8 @@ async def test_what_another_entry_has_is_not_probed(kubelet, start_agent, shows,
     assert {"serial-ttyUSB0", "zigbee-zigbee"} == set(probed.read_text().split())
 
 
-async def test_a_plug_counts_for_the_entry_that_has_the_device(kubelet, start_agent, shows, host):
-    """One adapter goes away, and one loss is counted."""
+async def test_an_unplug_counts_for_one_entry(kubelet, start_agent, shows, host):
+    """One loss is counted for one lost adapter."""
     agent = await start_agent(config(BY_ID, GENERIC), host=host.host)
     host.remove("/dev/ttyUSB1")
     await shows(STICK, 0)
@@ -82,7 +82,7 @@ ALIASES = f"  - {{name: serial, resource: {ANY}, glob: '/dev/tty*'}}\n"
 
 
 async def test_names_of_one_node_in_one_entry_are_one_device(kubelet, start_agent, shows, directory):
-    """Two nodes with the same numbers and a hard link are one device, and one warning names two of them."""
+    """Nodes with the same numbers are one device, and there is one warning about the other names."""
     host = FakeHost(directory / "host")
     for name in ("tty0", "tty1", "tty2"):
         host.node(name, "188:0")
@@ -102,8 +102,8 @@ async def test_names_of_one_node_in_one_entry_are_one_device(kubelet, start_agen
     assert [] == kubelet.errors
 
 
-async def test_a_shared_entry_hands_out_every_name_of_a_node(kubelet, start_agent, shows, directory):
-    """Its author said that pods may have the node at once."""
+async def test_a_shared_entry_lists_every_name_of_a_node(kubelet, start_agent, shows, directory):
+    """With `shared: true`, several pods may use the node at the same time."""
     host = FakeHost(directory / "host")
     host.node("tty0", "188:0")
     host.node("tty1", "188:0")

@@ -1,4 +1,4 @@
-"""What follows from a plan is an output: the example of the docs is one, and what goes wrong in it is its own."""
+"""Appliers: the example of the docs, and devices that an applier cannot deliver."""
 
 import json
 import re
@@ -15,15 +15,15 @@ DOCS = Path(__file__).parents[2] / "docs" / "developers" / "architecture.md"
 
 @pytest.fixture
 def plan_file():
-    """The class of the docs' example."""
+    """The class in the docs' example."""
     (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     names = {}
     exec(example, names)
     return names["PlanFile"]
 
 
-async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows, directory, plan_file):
-    """It follows the plan: the start, an edit, and nothing of it is the agent's business."""
+async def test_the_applier_in_the_docs(kubelet, start_agent, shows, directory, plan_file):
+    """It writes the plan at the start and after an edit."""
     path = directory / "plan.json"
     agent = await start_agent(CONFIG, appliers=[plan_file(path)])
     wanted = json.dumps({NPU: ["acme-0", "acme-1"]})
@@ -34,7 +34,7 @@ async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows,
 
 
 class Picky(Applier):
-    """Cannot bring the second device to containers, and notes when it is settled."""
+    """Cannot deliver the second device, and records the healths in each plan."""
 
     name = "being picky"
     stage = Stage.PREPARE
@@ -45,18 +45,18 @@ class Picky(Applier):
 
     @property
     def undeliverable(self):
-        """The device that it refuses, once it has seen it."""
+        """The second device, after the first plan."""
         return self.refused
 
     async def apply(self, plan):
-        """Note what is about to be listed."""
+        """Record the planned healths."""
         (resource,) = plan.advertised.resources.values()
         self.seen.append([slot.health.healthy for slot in resource.slots])
         self.refused = {resource.slots[1].device.raw.id: type(resource.slots[1].health)(healthy=False, reason="picky")}
 
 
-async def test_what_an_output_cannot_deliver_is_never_listed_as_healthy(kubelet, start_agent, shows):
-    """It is decided once more before the kubelet is told."""
+async def test_an_undeliverable_device_is_never_listed_as_healthy(kubelet, start_agent, shows):
+    """The planner runs again before the kubelet gets the list."""
     picky = Picky()
     agent = await start_agent(CONFIG, appliers=[picky], wait=False)
     await shows(NPU, 2, 1)
@@ -67,7 +67,7 @@ async def test_what_an_output_cannot_deliver_is_never_listed_as_healthy(kubelet,
 
 
 def test_the_docs_name_modules_that_exist():
-    """Each path in the walks through the house."""
+    """Each path in architecture.md exists."""
     package = Path(__file__).parents[2] / "vdev"
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", DOCS.read_text()))
     assert {"planning/plan.py", "agent/device_lists.py"} <= named

@@ -1,4 +1,4 @@
-"""What is done when devices change hands, and before a container starts."""
+"""Actions when a device gets another holder, and before a container starts."""
 
 import asyncio
 import os
@@ -30,8 +30,8 @@ def writes(path, word="{id}"):
     return f"{{command: [/bin/sh, -c, 'echo $0 >> {path}', '{word}']}}"
 
 
-async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, directory):
-    """A pod's device is announced when the pod got it and when it gave it back; a second pod's likewise."""
+async def test_actions_run_once_for_each_change_of_the_holder(kubelet, start_agent, directory):
+    """Each of two pods causes one onAllocate and one onRelease."""
     told = directory / "told"
     block = f"onAllocate: [{writes(told, 'got {id}')}]\n    onRelease: [{writes(told, 'back {id}')}]"
     agent = await start_agent(config(block))
@@ -45,8 +45,8 @@ async def test_each_change_of_holder_is_acted_on_once(kubelet, start_agent, dire
     assert 0 == agent.agent.handovers.failed
 
 
-async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
-    """A new process does not act on pods that had their devices before; it does when they give them back."""
+async def test_a_restart_repeats_no_action(kubelet, start_agent, directory):
+    """A new process does not run onAllocate for pods that had their devices before, but runs their onRelease."""
     told = directory / "told"
     block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
     agent = await start_agent(config(block))
@@ -54,7 +54,9 @@ async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
     await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
     await agent.stop()
     agent = await start_agent(config(block))
-    await agent.agent.read_holders()  # once more: a reading before the registration counts as one of another kubelet
+    await (
+        agent.agent.read_holders()
+    )  # again, because a reading before the registration counts as one of another kubelet
     await agent.has_named(kubelet)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[1:], what="onRelease")
@@ -62,7 +64,7 @@ async def test_a_restart_repeats_nothing(kubelet, start_agent, directory):
 
 
 async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, directory):
-    """A kubelet that does not know its pods yet says that nobody holds anything; it is not believed at once."""
+    """A kubelet that does not know its pods yet lists none; the agent does not trust this at once."""
     told = directory / "told"
     block = f"onAllocate: [{writes(told, 'got')}]\n    onRelease: [{writes(told, 'back')}]"
     agent = await start_agent(config(block), kubelet_grace=3600.0)
@@ -79,8 +81,8 @@ async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, director
     await kubelet.wait_until(lambda: lines(told) == ["got", "back"], what="onRelease")
 
 
-async def test_a_failure_is_told_and_stops_nothing(kubelet, start_agent, directory):
-    """The pod runs, the next action is done, and log, status and metric have the failure."""
+async def test_a_failed_action_is_reported(kubelet, start_agent, directory):
+    """The pod runs, the next action runs, and log, status and metric have the failure."""
     told = directory / "told"
     failing = "{command: [/bin/sh, -c, 'echo no such thing; exit 3']}"
     agent = await start_agent(config(f"onAllocate: [{failing}, {writes(told)}]"))
@@ -97,7 +99,7 @@ async def test_a_failure_is_told_and_stops_nothing(kubelet, start_agent, directo
 
 
 async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent, directory):
-    """After its timeout the whole process group ends."""
+    """The whole process group is killed after the timeout."""
     pids = directory / "pids"
     command = f"[/bin/sh, -c, 'sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait']"
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
@@ -115,8 +117,8 @@ def _runs(pid):
         return False
 
 
-async def test_a_command_gets_no_environment_but_path(kubelet, start_agent, directory, monkeypatch):
-    """What the process was started with is nobody's business."""
+async def test_a_command_gets_path_alone_from_the_environment(kubelet, start_agent, directory, monkeypatch):
+    """The agent's environment may have secrets."""
     monkeypatch.setenv("SECRET", "s")
     told = directory / "told"
     await start_agent(config(f"onAllocate: [{{command: [/bin/sh, -c, '/usr/bin/env > {told}']}}]"))
@@ -125,8 +127,8 @@ async def test_a_command_gets_no_environment_but_path(kubelet, start_agent, dire
     assert {"PATH", "PWD", "_", "SHLVL", "OLDPWD"} >= {line.partition("=")[0] for line in lines(told)}
 
 
-async def test_files_are_emptied_and_get_a_mode(kubelet, start_agent, directory):
-    """`truncate` and `chmod` work below the host root, links followed within it."""
+async def test_truncate_and_chmod(kubelet, start_agent, directory):
+    """They work below the host root, and follow links inside it."""
     host = directory / "host"
     (host / "var").mkdir(parents=True)
     (host / "var/acme-0").write_text("old")
@@ -148,8 +150,8 @@ REFUSED = {
 }
 
 
-async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, directory):
-    """Directories, pipes, and whatever leads out of the host root stay as they are."""
+async def test_truncate_and_chmod_refuse_other_paths(kubelet, start_agent, directory):
+    """Directories, pipes, and links that lead out of the host root are not changed."""
     host = directory / "host"
     (host / "var").mkdir(parents=True)
     os.mkfifo(host / "pipe")
@@ -163,8 +165,8 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     assert "kept" == outside.read_text()
 
 
-async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
-    """The device whose facts lead out of the path is handed to nobody, so there is no change of hands."""
+async def test_a_device_whose_path_contains_dots_is_unhealthy(kubelet, start_agent, shows):
+    """An attribute with `..` would make an action's path leave its directory, so the device is not allocated."""
     block = "onAllocate: [{truncate: '/var/{attributes.x}'}]"
     text = config(block).replace("count: 1", "count: 1, attributes: {x: ../secret}")
     agent = await start_agent(text, wait=False)
@@ -174,7 +176,7 @@ async def test_a_path_that_climbs_is_not_acted_on(kubelet, start_agent, shows):
 
 
 async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, start_agent):
-    """The pod's event shows what failed, in a sentence."""
+    """The pod's event has the error."""
     agent = await start_agent(config("preStart: [{command: [/bin/sh, -c, 'echo no firmware; exit 1']}]"))
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     said = f"{pod} {list(kubelet.events)}"
@@ -182,8 +184,8 @@ async def test_a_failed_pre_start_keeps_the_container_from_starting(kubelet, sta
     assert 1 <= agent.agent.handovers.failed
 
 
-async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows):
-    """Other pods get their devices meanwhile, and the agent ends promptly."""
+async def test_a_hanging_action_does_not_delay_allocations(kubelet, start_agent, shows):
+    """Other pods get their devices, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
     starting = [asyncio.create_task(kubelet.run_pod(manifest(pod, {NPU: 1}))) for pod in "ab"]
     await kubelet.wait_until(lambda: len(agent.agent.handovers._running) == 2, what="the actions")
@@ -194,19 +196,19 @@ async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows
     await asyncio.gather(*starting, return_exceptions=True)
 
 
-# --- complete before the next container -------------------------------------------------------------------------------
+# --- releases before the next container -------------------------------------------------------------------------------
 
 BOTH = "onAllocate: [{got}]\n    onRelease: [{back}]\n    preStart: [{started}]"
 
 
 def both(told, back=""):
-    """Actions that write down who comes and goes; `back` is done before a release is written down."""
+    """Actions that write a word each. The release first runs `back`."""
     release = f"{{command: [/bin/sh, -c, '{back}echo back >> {told}']}}"
     return BOTH.format(got=writes(told, "got"), back=release, started=writes(told, "started"))
 
 
-async def test_pods_one_after_the_other_are_released_in_between(kubelet, start_agent, directory):
-    """However quickly a pod follows, all that is due to the one before it is done before its container starts."""
+async def test_a_release_ends_before_the_next_container_starts(kubelet, start_agent, directory):
+    """Also if the next pod is created at once."""
     told = directory / "told"
     await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
     for number in range(5):
@@ -215,8 +217,8 @@ async def test_pods_one_after_the_other_are_released_in_between(kubelet, start_a
         await kubelet.delete_pod(f"pod-{number}")
 
 
-async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_agent, directory, monkeypatch):
-    """Its event says for what; when that is done it starts."""
+async def test_a_slow_release_delays_the_next_container(kubelet, start_agent, directory, monkeypatch):
+    """The pod's event names the release. The container starts after it."""
     monkeypatch.setattr("vdev.agent.handovers.PRE_START_LIMIT", 2.0)
     told, gate = directory / "told", directory / "gate"
     await start_agent(config(both(told, f"while [ ! -e {gate} ]; do sleep 0.05; done; ")))
@@ -233,8 +235,8 @@ async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_ag
     assert ["got", "started", "back", "got", "started"] == lines(told)
 
 
-async def test_a_failed_release_keeps_the_device_back(kubelet, start_agent, directory, shows):
-    """It is Unhealthy for the reason, tried again, and handed out when it succeeds."""
+async def test_a_failed_release_makes_the_device_unhealthy(kubelet, start_agent, directory, shows):
+    """The release is retried. The device is Healthy when it succeeds."""
     told, gate = directory / "told", directory / "gate"
     block = both(told, f"test -e {gate} || echo locked; test -e {gate} || exit 1; ")
     agent = await start_agent(config(block), retry_step_first=0.05, retry_step_most=0.05)
@@ -248,8 +250,8 @@ async def test_a_failed_release_keeps_the_device_back(kubelet, start_agent, dire
     assert ["got", "started", "back"] == lines(told)
 
 
-async def test_a_failed_release_may_be_let_pass(kubelet, start_agent, directory, shows):
-    """With `ifReleaseFails: continue` it is reported, and the next pod starts; also where that is edited later."""
+async def test_a_failed_release_may_be_ignored(kubelet, start_agent, directory, shows):
+    """With `ifReleaseFails: continue` it is reported and the next pod starts, also if the option is added later."""
     told = directory / "told"
     block = both(told, "exit 1; ")
     agent = await start_agent(config(block), retry_step_first=0.05, retry_step_most=0.05)
@@ -264,8 +266,8 @@ async def test_a_failed_release_may_be_let_pass(kubelet, start_agent, directory,
     assert ["got", "started"] * 3 == lines(told)
 
 
-async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_agent, directory, shows):
-    """The next process releases it, before a container gets the device."""
+async def test_a_pod_that_ends_while_no_agent_runs_is_released_later(kubelet, start_agent, directory, shows):
+    """The next process runs the release before a container gets the device."""
     told, gate = directory / "told", directory / "gate"
     block = both(told, f"while [ ! -e {gate} ]; do sleep 0.05; done; ")
     agent = await start_agent(config(block))
@@ -279,8 +281,8 @@ async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_a
     assert ["got", "started", "back", "got", "started"] == lines(told)
 
 
-async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, directory, shows):
-    """A process that ends in the middle of a release leaves it to the next one."""
+async def test_an_interrupted_release_is_repeated(kubelet, start_agent, directory, shows):
+    """The next process runs it again."""
     told, gate = directory / "told", directory / "gate"
     pids = directory / "pids"
     block = both(told, f"echo $$ >> {pids}; echo begun >> {told}; while [ ! -e {gate} ]; do sleep 0.05; done; ")
@@ -297,8 +299,8 @@ async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, di
     assert ["got", "started", "begun", "begun", "back"] == lines(told)
 
 
-async def test_an_init_container_hands_on_to_its_own_pod(kubelet, start_agent, directory):
-    """One pod is one holder: nothing is released between its containers."""
+async def test_no_release_between_containers_of_a_pod(kubelet, start_agent, directory):
+    """The app container reuses the init container's device."""
     told = directory / "told"
     await start_agent(config(both(told)))
     pod = manifest("a", {NPU: 1})

@@ -1,4 +1,4 @@
-"""The five RPCs as any client sees them: answers, refusals with their codes, streams that all see every update."""
+"""The five RPCs of a device plugin: answers, error codes, and streams."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ devices:
 
 @pytest.fixture
 async def client(start_agent):
-    """A stub on the socket of acme.dev/npu, and the plugin behind it."""
+    """A stub for the socket of acme.dev/npu; `agent` is its plugin."""
     agent = await start_agent(CONFIG)
     async with grpc.aio.insecure_channel(f"unix:{agent.agent.lists.services[NPU].socket}") as channel:
         stub = rpc.DevicePluginStub(channel)
@@ -33,8 +33,8 @@ def allocate(*containers):
     return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers])
 
 
-async def test_one_answer_per_container_in_order(client):
-    """Several containers in one request are answered one by one."""
+async def test_allocate_answers_each_container_in_order(client):
+    """A request may have several containers."""
     answer = await client.Allocate(allocate(["acme-1"], ["acme-0", "acme-3"]))
     variable = "ACME_DEV_NPU_VISIBLE_DEVICES"
     assert ["acme-1", "acme-0,acme-3"] == [each.envs[variable] for each in answer.container_responses]
@@ -44,8 +44,8 @@ SICK = CONFIG + "faults: {rules: [{name: sick, devices: [acme/0], health: Unheal
 OTHER = CONFIG.replace("[0, 0, 1, 1]}", "[0, 0, 1, 1]}\n    container: {env: {MODE: other}}")
 
 
-async def test_an_answer_that_was_given_holds_as_long_as_the_device(client, kubelet):
-    """A device that failed since is refused, and one that gives its container something else by now gives that."""
+async def test_a_repeated_allocate_follows_the_present_state(client, kubelet):
+    """A device that has failed is refused. If the entry's container edits have changed, so does the answer."""
     request = allocate(["acme-0"])
     first = await client.Allocate(request)
     client.agent.edit(SICK)
@@ -60,8 +60,8 @@ async def test_an_answer_that_was_given_holds_as_long_as_the_device(client, kube
     assert "other" == (await client.Allocate(request)).container_responses[0].envs["MODE"]
 
 
-async def test_bytes_that_are_no_request_are_an_error_of_this_call_alone(client):
-    """The next one is answered."""
+async def test_malformed_bytes_are_an_error_of_one_call(client):
+    """The next call is answered."""
     async with grpc.aio.insecure_channel(f"unix:{client.agent.agent.lists.services[NPU].socket}") as channel:
         with pytest.raises(grpc.aio.AioRpcError, match="Error parsing message"):
             await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\x0a\xff")
@@ -76,8 +76,8 @@ REFUSED = [
 ]
 
 
-async def test_allocate_says_no_with_a_code_and_a_sentence(client):
-    """What cannot be granted is refused so that a pod's event can show it."""
+async def test_allocate_errors_have_a_code_and_a_message(client):
+    """A pod's event shows the message."""
     for containers, code, text in REFUSED:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await client.Allocate(allocate(*containers))
@@ -85,8 +85,8 @@ async def test_allocate_says_no_with_a_code_and_a_sentence(client):
         assert text in refused.value.details()
 
 
-async def test_the_refusal_reaches_the_pod(kubelet, client, shows):
-    """An Unhealthy device that the kubelet asks for all the same is refused; the pod shows why."""
+async def test_allocate_refuses_an_unhealthy_device(kubelet, client, shows):
+    """The message has the reason."""
     client.agent.edit(CONFIG.replace("count: 4, numa: [0, 0, 1, 1]", "count: 1"))
     await shows(NPU, 4, 1)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -96,7 +96,7 @@ async def test_the_refusal_reaches_the_pod(kubelet, client, shows):
 
 
 async def test_preferred_devices_are_of_one_numa_node(client):
-    """Two of four devices come from one NUMA node, must-include honoured."""
+    """The answer includes the required device and another one of its NUMA node."""
     request = pb.PreferredAllocationRequest(
         container_requests=[
             pb.ContainerPreferredAllocationRequest(
@@ -110,8 +110,8 @@ async def test_preferred_devices_are_of_one_numa_node(client):
     assert {"acme-2", "acme-3"} == set(answer.container_responses[0].deviceIDs)
 
 
-async def test_a_reader_that_is_slow_gets_the_newest_list(client):
-    """Lists are whole states: a stream that does not keep up skips to the latest."""
+async def test_a_slow_reader_gets_the_newest_list(client):
+    """Each list is complete, so a slow stream skips to the latest one."""
     stream = client.ListAndWatch(pb.Empty())
     await stream.read()
     for count in range(5, 30):

@@ -1,4 +1,4 @@
-"""The kubelet comes late, restarts, dies, forgets, and the plugin is there again, with sockets of its own."""
+"""The kubelet starts late, restarts or crashes, and the plugin serves and registers again."""
 
 import asyncio
 import shutil
@@ -26,12 +26,12 @@ def service(agent, name=NPU):
 
 
 def is_in(agent, state):
-    """Whether the resource is served already, and in this state."""
+    """Whether the resource is served, and in this state."""
     return NPU in agent.agent.lists.services and service(agent).state is state
 
 
-async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
-    """The kubelet forgets all and deletes all sockets; every resource is served on a new one, and pods keep theirs."""
+async def test_a_kubelet_restart(kubelet, start_agent, shows):
+    """The kubelet deletes all sockets. Every resource is served on a new one, and pods keep their devices."""
     agent = await start_agent(CONFIG)
     old = service(agent).socket
     pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
@@ -39,13 +39,15 @@ async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
     await kubelet.wait_until(lambda: service(agent).registrations == 2, what="a second registration")
     await shows(NPU, 2, 2)
     assert old != service(agent).socket
-    assert 0o600 == Path(service(agent).socket).stat().st_mode & 0o777  # only the kubelet, which is root, may connect
+    assert (
+        0o600 == Path(service(agent).socket).stat().st_mode & 0o777
+    )  # only root, as which the kubelet runs, may connect
     assert pod.container().devices == kubelet.pod("a").container().devices
     assert [] == kubelet.errors
 
 
-async def test_a_storm_of_restarts_is_survived(kubelet, start_agent, shows):
-    """Ten restarts in a row end with everything registered and no socket left over."""
+async def test_many_kubelet_restarts(kubelet, start_agent, shows):
+    """After ten restarts in a row everything is registered, and no socket is left."""
     agent = await start_agent(CONFIG)
     for _ in range(10):
         await kubelet.restart()
@@ -57,7 +59,7 @@ async def test_a_storm_of_restarts_is_survived(kubelet, start_agent, shows):
 
 
 async def test_a_dead_kubelet_leaves_a_stale_socket(kubelet, start_agent, shows):
-    """ECONNREFUSED on a socket that exists is no reason to give up."""
+    """The plugin retries after ECONNREFUSED."""
     agent = await start_agent(CONFIG)
     await kubelet.crash()
     await kubelet.wait_until(lambda: service(agent).state is ServiceState.WAITING, what="waiting")
@@ -66,21 +68,21 @@ async def test_a_dead_kubelet_leaves_a_stale_socket(kubelet, start_agent, shows)
     await shows(NPU, 2, 2)
 
 
-async def test_the_kubelet_may_come_later(directory, start_agent, kubelet, shows):
-    """The plugin starts first; even the kubelet's directory may be missing."""
+async def test_the_plugin_may_start_first(directory, start_agent, kubelet, shows):
+    """Even the kubelet's directory may be missing."""
     await kubelet.stop()
     await asyncio.to_thread(shutil.rmtree, kubelet.root)
     agent = await start_agent(CONFIG, wait=False)
     await kubelet.wait_until(lambda: "no directory" in agent.agent.lock.trouble, what="waiting")
     lines = [*status_lines(status.status(agent.agent))]
     assert any("no directory" in each for each in lines)
-    assert not [each for each in lines if "no devices" in each]  # nobody has looked for them
+    assert not [each for each in lines if "no devices" in each]  # discovery has not run
     await kubelet.start()
     await shows(NPU, 2, 2)
 
 
-async def test_a_deleted_socket_is_made_anew(kubelet, start_agent, shows):
-    """Somebody removes the plugin's socket: it serves on a new one and registers again, after ending its streams."""
+async def test_a_deleted_socket_is_replaced(kubelet, start_agent, shows):
+    """The plugin ends its streams, serves on a new socket and registers again."""
     agent = await start_agent(CONFIG)
     Path(service(agent).socket).unlink()
     await kubelet.wait_until(lambda: service(agent).registrations == 2, what="a second registration")
@@ -89,8 +91,8 @@ async def test_a_deleted_socket_is_made_anew(kubelet, start_agent, shows):
 
 
 @pytest.mark.parametrize("compat", ["1.36", "1.37"])
-async def test_a_second_instance_takes_over_and_goes(directory, start_agent, compat):
-    """A second instance says that it waits, and serves when the first one ends; no kubelet sees both at once."""
+async def test_a_second_instance_takes_over(directory, start_agent, compat):
+    """It reports that it waits, and serves when the first one has ended."""
     async with Kubelet(directory / "k2", compat=compat, rate_limit=False) as node:
         old = await start_agent(CONFIG, plugin_dir=node.device_plugin_dir, kubelet_socket=node.socket, wait=False)
         await node.wait_until(lambda: node.node().allocatable.get(NPU) == 2, what="the first instance")
@@ -105,8 +107,8 @@ async def test_a_second_instance_takes_over_and_goes(directory, start_agent, com
         assert "Running" == pod.phase.value
 
 
-async def test_only_our_dead_sockets_are_removed(kubelet, start_agent):
-    """A leftover of a dead process of ours goes; a live one's and everybody else's stay."""
+async def test_only_dead_sockets_of_vdev_are_removed(kubelet, start_agent):
+    """Sockets of running processes and of other plugins stay."""
     directory = kubelet.device_plugin_dir
 
     def bind(name, *, listen):
@@ -128,8 +130,8 @@ async def test_only_our_dead_sockets_are_removed(kubelet, start_agent):
     assert "vdev-gpu-00000000-dead.sock" not in names
 
 
-async def test_a_path_too_long_for_a_socket_is_said(kubelet, start_agent):
-    """A directory too deep for a socket is named with the limit, and the process waits and ends cleanly."""
+async def test_a_socket_path_that_is_too_long(kubelet, start_agent):
+    """The error has the limit. The process waits, and ends cleanly."""
     deep = kubelet.root / ("d" * 100)
     await asyncio.to_thread(deep.mkdir)
     agent = await start_agent(CONFIG, plugin_dir=deep, wait=False)
@@ -146,8 +148,8 @@ async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
     assert 0 == await agent.stop()
 
 
-async def test_a_resource_that_goes_stays_gone_over_a_restart(kubelet, start_agent, shows):
-    """A kubelet that restarts while a resource says goodbye is not told the old list again."""
+async def test_a_removed_resource_stays_removed_over_a_kubelet_restart(kubelet, start_agent, shows):
+    """A kubelet that restarts while a resource is being removed does not get the old list again."""
     agent = await start_agent(CONFIG)
     agent.edit(CONFIG.replace("example.com/other", "example.com/new"))
     await shows("example.com/other", 0, 0)
@@ -157,8 +159,8 @@ async def test_a_resource_that_goes_stays_gone_over_a_restart(kubelet, start_age
     assert 0 == kubelet.node().capacity.get("example.com/other", 0)
 
 
-async def test_a_silent_pod_resources_socket_holds_nothing_up(kubelet, start_agent, directory):
-    """A socket that accepts and never answers delays neither the start for long nor an edit."""
+async def test_a_hanging_pod_resources_socket_delays_nothing(kubelet, start_agent, directory):
+    """A socket that accepts and never answers delays neither the start nor an edit for long."""
     silent = directory / "silent.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(silent))

@@ -1,4 +1,4 @@
-"""Hot reload: a change of the file arrives as a difference, a bad one changes nothing."""
+"""Hot reload: edits are applied without a restart, and bad ones change nothing."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ NPU, OTHER = "acme.dev/npu", "example.com/other"
 
 
 async def test_an_edit_is_applied_live(kubelet, start_agent, shows):
-    """A plain write arrives on the open stream; a resource that did not change is not touched."""
+    """The new list comes on the open stream. Other resources send nothing."""
     agent = await start_agent(TWO)
     lists = [each.fields["resource"] for each in kubelet.journal.of("listed")].count(OTHER)
     agent.config_file.write_text(THREE)
@@ -30,13 +30,13 @@ async def test_an_edit_is_applied_live(kubelet, start_agent, shows):
 
 @pytest.fixture
 def readings():
-    """What is called with the files of each reading."""
+    """The files of each reading."""
     return []
 
 
 @pytest.fixture
 def load(readings):
-    """How the files are read, with a note of each reading once it is done."""
+    """A function that reads the files and records that."""
 
     def noted(files, *, partial=False):
         loaded = config.load(files, partial=partial)
@@ -47,7 +47,7 @@ def load(readings):
 
 
 async def test_an_edit_during_the_first_reading_is_applied(start_agent, shows, config_dir, load, readings):
-    """What is written between the reading and the first list is not missed."""
+    """An edit between the reading and the first list is not missed."""
 
     def edited(files, **how):
         loaded = load(files, **how)
@@ -60,7 +60,7 @@ async def test_an_edit_during_the_first_reading_is_applied(start_agent, shows, c
 
 
 async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, directory):
-    """A ConfigMap mount changes by swapping the link `..data`; the file itself is a link through it."""
+    """The kubelet swaps the link `..data`, through which the file is a link."""
     mount = directory / "mount"
 
     def publish(name, text):
@@ -85,8 +85,8 @@ async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, dir
     [lambda at: at.symlink_to(at.with_suffix(".yaml").name), os.mkfifo, None],
     ids=["a link to itself", "a pipe", "nothing"],
 )
-async def test_what_is_no_file_changes_nothing(kubelet, start_agent, shows, put):
-    """It is refused like every bad file rather than waited for, and the next good one is applied."""
+async def test_a_path_that_is_not_a_file_changes_nothing(kubelet, start_agent, shows, put):
+    """It is refused like a bad file, and the next good one is applied."""
     agent = await start_agent(TWO)
     if put is None:
         agent.config_file.unlink()
@@ -99,7 +99,7 @@ async def test_what_is_no_file_changes_nothing(kubelet, start_agent, shows, put)
 
 
 async def test_sighup_reads_again(kubelet, start_agent):
-    """SIGHUP is a reload, also where no file changed; and what says the same changes nothing."""
+    """SIGHUP reads unchanged files again, which registers nothing."""
     readings = []
 
     def load(files, **options):
@@ -114,7 +114,7 @@ async def test_sighup_reads_again(kubelet, start_agent):
 
 
 async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_agent, shows):
-    """Resources come and go with the file; the one that goes ends with an empty list, so that its capacity is 0."""
+    """A removed resource ends with an empty list, so that its capacity is 0."""
     agent = await start_agent(TWO)
     agent.edit(TWO.replace("example.com/other", "example.com/new"))
     await shows("example.com/new", 1, 1)
@@ -125,8 +125,8 @@ async def test_a_new_resource_registers_and_a_removed_one_drains(kubelet, start_
     assert [] == kubelet.errors
 
 
-async def test_a_resource_that_goes_while_its_stream_is_closed_drains(kubelet, start_agent, shows):
-    """The kubelet keeps the ids of its last list, so the empty list is sent on the stream that it opens next."""
+async def test_a_resource_that_is_removed_while_its_stream_is_closed_drains(kubelet, start_agent, shows):
+    """The kubelet keeps the ids of the last list, so the empty list is sent on its next stream."""
     agent = await start_agent(TWO, end_of_stream=1.0, retire_handover=2.0)
     service = agent.agent.lists.services[OTHER]
     service.servicer.close_streams()
@@ -153,7 +153,7 @@ BAD_EDITS = [
 
 
 async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows):
-    """The last good configuration stays, the status says so, and the next good one is applied."""
+    """The last good configuration stays in force, the status has the problems, and the next good edit is applied."""
     agent = await start_agent(TWO)
     reload = agent.agent.config.status
     count = 2
@@ -169,8 +169,8 @@ async def test_a_bad_edit_changes_nothing(kubelet, start_agent, shows):
     assert {NPU: 1, OTHER: 1} == dict(kubelet.metrics.registrations)
 
 
-async def test_what_containers_get_changes_without_a_registration(kubelet, start_agent, shows):
-    """What a container gets changes without a registration: only the next allocation differs."""
+async def test_container_edits_change_without_a_registration(kubelet, start_agent, shows):
+    """The next allocation has them."""
     agent = await start_agent(TWO)
     agent.edit(TWO.replace("virtual: {count: 2}", 'virtual: {count: 2}, container: {env: {X: "1"}}'))
     await agent.serves(2, kubelet)
@@ -179,8 +179,8 @@ async def test_what_containers_get_changes_without_a_registration(kubelet, start
     assert 1 == kubelet.metrics.registrations[NPU]
 
 
-async def test_many_edits_end_in_the_last(kubelet, start_agent, shows):
-    """A burst of edits is coalesced, never lost."""
+async def test_the_last_of_many_edits_is_applied(kubelet, start_agent, shows):
+    """Edits in a burst may be coalesced."""
     agent = await start_agent(TWO)
     for count in range(3, 40):
         agent.edit(TWO.replace("count: 2", f"count: {count}"))

@@ -1,4 +1,4 @@
-"""A device that a pod may hold stays listed; what nobody holds goes; what overlaps waits."""
+"""A removed device stays listed while a pod may hold it, and is removed soon otherwise."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ def config(count, resource=NPU):
 
 
 async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, shows):
-    """Removed from the file, it is Unhealthy in the list and in the pod's status; when the pod is gone it goes."""
+    """After its removal from the file it is Unhealthy, in the list and in the pod's status."""
     agent = await start_agent(config(3))
     await kubelet.run_pod(manifest("a", {NPU: 3}))
     agent.edit(config(1))
@@ -28,8 +28,8 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     assert [] == kubelet.errors
 
 
-async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
-    """Free devices are listed as Unhealthy for a moment only."""
+async def test_free_devices_are_removed_soon(kubelet, start_agent, shows):
+    """They are listed as Unhealthy for a moment only, while a held device stays."""
     agent = await start_agent(config(3))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     held = kubelet.pod("a").container().devices[NPU][0]
@@ -44,7 +44,7 @@ async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
 
 
 async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent, shows):
-    """Undoing an edit undoes its effect, also for the pod."""
+    """Undoing an edit undoes its effects."""
     agent = await start_agent(config(2))
     await kubelet.run_pod(manifest("a", {NPU: 2}))
     agent.edit(config(1))
@@ -56,8 +56,8 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
     assert [] == kubelet.errors
 
 
-async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, shows, directory):
-    """Where nobody can say who holds what, removed devices stay for ten minutes, and not forever."""
+async def test_without_pod_resources_devices_stay_for_ten_minutes(kubelet, start_agent, shows, directory):
+    """If the holders are unknown, removed devices stay listed for this time."""
     agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock")
     agent.edit(config(1))
     await shows(NPU, 2, 1)

@@ -1,4 +1,4 @@
-"""What the plugin listed outlives it: the first list after a start is an edit of the last one."""
+"""The state file has the listed devices, so a start continues from the last list."""
 
 import asyncio
 import shutil
@@ -42,7 +42,7 @@ CHANGES = {
     "no longer shared": (config(more=SHARED), NPU, config(), NPU, 1),
     "another name": (config(), NPU, config(resource=OTHER), OTHER, 1),
 }
-"""Per change: the file before, what the pod asks for, the file after, and how many of what are allocatable then."""
+"""Per change: the file before, the pod's resource, the file after, and a resource with its allocatable number then."""
 
 
 @pytest.fixture
@@ -57,11 +57,10 @@ def host(directory):
     ("name", "lost"),
     [(each, False) for each in CHANGES] + [(each, True) for each in CHANGES if each != "no longer shared"],
 )
-async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
-    kubelet, start_agent, shows, directory, name, lost
-):
-    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin; also
-    where the record of the first process is lost, so that ids alone must tell.
+async def test_an_edit_while_the_plugin_was_down_keeps_held_devices(kubelet, start_agent, shows, directory, name, lost):
+    """Devices that overlap the pod's device are Unhealthy until the pod is gone, as after an edit of a running plugin.
+
+    With `lost`, the state file is lost, so only the ids show the overlap.
     """
     before, held, after, wanted, free = CHANGES[name]
     agent = await start_agent(before)
@@ -81,12 +80,12 @@ async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
     await kubelet.wait_until(
         lambda: state.base.resources.keys() == state.advertised.resources.keys(), what="the resource of the file alone"
     )
-    # Without a record nobody knows of devices that were listed under another name and that no pod holds.
+    # Without a state file, free devices that were listed under another resource are unknown.
     assert [] == [each for each in kubelet.errors if not (lost and each.code == "id-in-two-resources")]
 
 
 async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kubelet, start_agent, shows):
-    """Also where nothing of the new file is like it: only the record knows that the device is ours."""
+    """Even if no entry of the new file is similar: the state file has the device."""
     agent = await start_agent(config())
     await kubelet.run_pod(manifest("holder", {NPU: 1}))
     await agent.stop()
@@ -98,8 +97,8 @@ async def test_a_resource_that_left_the_file_is_listed_until_its_pod_is_gone(kub
     assert [] == kubelet.errors
 
 
-async def test_what_pods_held_goes_as_soon_as_a_kubelet_says_that_they_are_gone(kubelet, start_agent, shows):
-    """Also where no kubelet was there at the agent's start: it asks when one is, and not only after a while."""
+async def test_released_devices_are_removed_as_soon_as_the_kubelet_is_back(kubelet, start_agent, shows):
+    """If the agent starts without a kubelet, it reads the holders as soon as one is there, not at the next interval."""
     agent = await start_agent(config())
     await kubelet.run_pod(manifest("holder", {NPU: 1}))
     await kubelet.crash()
@@ -115,8 +114,8 @@ async def test_what_pods_held_goes_as_soon_as_a_kubelet_says_that_they_are_gone(
     assert [] == kubelet.errors
 
 
-async def test_a_node_that_moves_to_another_entry_is_not_handed_out_twice(kubelet, start_agent, shows, host):
-    """Its id is made from the entry's name; that both are one node is known from the record."""
+async def test_a_held_node_that_moves_to_another_entry_is_unhealthy(kubelet, start_agent, shows, host):
+    """Its id contains the entry's name, so only the state file shows that both ids are one node."""
 
     def entry(name):
         return f"devices:\n  - {{name: {name}, resource: example.com/{name}, glob: /dev/ttyUSB0}}\n"
@@ -139,8 +138,8 @@ SPOILT = {
 }
 
 
-async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(kubelet, start_agent, shows, directory):
-    """The plugin starts, says what is wrong, and writes a new one."""
+async def test_an_unusable_state_file_is_replaced(kubelet, start_agent, shows, directory):
+    """The plugin starts, logs the reason, and writes a new file."""
     agent = await start_agent(config())
     for count, (content, words) in enumerate(SPOILT.values(), start=3):
         await agent.stop()
@@ -153,8 +152,8 @@ async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(kubelet, st
         assert f"acme-{count - 1}" in file.read_text()
 
 
-async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):
-    """Each kubelet's has a name of its own, and says whose it is where somebody gave it another one's name."""
+async def test_the_state_file_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):
+    """Each kubelet has its own file name, and the content names the kubelet in case the file was renamed."""
     async with Kubelet(directory / "other", rate_limit=False) as other:
         places = {"plugin_dir": other.device_plugin_dir, "kubelet_socket": other.socket}
         agent = await start_agent(config(), wait=False, pod_resources_socket=other.pod_resources_socket, **places)
@@ -175,8 +174,8 @@ async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, sho
     assert f"kubelet directory '{other.device_plugin_dir}'" in said
 
 
-async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_agent, shows, directory):
-    """The problem says what it means; once it can be written, it is, and the problem is gone."""
+async def test_a_state_directory_that_cannot_be_written(kubelet, start_agent, shows, directory):
+    """Devices are served, and there is a problem until the file can be written."""
     (directory / "state").write_text("in the way")
     agent = await start_agent(config())
     await shows(NPU, 2, 2)
@@ -193,8 +192,8 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
     assert "acme-1" in next((directory / "state").glob("state-*")).read_text()
 
 
-async def test_the_record_names_a_device_before_the_list_does(kubelet, start_agent, shows, directory):
-    """Whenever the process is killed, nothing was listed that the record does not know."""
+async def test_a_device_is_in_the_state_file_before_it_is_listed(kubelet, start_agent, shows, directory):
+    """So a killed process has listed no device that is not in the file."""
     agent = await start_agent(config(1))
     await shows(NPU, 1, 1)
     (file,) = (directory / "state").glob("state-*")
@@ -214,8 +213,8 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
 
 
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
-async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, start_agent, shows, directory, harm):
-    """Also where nothing else happens on the node: the next start would know nothing."""
+async def test_a_lost_state_file_is_written_again(kubelet, start_agent, shows, directory, harm):
+    """Also if nothing else happens on the node, because the next start needs it."""
     agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
     await shows(NPU, 2, 2)
     await kubelet.run_pod(manifest("a", {NPU: 1}))

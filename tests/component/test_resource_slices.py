@@ -1,4 +1,4 @@
-"""ResourceSlices as the API server has them: published, followed by edits and health, repaired, taken away."""
+"""ResourceSlices on the API server: publication, updates, repair and removal."""
 
 import asyncio
 
@@ -19,17 +19,17 @@ DRIVER = "acme.dev"
 
 @pytest.fixture
 def slices(api_server, node):
-    """The slices that are there."""
+    """The present slices."""
     return lambda: api_server.all("resourceslices")
 
 
 def devices(found):
-    """The names of the devices in them."""
+    """The names of the devices in slices."""
     return sorted(each["name"] for slice_ in found for each in slice_["spec"].get("devices", ()))
 
 
 def pools(found):
-    """Generation and count of each."""
+    """Generation and slice count of each pool."""
     return {(each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in found}
 
 
@@ -39,15 +39,15 @@ NPUS = ["npu-0", "npu-1", "npu-2", "npu-3"]
 
 @pytest.fixture
 async def agent(start_agent, account, api_server, kubelet, slices):
-    """An agent whose slices are there."""
+    """An agent with published slices."""
     (kubelet.device_plugin_dir.parent / "plugins_registry").mkdir(exist_ok=True)
     running = await start_agent(CONFIG, api_server=account, wait=False, fault_injection=True)
     await api_server.until(lambda: NPUS == devices(slices()))
     return running
 
 
-async def test_what_is_published(agent, kubelet, slices, node):
-    """One pool, named as the node and owned by it; a device plugin lists nothing."""
+async def test_a_published_slice(agent, kubelet, slices, node):
+    """The pool has the node's name, and the Node owns the slice. The device plugin lists nothing."""
     (only,) = slices()
     assert ("acme.dev", "node-1") == (only["spec"]["driver"], only["spec"]["nodeName"])
     assert {"name": "node-1", "generation": 1, "resourceSliceCount": 1} == only["spec"]["pool"]
@@ -57,8 +57,8 @@ async def test_what_is_published(agent, kubelet, slices, node):
     assert {} == kubelet.node().capacity
 
 
-async def test_a_wipe_is_made_good(agent, api_server, slices):
-    """As a kubelet does when it starts; again and again."""
+async def test_deleted_slices_are_published_again(agent, api_server, slices):
+    """A kubelet deletes them when it starts."""
     for _ in range(3):
         for each in slices():
             await api_server.remove("resourceslices", each["metadata"]["name"])
@@ -67,7 +67,7 @@ async def test_a_wipe_is_made_good(agent, api_server, slices):
 
 
 async def test_an_edit_is_an_update_in_place(agent, api_server, slices):
-    """The same slice, of the same generation; and then nothing more is written."""
+    """The slice keeps its name and generation, and there is one write."""
     (before,) = slices()
     writes = api_server.writes
     agent.edit(CONFIG.replace("count: 4", "count: 5"))
@@ -79,8 +79,8 @@ async def test_an_edit_is_an_update_in_place(agent, api_server, slices):
 
 
 @pytest.mark.parametrize("who", ["kubectl-edit", "zealous-controller"])
-async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices):
-    """It stays our slice, no matter who wrote to it last and what that one is called."""
+async def test_an_edit_by_another_client_is_undone(who, agent, api_server, slices):
+    """The slice still belongs to the driver, no matter who wrote last."""
     for spoilt in ({"devices": [{"name": "x"}]}, {"pool": {"generation": 9, "resourceSliceCount": 2}}):
         (only,) = slices()
         await api_server.edit("resourceslices", only["metadata"]["name"], {"spec": spoilt}, manager=who)
@@ -89,8 +89,8 @@ async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices
     assert [] == [each for each in agent.agent.reconciler.problems if "publishes" in str(each)]
 
 
-async def test_an_edit_by_somebody_else_is_undone_less_often_in_the_end(agent, api_server, slices):
-    """Three times at once, then after a pause; an edit of the file does not wait for that."""
+async def test_repeated_edits_by_another_client_are_undone_more_slowly(agent, api_server, slices):
+    """Three edits are undone at once, later ones after a pause. An edit of the file does not wait for it."""
 
     async def spoil():
         (only,) = slices()
@@ -112,8 +112,8 @@ async def test_an_edit_by_somebody_else_is_undone_less_often_in_the_end(agent, a
     await api_server.until(lambda: [*NPUS, "npu-4"] == devices(slices()), seconds=15)
 
 
-async def test_slices_that_somebody_deletes_again_and_again(agent, api_server, slices):
-    """After a burst, they are created twice each second at most."""
+async def test_slices_that_are_deleted_repeatedly(agent, api_server, slices):
+    """After a burst, they are created at most twice per second."""
     writes, begun = api_server.writes, agent.clock.now()
     for _ in range(16):
         for each in slices():
@@ -122,8 +122,8 @@ async def test_slices_that_somebody_deletes_again_and_again(agent, api_server, s
     assert api_server.writes - writes <= 10 + 2 * (agent.clock.now() - begun)
 
 
-async def test_health_is_a_taint(agent, api_server, slices):
-    """Which goes again; the time at which it was added is the server's."""
+async def test_an_unhealthy_device_has_a_taint(agent, api_server, slices):
+    """The taint is removed when the device is healthy."""
     do = agent.agent.faults.store.commands
     await do["device-set"]({"id": "npu-1", "health": "Unhealthy", "reason": "too hot", "for": None})
     await api_server.until(lambda: any("taints" in each for each in slices()[0]["spec"]["devices"]))
@@ -133,15 +133,15 @@ async def test_health_is_a_taint(agent, api_server, slices):
     await api_server.until(lambda: not any("taints" in each for each in slices()[0]["spec"]["devices"]))
 
 
-async def test_an_entry_that_leaves_takes_its_slices_along(agent, api_server, slices, shows):
-    """And the device plugin may have it then."""
+async def test_slices_are_removed_with_their_entry(agent, api_server, slices, shows):
+    """The device plugin may list its devices then."""
     agent.edit(CONFIG.replace("advertise: [dra]", "advertise: [device-plugin]"))
     await api_server.until(lambda: [] == slices())
     await shows("acme.dev/npu", 4, 4)
 
 
 async def test_a_restart_after_a_crash_writes_nothing(start_agent, account, api_server, slices, agent):
-    """What an earlier process published is what is wanted."""
+    """The slices of the earlier process are up to date."""
     agent.task.cancel()
     writes = api_server.writes
     assert NPUS == devices(slices())
@@ -150,8 +150,8 @@ async def test_a_restart_after_a_crash_writes_nothing(start_agent, account, api_
     assert writes == api_server.writes
 
 
-async def test_a_driver_of_somebody_else(start_agent, account, api_server, slices, kubelet):
-    """Its slices stay as they are, and a problem names it."""
+async def test_a_foreign_driver_of_the_same_name(start_agent, account, api_server, slices, kubelet):
+    """Its slices are not changed, and a problem names it."""
     theirs = {
         "metadata": {"name": "theirs"},
         "spec": {
@@ -168,7 +168,7 @@ async def test_a_driver_of_somebody_else(start_agent, account, api_server, slice
 
 
 async def test_it_is_not_ready_while_slices_are_not_published(start_agent, account, api_server, node):
-    """At the start and when somebody took them away, as a kubelet that starts does."""
+    """At the start, and after they were deleted."""
     allowed = {"get nodes", "list nodes", "watch nodes", *MAY_PUBLISH}
     api_server.permissions = allowed - {"create resourceslices"}
     agent = await start_agent(CONFIG, api_server=account, wait=False)

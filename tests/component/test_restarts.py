@@ -1,6 +1,6 @@
-"""What docs/ownership.md promises over each kind of restart, with a change of the file before it or during it.
+"""The promises of docs/ownership.md over each kind of restart, with a change of the file before or during it.
 
-From the first list to the last, what shares hardware with a held device is not Healthy, and what is held is listed.
+In every list, devices that share hardware with a held device are not Healthy, and held devices are listed.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ CHANGES = {
     ),
     "renamed": ((NPU,), {}, {"npus": "acme.dev/chip"}),
 }
-"""Per change: the resources of each of which a pod holds one, and what of the node is as it is before and after."""
+"""Per change: the resources of which a pod each holds a device, and fields of the node before and after the change."""
 
 
 DEAF = "faults: {rules: [{name: deaf, podResources: {unavailable: true}}]}\n"
-"""No answer says that there are no pods: the agent keeps what they had, however long the kubelet takes to know them."""
+"""PodResources does not answer, so held devices are kept no matter how long the kubelet takes to know its pods."""
 
 
 @pytest.fixture(params=CHANGES)
 def told(request):
-    """A story that has not begun."""
+    """A story before its start."""
     return Story(*CHANGES[request.param])
 
 
 @pytest.fixture
 async def kubelet(told, directory):
-    """A kubelet that knows what shares hardware, and whose lists are looked at as they come."""
+    """A kubelet that knows which ids share hardware, and whose lists are checked as they come."""
     options = {"rate_limit": False, "timings": quick.KUBELET, "overlaps": told.after.overlaps}
     async with Kubelet(directory / "kubelet", **options) as running:
         told.kubelet = running
@@ -53,7 +53,7 @@ async def kubelet(told, directory):
 
 @pytest.fixture
 async def story(told, kubelet, start_agent):
-    """The story with the file as it was, and a pod that has a device."""
+    """A story with the first file, and pods that hold a device each."""
     told.start_agent = start_agent
     await told.begin()
     return told
@@ -68,18 +68,18 @@ class Story:
         self.after.parts = self.before.parts
         self.before.plan()
         self.after.plan()
-        self.devices = {}  # by resource, what its pod holds
+        self.devices = {}  # by resource, the device that its pod holds
         self.wrong = []
 
     async def begin(self):
-        """The file as it was, and the pods."""
+        """Start an agent with the first file, and the pods."""
         self.agent = await self.start_agent(self.before.text(), boot_id="one")
         for resource in self.held:
             pod = await self.kubelet.run_pod(manifest(holder(resource), {resource: 1}))
             (self.devices[resource],) = pod.container().devices[resource]
 
     def look(self):
-        """What is listed now beside the held devices."""
+        """Check the present lists."""
         listed = self.kubelet.listed()
         for held, device in self.devices.items():
             if self.kubelet.pod(holder(held)).phase.terminal:
@@ -92,21 +92,21 @@ class Story:
                     self.wrong.append(f"{device} is not listed: {ids}")
 
     def clashes(self, resource, id_, held):
-        """Whether a pod must not get it beside this held one."""
+        """Whether an id shares hardware with this held device."""
         device = self.devices[held]
         return (resource, id_) != (held, device) and self.after.overlaps(id_, device)
 
     async def edit(self):
-        """The change, under the running agent."""
+        """Change the file while the agent runs."""
         await asyncio.to_thread(self.agent.edit, self.after.text())
         await self.agent.serves(2, self.kubelet)
 
     async def new_agent(self, *, rules="", **options):
-        """Another process, on the changed file."""
+        """Start another agent on the changed file."""
         self.agent = await self.start_agent(self.after.text() + rules, **{"boot_id": "one"} | options)
 
     async def end(self):
-        """All is as the file says but for the pods' devices; when the pods are gone, all is."""
+        """Check that the node is as the file says except for held devices, and completely once the pods are gone."""
         await self.kubelet.wait_until(lambda: self.kubelet.ready and self.is_listed(), what="the changed node")
         for resource, device in self.devices.items():
             pod = self.kubelet.pod(holder(resource))
@@ -115,7 +115,7 @@ class Story:
         held, self.devices = [*self.devices], {}
         for resource in held:
             await self.kubelet.delete_pod(holder(resource))
-        await self.kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pods that came last
+        await self.kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the last pods
         plan = {name: dict.fromkeys(ids, "Healthy") for name, ids in self.after.plan().items()}
         await self.kubelet.wait_until(
             lambda: {name: ids for name, ids in self.kubelet.listed().items() if ids} == plan,
@@ -124,7 +124,7 @@ class Story:
         assert [] == self.kubelet.errors
 
     def is_listed(self):
-        """Whether all that the file says is listed, as far as the pods let it."""
+        """Whether all devices of the file are listed, except for those that clash with held devices."""
         listed = self.kubelet.listed()
         wanted = [(name, id_) for name, ids in self.after.plan().items() for id_ in ids]
         return all(device in listed.get(held, ()) for held, device in self.devices.items()) and all(
@@ -134,35 +134,35 @@ class Story:
 
 
 def holder(resource):
-    """The pod that holds a device of this resource."""
+    """The name of the pod that holds a device of this resource."""
     return f"holder-of-{resource.partition('/')[2]}"
 
 
-async def test_the_kubelet(story, kubelet):
-    """While the change waits for the pod."""
+async def test_the_kubelet_restarts_while_the_change_waits(story, kubelet):
+    """The new devices wait for the pods."""
     await story.edit()
     await kubelet.restart()
     await story.end()
 
 
-async def test_the_kubelet_dies_before_the_change(story, kubelet):
-    """Nobody can be asked when the change is decided."""
+async def test_the_kubelet_crashes_before_the_change(story, kubelet):
+    """The holders cannot be read when the change is applied."""
     await kubelet.crash()
     await story.edit()
     await kubelet.start(wait=False)
     await story.end()
 
 
-async def test_the_agent_while_the_change_waits(story, kubelet):
-    """What the first one kept for the pod is kept by the next."""
+async def test_the_agent_restarts_while_the_change_waits(story, kubelet):
+    """The next agent keeps the same devices for the pods."""
     await story.edit()
     await story.agent.stop()
     await story.new_agent()
     await story.end()
 
 
-async def test_both_the_kubelet_comes_back_first(story, kubelet):
-    """It knows its pods before it hears of a plugin."""
+async def test_both_restart_and_the_kubelet_comes_back_first(story, kubelet):
+    """The kubelet knows its pods before the plugin registers."""
     await story.agent.stop()
     await kubelet.crash()
     await kubelet.start()
@@ -170,8 +170,8 @@ async def test_both_the_kubelet_comes_back_first(story, kubelet):
     await story.end()
 
 
-async def test_both_the_agent_comes_back_first(story, kubelet):
-    """It has nobody to ask at its start, and then a kubelet that does not know its pods yet."""
+async def test_both_restart_and_the_agent_comes_back_first(story, kubelet):
+    """At the agent's start there is no kubelet, and then one that does not know its pods yet."""
     await kubelet.crash()
     await story.agent.stop()
     await story.new_agent(wait=False)
@@ -180,8 +180,8 @@ async def test_both_the_agent_comes_back_first(story, kubelet):
     await story.end()
 
 
-async def test_both_at_once(story, kubelet):
-    """The agent starts while the kubelet says that it has no pods."""
+async def test_both_restart_at_once(story, kubelet):
+    """The agent starts while the kubelet lists no pods."""
     await story.agent.stop()
     await kubelet.restart(wait=False)
     await story.new_agent(wait=False)
@@ -189,12 +189,12 @@ async def test_both_at_once(story, kubelet):
 
 
 async def test_the_node_boots_with_the_agent_first(story, kubelet):
-    """A pod whose device the file still has is admitted with it again; any other pod is refused by the kubelet."""
+    """Pods whose device is still in the file are admitted with it again. The kubelet refuses the other pods."""
     plan = story.after.plan()
     gone = {held for held, device in story.devices.items() if device not in plan.get(held, ())}
     await kubelet.power_off()
     for held in gone:
-        del story.devices[held]  # no container has it, and none will
+        del story.devices[held]  # no container uses it any more
     await story.agent.stop()
     await story.new_agent(wait=False, boot_id="two", rules=DEAF)
     agent = story.agent.agent
@@ -209,5 +209,5 @@ async def test_the_node_boots_with_the_agent_first(story, kubelet):
         assert "Failed" == pod.phase.value
         assert "healthy" in pod.message
         await kubelet.delete_pod(holder(held))
-    await kubelet.run_pod(manifest("after"))  # until then the checkpoint keeps the pods that came last
+    await kubelet.run_pod(manifest("after"))  # until then the checkpoint keeps the last pods
     await story.end()
