@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -72,10 +74,15 @@ async def test_without_pod_resources_devices_stay_for_ten_minutes(kubelet, start
     assert [] == kubelet.errors
 
 
-async def test_the_end_does_not_wait_for_a_removed_resource(kubelet, start_agent, shows):
-    """A stop does not wait until the kubelet has read the empty list of a resource."""
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_the_end_does_not_wait_for_a_removed_resource(kubelet, start_agent, shows, comes_back):
+    """A stop does not wait until the kubelet has read the empty list of a resource, even if the resource is back."""
     agent = await start_agent(config(1), empty_list=600.0)
     agent.edit(config(1, resource="acme.dev/other"))
     await shows(NPU, 0, 0)
+    await shows("acme.dev/other", 1, 1)
+    if comes_back:
+        agent.edit(config(1))
+        await shows("acme.dev/other", 0, 0)
     async with asyncio.timeout(30):
         assert 0 == await agent.stop()

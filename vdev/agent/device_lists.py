@@ -113,9 +113,12 @@ class DeviceLists:
         self._sent[name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
-        task = self._tasks[service.name]
-        await self._retrier.run(_update(service.name), service.retire)
-        task.cancel()
+        task = self._tasks[service.name]  # another service of this name may take its place there
+        try:
+            await self._retrier.run(_update(service.name), service.retire)
+        finally:
+            if not task.cancelling():  # a second cancellation would break off the end of its server
+                task.cancel()
 
     def _start(self, name: str, service: ResourceService) -> None:
         previous = self._tasks.get(name)
