@@ -62,18 +62,18 @@ class RunningAgent:
         fresh.rename(self.config_file)
 
     async def serves(self, number: int, kubelet: Kubelet) -> None:
-        """Wait until the configuration that it applies as its `number`-th is served, and its turn is over."""
+        """Wait until the `number`-th applied configuration is served, and its reconciliation has ended."""
         await kubelet.wait_until(lambda: self.agent.config.status.applied == number, what="the edit")
         await self.settled(kubelet)
 
     async def settled(self, kubelet: Kubelet) -> None:
-        """Wait for the end of a reconciliation: the kubelet has the lists before the rest is done."""
+        """Wait for the end of a reconciliation: the kubelet gets the lists before the last appliers run."""
         before = self.agent.reconciles
-        self.agent.pending.add()  # one more, in case that the present one is over already
+        self.agent.pending.add()  # one more, because the last one may have ended
         await kubelet.wait_until(lambda: self.task.done() or self.agent.reconciles != before, what="a reconciliation")
 
     async def calls_unhealthy(self, kubelet: Kubelet, resource: str, id_: str, reason: str) -> None:
-        """Wait until it lists the device as Unhealthy for this reason, which may come later than the state itself."""
+        """Wait until the device is listed as Unhealthy for this reason, which may come later than the health."""
 
         def condition() -> bool:
             listed = self.agent.reconciler.advertised.resources.get(resource)
@@ -98,7 +98,7 @@ class RunningAgent:
 
 @pytest.fixture(scope="session")
 def _inotify():
-    """Do what blocks at the first use in a process: inotify_simple runs `ldconfig`, and the metrics read /proc."""
+    """Make calls that block at their first use in a process: inotify_simple runs `ldconfig`, metrics read /proc."""
     inotify_simple.INotify().close()
     importlib.import_module("prometheus_client")
 
@@ -164,7 +164,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
     ):
         # If no kubelet is left, the end of the last agent waits for gRPC's thread.
         blocking.functions["threading.Lock.acquire"].can_block_in("vdev/agent/agent.py", "_live")
-        for each in blocking.functions.values():  # the worlds do in the loop what gRPC does in its own thread
+        for each in blocking.functions.values():  # gRPC in memory does in the loop what gRPC does in its own thread
             each.can_block_in("tests/worlds/grpc_channel.py", {"_look"})
             each.can_block_in("tests/worlds/grpc_server.py", {"add_insecure_port", "remove_socket"})
             each.can_block_in("vdev/sim/kubelet/kubelet_process.py", {"save"})
@@ -175,7 +175,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
 
 
 def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
-    """Whether the node shows what the agent serves. An open stream alone does not mean that its list has come."""
+    """Whether the node shows the served resources. An open stream does not mean that the kubelet has its list."""
     served = agent.reconciler.advertised.resources
     some = served or agent.reconciler.spec.entries == ()
     return bool(some) and not status.not_ready(agent) and served.keys() <= kubelet.node().capacity.keys()
@@ -199,7 +199,7 @@ async def shows(kubelet):
 
 @pytest.fixture
 async def api_server():
-    """An API server on loopback; it knows the token `secret`."""
+    """An API server on loopback that accepts the token `secret`."""
     async with ApiServer() as server:
         yield server
 
@@ -222,7 +222,7 @@ def events(api_server, node):
 
 @pytest.fixture
 def account(api_server, directory):
-    """The address of the API server, with a service account that it knows."""
+    """The address of the API server, with a valid service account."""
     (directory / "token").write_text("secret\n")
     return kube.ApiServerAddress(address=api_server.address, token=directory / "token")
 

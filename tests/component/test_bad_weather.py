@@ -1,4 +1,4 @@
-"""A PodResources API that is missing, stale, rate-limited or restarts; devices that flap; files that come in bursts."""
+"""A PodResources API that is rate-limited, late, or lists no pods after a restart."""
 
 import asyncio
 
@@ -17,13 +17,13 @@ def virtual(count):
 
 @pytest.fixture
 async def lister(directory):
-    """An API of our own on a socket of its own."""
+    """A PodResources API of the test on its own socket."""
     async with pod_lister(directory / "pods.sock") as servicer:
         yield servicer
 
 
-async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, lister):
-    """While the kubelet refuses to answer, what pods may hold stays; when it answers again, the rest goes at once."""
+async def test_a_rate_limited_answer_releases_nothing(kubelet, start_agent, shows, lister):
+    """Removed devices stay listed while the kubelet refuses, and free ones go as soon as it answers again."""
     lister.held = {NPU: ["acme-1"]}
     agent = await start_agent(virtual(3), pod_resources_socket=lister.socket)
     await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")
@@ -42,8 +42,8 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     await shows(NPU, 1, 1)
 
 
-async def test_a_pod_that_is_named_late_is_asked_for_again(kubelet, start_agent, lister):
-    """A kubelet with much to do may admit a pod long after its Allocate."""
+async def test_the_pod_of_an_allocate_is_looked_up_again(kubelet, start_agent, lister):
+    """A busy kubelet may name a pod long after its Allocate."""
     agent = await start_agent(
         virtual(1), pod_resources_socket=lister.socket, look_at_holders=3600.0, unnamed_allocate=60.0
     )
@@ -57,8 +57,8 @@ async def test_a_pod_that_is_named_late_is_asked_for_again(kubelet, start_agent,
     assert asked == lister.asked
 
 
-async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent, shows, lister):
-    """An empty answer just after a restart is not believed; the same answer later is."""
+async def test_an_empty_answer_after_a_restart_releases_nothing(kubelet, start_agent, shows, lister):
+    """The agent trusts it only after the grace period."""
     lister.held = {NPU: ["acme-1"]}
     agent = await start_agent(virtual(2), pod_resources_socket=lister.socket, kubelet_grace=600.0)
     await kubelet.wait_until(lambda: agent.agent.holders.holders, what="a reading")

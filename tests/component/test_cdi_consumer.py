@@ -1,4 +1,4 @@
-"""CDI specifications in the eyes of others: a schema written from the specification, and podman."""
+"""CDI specifications checked by others: a schema written from the CDI specification, and podman."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ exec podman --root "$root/storage" --runroot "$root/run" --storage-driver vfs --
 
 @pytest.fixture(params=CONFIGS)
 async def allocated(request, kubelet, start_agent):
-    """A running plugin with CDI, and the names that a pod with everything was given."""
+    """A running plugin with CDI, and the CDI names of a pod with all devices."""
     agent = await start_agent(CONFIGS[request.param])
     name = EXPECTED[request.param][0]
     pod = await kubelet.run_pod(manifest("one", {name: kubelet.node().capacity[name]}))
@@ -76,7 +76,7 @@ async def allocated(request, kubelet, start_agent):
 
 
 async def test_every_specification_is_valid(allocated):
-    """The files obey the schema, and hold each name that a container is given."""
+    """The files match the schema, and have each name that a container gets."""
     _, agent, names = allocated
     known = set()
     for path in agent.cdi_dir.iterdir():
@@ -88,15 +88,15 @@ async def test_every_specification_is_valid(allocated):
 
 @pytest.fixture
 def podman():
-    """The programs that a container needs, before a plugin is started for one."""
+    """Skip the test, before a plugin is started, if programs or rights are missing."""
     missing = [tool for tool in ("podman", "crun", "busybox", "unshare") if shutil.which(tool) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"needs root and the programs {', '.join(missing) or 'podman, crun, busybox, unshare'}")
 
 
 @pytest.mark.root
-async def test_podman_resolves_what_a_container_is_given(podman, allocated, directory):
-    """A container of podman's gets the variables, nodes and mounts behind the names."""
+async def test_podman_resolves_the_names_of_a_container(podman, allocated, directory):
+    """A container of podman gets the variables, nodes and mounts of the names."""
     case, _, names = allocated
     binaries = directory / "rootfs/bin"
     binaries.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every example runs: it is valid, a node shows and publishes what `vdev plan` says, pods of all its devices start."""
+"""Every example configuration runs: a node has what `vdev plan` prints, and pods with its devices start."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ FIRST_LINE = "# yaml-language-server: $schema=vdev.schema.json"
 
 
 async def plan(files, capsys):
-    """What `vdev plan` says."""
+    """The document of `vdev plan`."""
     assert 0 == await asyncio.to_thread(main, ["plan", "--node", "node-1", "-o", "json", *map(str, files)])
     document = json.loads(capsys.readouterr().out)
     assert [] == document["problems"]
@@ -28,14 +28,14 @@ async def plan(files, capsys):
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     async with dra_kubelet(directory, api_server) as running:
         yield running
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 async def test_an_example_runs(path, kubelet, start_agent, account, api_server, capsys):
-    """Node, slices and kubelet have what the plan says, a pod with each kind of device runs, and no call was wrong."""
+    """Node, slices and kubelet match the plan, a pod with each kind of device runs, and there are no error findings."""
     files = [path, *(path.with_name(name) for name in [BESIDE.get(path.name)] if name)]
     planned = await plan(files, capsys)
     resources = {each["name"]: len(each["devices"]) for each in planned["resources"]}
@@ -61,7 +61,7 @@ async def test_an_example_runs(path, kubelet, start_agent, account, api_server, 
 
 
 async def runs(kubelet, document):
-    """A pod runs, and its container has something of its device."""
+    """Run a pod, and check that its container got something for its device."""
     running = await kubelet.run_pod(document)
     assert (Phase.RUNNING, "") == (running.phase, running.message)
     edits = running.container().edits
@@ -69,18 +69,18 @@ async def runs(kubelet, document):
 
 
 def published(slices):
-    """What ResourceSlices say, whatever their names."""
+    """The specs of ResourceSlices, in a fixed order."""
     return sorted((each["spec"] for each in slices), key=json.dumps)
 
 
 def wanted(planned):
-    """What the Node shall have by a plan: labels, conditions, capacity."""
+    """The labels, conditions and capacity of the Node in a plan."""
     capacity = {name: str(each["capacity"]) for name, each in planned["nodeStatus"].items()}
     return planned["nodeLabels"], planned["conditions"], capacity
 
 
 def shown(node):
-    """What it has, without times."""
+    """The labels, conditions and capacity of a Node, without times."""
     labels, status = node["metadata"].get("labels", {}), node.get("status", {})
     conditions = [
         {key: value for key, value in each.items() if not key.endswith("Time")} for each in status.get("conditions", ())
@@ -89,8 +89,8 @@ def shown(node):
     return {key: value for key, value in labels.items() if key not in UNPLANNED}, conditions, capacity
 
 
-def test_an_example_says_what_it_is(subtests):
-    """An editor finds the schema, a reader finds a comment."""
+def test_examples_begin_with_schema_and_comment(subtests):
+    """The schema is for editors."""
     for path in CONFIGS:
         with subtests.test(path=path):
             first, second, *_ = path.read_text().splitlines()

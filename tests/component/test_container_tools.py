@@ -1,4 +1,4 @@
-"""The makers' tools in containers: the mounts of an Allocate, and the tools' output in a shell."""
+"""The vendors' tools in containers: the mounts of an Allocate, and the tools' output in a shell."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ class Inside:
             where.symlink_to(mount.host_path)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a tool of it."""
+        """Run a tool."""
         name, *arguments = command
         directory = self.root / telemetry.IN_CONTAINER.lstrip("/")
         return subprocess.run(
@@ -70,7 +70,7 @@ def devices_of(pod: PodStatus, resource: str = GPU) -> set[str]:
 
 
 async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside):
-    """The tool is mounted read-only at the path of the maker's tool, and shows two of four devices."""
+    """The tool is mounted read-only at the path of the vendor's tool, and shows two of four devices."""
     await start_agent(config())
     pod = await kubelet.run_pod(manifest("a", {GPU: 2}))
     box = inside(pod)
@@ -83,7 +83,7 @@ async def test_a_container_sees_exactly_its_devices(kubelet, start_agent, inside
 
 
 @pytest.mark.parametrize("file", [config(more=""), config(entry=", smi: false")], ids=["no telemetry", "smi: false"])
-async def test_no_tool_where_none_is_wanted(kubelet, start_agent, directory, file):
+async def test_no_tool_if_it_is_disabled(kubelet, start_agent, directory, file):
     """There is no tool without telemetry or with `smi: false`, and no directory on the node."""
     await start_agent(file)
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
@@ -201,7 +201,7 @@ async def test_in_a_real_root(kubelet, start_agent, tmp_path):
     assert "NVIDIA A100-SXM4-40GB" in shown.stdout
 
 
-async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
+async def test_tools_of_held_devices_stay(kubelet, start_agent, inside, directory):
     """A held device's directory survives an edit and a restart, and is removed after its pod."""
     agent = await start_agent(config(count=2))
     pods = [await kubelet.run_pod(manifest(name, {GPU: 1})) for name in ("a", "b")]
@@ -222,7 +222,7 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
     assert len(list((directory / "smi/devices").iterdir())) == 1
 
 
-async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, inside):
+async def test_a_tool_stays_while_an_allocation_may_return_it(kubelet, start_agent, inside):
     """A pod that is admitted while an edit removes the tool can still mount it."""
     held = HeldBack(lambda plan: [each.device.raw.tools for each in plan.observed.inventory.resources[GPU].slots])
     agent = await start_agent(config(), appliers=[held], look_at_holders=0.2)

@@ -1,4 +1,4 @@
-"""`vdev dra classes`: printed, or applied to a cluster."""
+"""`vdev dra classes` prints DeviceClasses, or applies them to a cluster."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ def file(directory):
 
 
 async def command(*arguments):
-    """The command, in a thread, since the API server is in this loop."""
+    """Run the command in a thread, because the API server runs in this event loop."""
     return await asyncio.to_thread(main, ["dra", *map(str, arguments)])
 
 
-async def test_they_are_printed(file, capsys):
+async def test_classes_are_printed(file, capsys):
     assert 0 == await command("classes", file)
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert NAMES == [each["metadata"]["name"] for each in printed]
@@ -39,7 +39,7 @@ async def test_they_are_printed(file, capsys):
     assert "acme.dev/npu" == last["spec"]["extendedResourceName"]
 
 
-async def test_they_are_applied(file, api_server, kubeconfig, capsys):
+async def test_classes_are_applied(file, api_server, kubeconfig, capsys):
     for _ in range(2):
         assert 0 == await command("classes", file, "--apply", "--kubeconfig", kubeconfig)
         assert "".join(f"applied DeviceClass {name}\n" for name in NAMES) == capsys.readouterr().out
@@ -48,7 +48,7 @@ async def test_they_are_applied(file, api_server, kubeconfig, capsys):
     assert sorted(NAMES) == sorted(each["metadata"]["name"] for each in api_server.all("deviceclasses"))
 
 
-async def test_what_somebody_else_made_otherwise_is_left(file, api_server, kubeconfig, capsys):
+async def test_different_classes_of_other_clients_are_kept(file, api_server, kubeconfig, capsys):
     theirs = {"metadata": {"name": "npu.acme.dev"}, "spec": {"extendedResourceName": "acme.dev/other"}}
     await api_server.add("deviceclasses", theirs, manager="helm")
     assert 1 == await command("classes", file, "--apply", "--extended-resources", "--kubeconfig", kubeconfig)

@@ -1,4 +1,4 @@
-"""The examples of claims in deploy/: on a node with the overlay's file and DeviceClasses, all of them run at once."""
+"""The examples of claims in deploy/ run at the same time, on a node with the overlay's file and DeviceClasses."""
 
 import pytest
 import yaml
@@ -26,7 +26,7 @@ def documents(path):
 
 
 def pods_of(objects):
-    """The pods of an example; those of a Deployment as its controller makes them."""
+    """The pods of an example, with those of Deployments."""
     for each in objects:
         match each["kind"]:
             case "Pod":
@@ -47,7 +47,7 @@ async def kubelet(directory, api_server):
 
 @pytest.fixture
 async def run(kubelet, start_agent, account, api_server):
-    """Run an example on a node that the overlay's agent serves, under its permissions: its containers."""
+    """Run an example on a node with the overlay's agent and its permissions. Returns the containers."""
     api_server.permissions = permissions_of("dra")
     agent = await start_agent("", files=(OVERLAY / "default.yaml",), api_server=account, wait=False)
     await until_published(agent, api_server)
@@ -67,10 +67,10 @@ async def run(kubelet, start_agent, account, api_server):
     assert [] == [each for each in agent.agent.reconciler.problems if each.is_error]
 
 
-async def test_all_of_them_at_once(run):
-    """Each has the devices that it asks for; between them they use four GPUs, and one device four times.
+async def test_all_examples_at_once(run):
+    """Each example gets its devices. Together they use four GPUs, and one device four times.
 
-    In this order: Kubernetes 1.36.2 does not find two partitions of one GPU once another GPU is cut already.
+    The order matters: Kubernetes 1.36.2 does not find two partitions of one GPU if another GPU is partitioned already.
     """
     assert EXAMPLES == sorted(WANTED)
     for name, wanted in WANTED.items():

@@ -164,7 +164,7 @@ async def test_health_streams(kubelet, start, clear, kubelet_clock, fault):
     await kubelet.wait_until(lambda: ["Unknown"] == health(kubelet), what="the unknown")
     await clear(agent)
     async with asyncio.timeout(60):
-        while health(kubelet) != ["Healthy"]:  # which pods show when the kubelet looks at them, if it heard it lately
+        while health(kubelet) != ["Healthy"]:  # the kubelet updates pods at intervals
             agent.clock.advance(10.0)
             await kubelet.journal.next_change(at_most=0.1)
             kubelet_clock.advance(10.0)
@@ -245,7 +245,7 @@ async def test_requests_about_slices_fail(start, slices, api_server, clear):
     await api_server.until(lambda: NPUS == devices(slices()))
 
 
-# --- what people see --------------------------------------------------------------------------------------------------
+# --- unprepare --------------------------------------------------------------------------------------------------------
 
 
 async def test_unprepare_fails(kubelet, start, clear):

@@ -1,4 +1,4 @@
-"""DRA does its work with exactly the permissions of its component in deploy/, and says which one is missing."""
+"""DRA needs exactly the permissions of its component in deploy/, and problems name a missing one."""
 
 import pytest
 
@@ -22,7 +22,7 @@ NODES = {"get nodes", "list nodes", "watch nodes"}
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     async with dra_kubelet(directory, api_server, device_class("acme.dev", "device.driver == 'acme.dev'")) as running:
         await running.objects.create("ResourceClaimTemplate", template("npu", exactly("acme.dev")))
         yield running
@@ -30,7 +30,7 @@ async def kubelet(directory, api_server):
 
 @pytest.fixture
 def devices(api_server):
-    """What the claims' status say of devices: names and whether they are ready."""
+    """Read the devices in the claims' status: names, and the status of their condition."""
 
     def look():
         found = [each.get("status", {}).get("devices", ()) for each in api_server.all("resourceclaims")]
@@ -39,8 +39,8 @@ def devices(api_server):
     return look
 
 
-async def test_the_component_is_enough(kubelet, start_agent, account, api_server, devices):
-    """Slices made, changed, made again, taken away; a claim prepared, with its status; nothing is ever missed."""
+async def test_the_permissions_of_the_component_are_enough(kubelet, start_agent, account, api_server, devices):
+    """Slices are created, changed, recreated and deleted, and a claim is prepared and gets a status."""
     api_server.permissions = permissions_of("dra")
     agent = await start_agent(CONFIG.replace("COUNT", "2"), api_server=account, wait=False)
     await until_published(agent, api_server)
@@ -56,12 +56,12 @@ async def test_the_component_is_enough(kubelet, start_agent, account, api_server
     assert [] == api_server.all("resourceslices")
     assert [] == kubelet.errors
     used = {f"{each.verb} {each.resource}" for each in api_server.asked}
-    spare = {"get nodes"}  # for a cluster that lets it neither list nor watch
+    spare = {"get nodes"}  # for a cluster that allows neither list nor watch
     assert used | spare == {each for each in permissions_of("dra") if "resourceclaims/driver" not in each}
 
 
-async def test_a_driver_that_the_role_does_not_name(kubelet, start_agent, account, api_server, devices):
-    """Its claims are prepared all the same; only their status says nothing, and a problem names the permission."""
+async def test_without_the_permission_for_the_drivers_status(kubelet, start_agent, account, api_server, devices):
+    """Claims are prepared without a status, and a problem names the permission."""
     api_server.permissions = {each for each in permissions_of("dra") if not each.endswith(" acme.dev")}
     agent = await start_agent(CONFIG.replace("COUNT", "2"), api_server=account, wait=False)
     await until_published(agent, api_server)
@@ -78,8 +78,8 @@ async def test_a_driver_that_the_role_does_not_name(kubelet, start_agent, accoun
     [{"list resourceslices"}, {"create resourceslices"}, NODES],
     ids=["slices are not seen", "slices are not made", "the node is not seen"],
 )
-async def test_slices_that_may_not_be_published(missing, kubelet, start_agent, account, api_server):
-    """A problem names the permission; with it they are published after all."""
+async def test_without_a_permission_for_slices(missing, kubelet, start_agent, account, api_server):
+    """A problem names the permission. Slices are published when it is granted."""
     api_server.permissions = permissions_of("dra") - missing
     agent = await start_agent(CONFIG.replace("COUNT", "2"), api_server=account, wait=False)
     said = "may not " + min(missing)

@@ -1,4 +1,4 @@
-"""ResourceSlices on other releases of Kubernetes: counters, gates that are off, no such group."""
+"""ResourceSlices on older releases of Kubernetes: disabled feature gates, and no API group."""
 
 import pytest
 
@@ -22,7 +22,7 @@ sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 4}]}}
 
 @pytest.fixture
 async def api_server(request):
-    """A server of the release that the test names; one of another version of the group where it names none."""
+    """A server of the release in the test's parameter; if it is None, one without the group `resource.k8s.io`."""
     release = request.param
     kinds = KINDS if release else tuple(each for each in KINDS if each.group != "resource.k8s.io")
     async with ApiServer(release=release or Release((1, 33)), kinds=kinds) as server:
@@ -31,18 +31,18 @@ async def api_server(request):
 
 
 def slices(api_server, driver):
-    """Those of a driver."""
+    """The slices of a driver."""
     return [each for each in api_server.all("resourceslices") if each["spec"]["driver"] == driver]
 
 
 def is_whole(found):
-    """Whether they are a pool with nothing missing."""
+    """Whether slices are a complete pool."""
     return bool(found) and all(each["spec"]["pool"]["resourceSliceCount"] == len(found) for each in found)
 
 
 @pytest.mark.parametrize("api_server", [Release((1, 34))], indirect=True, ids=["1.34"])
-async def test_gates_that_are_off(start_agent, account, api_server, kubelet, shows):
-    """What the server leaves out is a problem that names gates; slices are written once; the device plugin goes on."""
+async def test_disabled_feature_gates(start_agent, account, api_server, kubelet, shows):
+    """Problems name the gates of dropped fields, slices are not rewritten, and the device plugin goes on."""
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await shows("acme.dev/plain", 1, 1)
 
@@ -60,7 +60,7 @@ async def test_gates_that_are_off(start_agent, account, api_server, kubelet, sho
 
 @pytest.mark.parametrize("api_server", [None], indirect=True, ids=["1.33"])
 async def test_without_the_group(start_agent, account, api_server, shows):
-    """A server of 1.33 or older: a problem says so, and the device plugin goes on."""
+    """With 1.33 or older there is a problem, and the device plugin goes on."""
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await shows("acme.dev/plain", 1, 1)
     await api_server.until(lambda: any("resource.k8s.io" in str(each) for each in agent.agent.reconciler.problems))

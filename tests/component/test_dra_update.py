@@ -1,4 +1,4 @@
-"""A rolling update with claims: two agents on a node, each with sockets of its own by the uid of its pod."""
+"""A rolling update with claims: two agents on a node, whose sockets have the uids of their pods in their names."""
 
 import pytest
 
@@ -20,7 +20,7 @@ OLD, NEW = "0b3f7a1e-0000-4000-8000-000000000001", "0b3f7a1e-0000-4000-8000-0000
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     async with dra_kubelet(directory, api_server, device_class("acme.dev", "device.driver == 'acme.dev'")) as running:
         await running.objects.create("ResourceClaimTemplate", template("npu", exactly("acme.dev")))
         yield running
@@ -33,12 +33,12 @@ def sockets(directory):
 
 
 def slices(api_server):
-    """Uid and version of each."""
+    """Uid and version of each slice."""
     return [(each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in api_server.all("resourceslices")]
 
 
-async def test_the_slices_stay_for_the_one_that_stands_by(kubelet, start_agent, account, api_server, monkeypatch):
-    """So that no pod finds the node without devices meanwhile; the last one takes them away."""
+async def test_slices_stay_for_a_standby_agent(kubelet, start_agent, account, api_server, monkeypatch):
+    """So the node always has devices. The last agent deletes the slices."""
     monkeypatch.setenv("POD_UID", OLD)
     old = await start_agent(CONFIG, api_server=account)
     await until_published(old, api_server)
@@ -55,8 +55,10 @@ async def test_the_slices_stay_for_the_one_that_stands_by(kubelet, start_agent, 
     assert [] == kubelet.errors
 
 
-async def test_a_stand_by_that_is_gone_by_then(kubelet, start_agent, account, api_server, monkeypatch):
-    """It counts no more: the slices go with the last agent."""
+async def test_slices_are_deleted_if_the_standby_agent_has_ended(
+    kubelet, start_agent, account, api_server, monkeypatch
+):
+    """The first agent is the last one then."""
     monkeypatch.setenv("POD_UID", OLD)
     old = await start_agent(CONFIG, api_server=account)
     await until_published(old, api_server)
@@ -70,7 +72,7 @@ async def test_a_stand_by_that_is_gone_by_then(kubelet, start_agent, account, ap
 
 
 async def test_the_new_pod_takes_over(kubelet, start_agent, account, api_server, sockets, monkeypatch):
-    """The old one's claim stays, the new one unprepares it, and its device goes to nobody else meanwhile."""
+    """A claim of the old pod stays prepared, keeps its device, and is unprepared by the new pod."""
     api_server.permissions = permissions_of("dra")
     monkeypatch.setenv("POD_UID", OLD)
     old = await start_agent(CONFIG, api_server=account)

@@ -69,8 +69,8 @@ def complaints(agent):
     return [each["where"] for each in agent.logs if "selects no device" in str(each.get("problem"))]
 
 
-async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agent, clock, shows):
-    """A rule is not reported before its devices can exist, at the start and after an edit."""
+async def test_a_rule_without_devices_is_reported(start_agent, clock, shows):
+    """At the start and after an edit, it is not reported before its devices can exist."""
     agent = await start_agent(DEVICES, clock=clock)
     await shows(NPU, 4, 4)
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
@@ -84,7 +84,7 @@ async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agen
     assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
 
 
-async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
+async def test_injections_are_counted_by_resource(start_agent, clock, vdev, run_dir):
     """A fault in two resources counts once for each, and the list names both."""
     more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
     text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
@@ -114,8 +114,8 @@ async def test_add_list_clear(agent, vdev, shows):
     await shows(NPU, 4, 4)
 
 
-async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, vdev):
-    """An error has its hint, as in `vdev validate`."""
+async def test_the_status_has_the_hint_of_a_refused_edit(agent, kubelet, vdev):
+    """It is the same hint as in `vdev validate`."""
     agent.edit(DEVICES.replace("count:", "cuont:"))
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
     _, shown = await vdev("status")
@@ -157,7 +157,7 @@ async def test_refusals(agent, vdev, shows):
     await shows(NPU, 4, 4)
 
 
-async def test_what_the_configuration_takes_over_is_its_own(agent, vdev, shows, kubelet):
+async def test_the_configuration_takes_over_a_live_rule(agent, vdev, shows, kubelet):
     """A rule of the configuration replaces a live rule of its name, and can be cleared."""
     rule = "{{name: {}, devices: [acme/{}], health: Unhealthy}}"
     await vdev("fault", "add", rule.format("mine", 0))

@@ -1,9 +1,9 @@
-"""Rules that wait for a file: it may be there already."""
+"""Rules that wait for a file which may exist already."""
 
 import pytest
 
 NPU = "acme.dev/npu"
-NO_LOOKS = {"look_at_devices": 3600.0}  # when files are looked at as well, whether or not something happened
+NO_LOOKS = {"look_at_devices": 3600.0}  # the interval at which files are checked without an event
 DEVICES = """version: v1
 devices:
   - {name: acme, resource: acme.dev/npu, virtual: {count: 4}}

@@ -18,7 +18,7 @@ STORIES = sorted(LIBRARY.glob("*.yaml"))
 GPU, NPU = "nvidia.com/gpu", "acme.dev/npu"
 
 
-# For what takes a pause of its own as well, such as registering anew.
+# For effects that take some time, such as a new registration.
 TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
 
 
@@ -198,7 +198,7 @@ async def test_xid79_for_operators(tell, clock, shows, node, account, api_server
     """Health, Event and condition change at once; an Xid of an application is only an Event."""
     agent = await tell("xid79-for-operators.yaml", api_server=account)
 
-    def leap():  # to the very moment: the last rule holds for a second, and the time goes on meanwhile
+    def leap():  # exactly, because the last rule is active for a second and the clock goes on
         clock.advance(agent.agent.faults.engine.next_change - clock.now())
 
     ready = "AcceleratedHardwareReady"
@@ -288,7 +288,7 @@ async def test_dra_bad_day(tell, clock, kubelet, node, account, api_server):
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_each_story_is_told_and_tested(path):
+def test_each_file_has_a_comment_and_a_test(path):
     """Each file of the library has a comment with what happens, and a test here."""
     text = path.read_text()
     assert "# Seen on" in text

@@ -20,7 +20,7 @@ def config(*rules, head=DEVICES):
     return head + "faults:\n  seed: 7\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
 
 
-# For what takes a pause of its own as well, such as registering anew.
+# For effects that take some time, such as a new registration.
 TIME_GOES_ON = pytest.mark.parametrize("clock", [LeapClock], indirect=True)
 
 
@@ -202,7 +202,7 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
 
 
-# --- the rest --------------------------------------------------------------------------------------------------------
+# --- CDI files and PodResources ---------------------------------------------------------------------------------------
 
 CDI = DEVICES.replace("version: v1", "version: v1\nflags: {plugin: {deviceListStrategy: cdi-cri}}")
 

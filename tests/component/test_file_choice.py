@@ -1,4 +1,4 @@
-"""The label of the Node chooses a file from a directory, also where the API server says nothing for a while."""
+"""The label of the Node selects a file from a directory, also while the API server does not answer."""
 
 import pytest
 
@@ -7,7 +7,7 @@ CONFIG = "version: v1\ndevices: [{name: npu, resource: acme.dev/NAME, virtual: {
 
 @pytest.fixture
 def files(directory):
-    """A directory with a file for each label, each with a resource of its own."""
+    """A directory with a file per label, each with another resource."""
     place = directory / "files"
     place.mkdir()
     for name in ("default", "small", "large"):
@@ -17,16 +17,16 @@ def files(directory):
 
 @pytest.fixture
 async def labelled(api_server):
-    """The Node, with the label."""
+    """The Node with the label."""
     labels = {"vdev.dev/config": "small"}
     return await api_server.add("nodes", {"metadata": {"name": "node-1", "labels": labels}}, manager="kubelet")
 
 
 @pytest.mark.parametrize(("label", "wanted"), [("large", "large"), ("small", "small"), (None, "default")])
-async def test_a_start_while_the_api_server_is_silent(
+async def test_a_start_while_the_api_server_does_not_answer(
     start_agent, account, api_server, labelled, files, shows, label, wanted
 ):
-    """The file that was chosen before serves at once, and the one that the label names when the server says so."""
+    """The last selected file is used at once, and that of the present label as soon as the server answers."""
     agent = await start_agent("", files=files, api_server=account, retry_label=1.0)
     await shows("acme.dev/small", 2)
     await agent.stop()

@@ -1,4 +1,4 @@
-"""Devices whose serial numbers mean harm, from sysfs to the pod: they are listed, Unhealthy, and hurt nobody."""
+"""Devices with malicious serial numbers are listed as Unhealthy and never reach a pod."""
 
 from tests.kit.fakehost import FakeHost
 from vdev.agent.status import status
@@ -20,7 +20,7 @@ devices:
 
 
 def plug(fake, port, serial):
-    """A stick in a port of bus 1."""
+    """Plug a stick into a port of bus 1."""
     fake.plug(
         f"pci0000:00/0000:00:14.0/usb1/1-{port}",
         bus="usb",
@@ -31,8 +31,8 @@ def plug(fake, port, serial):
     )
 
 
-async def test_a_serial_that_climbs_reaches_no_mount(kubelet, start_agent, shows, directory):
-    """The others are handed out as ever, and what is Unhealthy says why where a person looks."""
+async def test_malicious_serial_numbers_reach_no_mount(kubelet, start_agent, shows, directory):
+    """Other devices are allocated, and the status has the reasons."""
     fake = FakeHost(directory / "host")
     for port, serial in enumerate(("GOOD-1", "../../../etc", "A,B", "", "x\x1b]0;owned"), start=1):
         plug(fake, port, serial)

@@ -1,4 +1,4 @@
-"""The HTTP side under people who mean harm: half requests, nonsense, names that are not ours."""
+"""Hostile HTTP clients: incomplete requests, malformed requests, and foreign host names."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ CONFIG = f"""\
 version: v1
 devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
 """
-HALF = b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-More: "  # its end never comes
+HALF = b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-More: "  # an incomplete request
 CROWD = 300
 
 
 @pytest.fixture(autouse=True)
 def _room_for_a_crowd():
-    """The clients of these tests need descriptors as well."""
+    """Raise the limit of descriptors for the clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -32,8 +32,8 @@ def _room_for_a_crowd():
 
 @pytest.mark.long
 @pytest.mark.usefixtures("prepared_python")
-async def test_half_requests_by_the_hundred(kubelet, shows, directory):
-    """A crowd of half requests costs the kubelet's side nothing: its restart is survived and probes are answered."""
+async def test_hundreds_of_incomplete_requests(kubelet, shows, directory):
+    """Probes are answered, and a kubelet restart works."""
     async with Process(directory, kubelet, CONFIG, ulimit="-S -n 256") as vdev:
         await shows(NPU, 2, 2)
         async with crowd(vdev.address, CROWD, HALF):
@@ -48,19 +48,19 @@ async def test_half_requests_by_the_hundred(kubelet, shows, directory):
 
 
 class Agent(WellAgent):
-    """What the HTTP side shows, or cannot."""
+    """An agent with this status document."""
 
     def __init__(self, document=None):
         self.document = document or {}
 
     def status(self):
-        """The document."""
+        """The status document."""
         return self.document
 
 
 @contextlib.asynccontextmanager
 async def served(agent, *, hosts=()):
-    """The address of an HTTP side."""
+    """Serve an agent. Yields the address."""
     async with well_agent.served(http.application(agent), hosts=hosts) as bound:
         host, _, port = bound.rpartition(":")
         yield host, int(port)
@@ -75,8 +75,8 @@ NONSENSE = [
 ]
 
 
-async def test_nonsense(caplog, capfd):
-    """Nonsense is closed or answered with an error; nobody else notices, and it leaves no line."""
+async def test_malformed_requests(caplog, capfd):
+    """They get an error or a closed connection. Other clients are served, and nothing is logged."""
     async with served(Agent()) as address:
         with structlog.testing.capture_logs() as logs:
             for text in NONSENSE:
@@ -91,8 +91,8 @@ THEIRS = ("evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example
 THEIRS += ("node-1.evil.example", "[::1].evil.example", "")
 
 
-async def test_names_of_others_are_not_answered():
-    """A page of somebody else that gave its name our address (DNS rebinding) reads nothing."""
+async def test_foreign_host_names_are_refused():
+    """This prevents DNS rebinding: a foreign page whose name resolves to the agent's address."""
     async with served(Agent(), hosts=("node-1", "*.example.com")) as address:
         for host in (*OURS, *THEIRS):
             for path in ("/status", "/metrics", "/", "/readyz"):

@@ -1,4 +1,4 @@
-"""Xids in the kernel log, or in a file that stands in for it, as NVIDIA's driver writes them."""
+"""Xids in the kernel log, or in a file instead of it, in the form of NVIDIA's driver."""
 
 import re
 
@@ -42,7 +42,7 @@ def said(log):
     return [each[2] for each in found if each]
 
 
-async def test_the_line(kubelet, start_agent, tmp_path):
+async def test_the_lines_of_an_xid(kubelet, start_agent, tmp_path):
     """A line names the GPU, and the next line has its Xid."""
     log = tmp_path / "kern.log"
     agent = await start_agent(config(log))
@@ -57,8 +57,8 @@ async def test_the_line(kubelet, start_agent, tmp_path):
     assert ("0000:11:00", True) == (place[1], place[2] in ids)
 
 
-async def test_a_file_that_cannot_be_written(kubelet, start_agent, tmp_path):
-    """It is a problem, everything else goes on, and the line is written later."""
+async def test_a_log_that_cannot_be_written(kubelet, start_agent, tmp_path):
+    """There is a problem, everything else goes on, and the line is written later."""
     place = tmp_path / "logs"
     log = place / "kern.log"
     agent = await start_agent(config(log))

@@ -25,7 +25,7 @@ async def command(*arguments):
     return await asyncio.to_thread(main, ["node", *map(str, arguments)])
 
 
-async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
+async def test_fields_of_vdev_are_removed(api_server, node, kubeconfig, capsys):
     """Fields of others stay."""
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
     out = capsys.readouterr().out
@@ -40,8 +40,8 @@ async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
     assert "n: vdev wrote nothing\n" == capsys.readouterr().out
 
 
-async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconfig):
-    """A condition and a resource that another client also writes stay."""
+async def test_fields_with_another_owner_stay(api_server, api, node, kubeconfig):
+    """Another client also writes a condition and a resource."""
     theirs = {"capacity": {"acme.dev/npu": "4"}, "conditions": [{"type": "NpuHealthy", "status": "True"}]}
     await api.apply(NODES, "n", {"status": theirs}, manager="detector", subresource="status")
     more = {"conditions": [*theirs["conditions"], {"type": "NpuCool", "status": "True"}]}
@@ -53,7 +53,7 @@ async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconf
     assert "vdev" not in {each["manager"] for each in found["metadata"]["managedFields"]}
 
 
-async def test_what_the_node_registered_with_stays(api_server, api, kubeconfig):
+async def test_fields_from_the_registration_stay(api_server, api, kubeconfig):
     """Nobody owns these fields, so an empty apply would remove them too."""
     born = {"capacity": {"cpu": "8", "pods": "110"}, "allocatable": {"cpu": "7", "pods": "110"}}
     born["conditions"] = [{"type": "Registered", "status": "True"}]

@@ -49,7 +49,7 @@ async def test_a_device_lost_and_back(start_agent, account, api_server, events, 
     await api_server.until(lambda: {"DrillStarted", "DrillEnded"} <= events().keys())
 
 
-async def test_the_same_again_is_counted(start_agent, account, api_server, events):
+async def test_a_repeated_event_is_counted(start_agent, account, api_server, events):
     """One Event whose count grows."""
     agent = await start_agent(CONFIG, api_server=account, fault_injection=True)
     for _ in range(5):
@@ -76,7 +76,7 @@ async def test_configurations_applied_and_refused(start_agent, account, api_serv
     assert "vdev.yaml:8:14: devices[0].virtual.count" in refused["message"]
 
 
-async def test_devices_cut_anew(start_agent, account, api_server, events):
+async def test_repartitioned_devices(start_agent, account, api_server, events):
     """The message has the old and the new partitions."""
     agent = await start_agent(CONFIG, api_server=account)
     agent.edit(CUT)
@@ -127,14 +127,14 @@ devices:
     assert "whole -> 2x 3g.20gb" in events()["Repartitioned"]["message"]
 
 
-async def test_a_storm(start_agent, account, api_server, events):
-    """Many different failures cause a burst of Events and then one at times. The condition is correct."""
+async def test_many_different_events(start_agent, account, api_server, events):
+    """They cause a burst of Events, and then one now and then. The condition is correct."""
     text = CONFIG.replace("count: 4", "count: 40").replace("{events: true}", "{events: true, conditions: true}")
     text += "    conditions: [{type: NpuHealthy}]\n"
     agent = await start_agent(text, api_server=account, fault_injection=True, write_node=600.0, write_event=600.0)
     for number in range(40):
         await set_health(agent, f"npu-{number}", "Unhealthy")
-        for _ in range(2):  # the first turn to end may have begun before
+        for _ in range(2):  # the first reconciliation that ends may have begun before
             before = agent.agent.reconciles
             agent.agent.pending.add()
             await api_server.until(lambda before=before: agent.agent.reconciles > before)

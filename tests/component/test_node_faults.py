@@ -65,7 +65,7 @@ async def test_an_xid(start_agent, account, api_server, events, conditions, show
     assert "False" == conditions()["GpuXid"][0]
 
 
-async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account, api_server, events, shows):
+async def test_an_xid_of_all_replicas_is_one_event(start_agent, account, api_server, events, shows):
     """The Event names the device, not its replicas."""
     sharing = f"sharing: {{timeSlicing: {{resources: [{{name: {GPU}, replicas: 3}}]}}}}\n"
     agent = await start_agent(config("name: x, devices: [a100/1], xid: 48") + sharing, api_server=account)

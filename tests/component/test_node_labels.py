@@ -41,7 +41,7 @@ def labels(api_server, node):
     return current
 
 
-async def test_they_follow_edits(start_agent, account, api_server, labels):
+async def test_labels_follow_edits(start_agent, account, api_server, labels):
     """A label that leaves the file is removed from the Node; those of others stay."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
@@ -54,8 +54,8 @@ async def test_they_follow_edits(start_agent, account, api_server, labels):
     assert "linux" == api_server.object("nodes", "node-1")["metadata"]["labels"]["kubernetes.io/os"]
 
 
-async def test_they_stay_at_the_end_and_are_not_written_again(start_agent, account, api_server, labels):
-    """A restart must not make pods unschedulable, and writes nothing."""
+async def test_labels_stay_over_a_restart(start_agent, account, api_server, labels):
+    """So pods stay schedulable. The restart writes nothing."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
     await agent.stop()
@@ -83,7 +83,7 @@ async def test_an_edit_does_not_wait_for_a_repair(start_agent, account, api_serv
     await api_server.until(lambda: "silver" == labels().get("acme.dev/tier"), seconds=15)
 
 
-async def test_a_label_of_somebody_else(start_agent, account, api_server, labels, node):
+async def test_a_label_of_another_client(start_agent, account, api_server, labels, node):
     """It stays and has a warning; the other labels are written. vdev takes it when its owner gives it up."""
     await api_server.edit(
         "nodes", "node-1", {"metadata": {"labels": {"acme.dev/tier": "bronze"}}}, manager="nfd-master"
@@ -101,7 +101,7 @@ async def test_a_label_of_somebody_else(start_agent, account, api_server, labels
     await api_server.until(lambda: not agent.agent.reconciler.problems)
 
 
-async def test_a_label_that_somebody_takes_over(start_agent, account, api_server, labels):
+async def test_a_label_that_another_client_takes_over(start_agent, account, api_server, labels):
     """The new owner keeps it, and there is a warning."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
@@ -110,7 +110,7 @@ async def test_a_label_that_somebody_takes_over(start_agent, account, api_server
     assert {"acme.dev/model": "X1", "acme.dev/tier": "iron"} == labels()
 
 
-async def test_the_server_goes_and_comes(kubelet, start_agent, account, api_server, labels, shows):
+async def test_an_api_server_that_restarts(kubelet, start_agent, account, api_server, labels, shows):
     """Edits are written when the API server is back. The device plugin serves all the time."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: OURS == labels())
@@ -156,8 +156,8 @@ async def test_from_the_object_to_the_file(start_agent, directory, api_server, a
     await api_server.until(lambda: not (features / "vdev").exists())
 
 
-async def test_the_last_labels_that_an_earlier_process_left(start_agent, account, api_server, labels):
-    """The next process removes them if its configuration has no labels."""
+async def test_labels_of_an_earlier_process_are_removed(start_agent, account, api_server, labels):
+    """If the configuration has no labels, the next process removes them."""
     agent = await start_agent(config(), api_server=account)
     await api_server.until(lambda: labels() == OURS)
     await agent.stop()

@@ -1,4 +1,4 @@
-"""The agent's own Node: watched where it may be, looked at where not; and its label, which chooses a file."""
+"""The agent's Node: watched if that is allowed, else read at intervals; and its label, which selects a file."""
 
 import asyncio
 import contextlib
@@ -20,24 +20,24 @@ def labelled(value):
 
 
 def node_object(api, clock=None):
-    """One of that node."""
+    """A NodeObject of worker-1."""
     return NodeObject("worker-1", api, timing=Timing(clock=clock or LeapClock()))
 
 
 def uid(node):
-    """The uid, where it is known."""
+    """The uid, if it is known."""
     return (node.document or {"metadata": {"uid": ""}})["metadata"]["uid"]
 
 
 @pytest.fixture
 async def worker(api_server):
-    """The node, without the label."""
+    """The Node without the label."""
     return await api_server.add("nodes", {"metadata": {"name": "worker-1"}}, status={"capacity": {"cpu": "8"}})
 
 
 @pytest.fixture
 async def run():
-    """Let one follow, until the test ends."""
+    """Run a NodeObject until the test ends."""
     async with contextlib.AsyncExitStack() as stack:
 
         def start(node):
@@ -54,8 +54,8 @@ async def run():
         yield start
 
 
-async def test_one_watch_for_several_users(api_server, api, worker, run):
-    """It begins with the first of them; all are told."""
+async def test_one_watch_for_several_subscribers(api_server, api, worker, run):
+    """It begins with the first subscriber, and all are notified."""
     node = node_object(api)
     run(node)
     for _ in range(20):
@@ -75,12 +75,12 @@ async def test_one_watch_for_several_users(api_server, api, worker, run):
 
 
 def pauses(clock):
-    """Whether all that is waited for is the next look."""
+    """Whether the next timer is that of the next read."""
     return clock.next_due is not None and clock.next_due - clock.now() > Intervals().api_answer + 1
 
 
-async def test_without_list_and_watch_it_is_looked_at(api_server, start_api, worker, run):
-    """At a slow pace; and once it may be watched, it is."""
+async def test_without_list_and_watch_the_node_is_read_at_intervals(api_server, start_api, worker, run):
+    """It is watched when that is allowed."""
     clock, intervals = LeapClock(), Intervals()
     api_server.permissions = {"get nodes"}
     node = node_object(await start_api(clock=clock), clock)
@@ -103,14 +103,11 @@ async def test_without_list_and_watch_it_is_looked_at(api_server, start_api, wor
 
 # --- the label --------------------------------------------------------------------------------------------------------
 
-
-# --- the agent --------------------------------------------------------------------------------------------------------
-
 FILE = "version: v1\ndevices: [{{name: {name}, resource: example.com/{name}, virtual: {{count: 1}}}}]\n"
 
 
-async def test_an_agent_goes_by_its_node_label_at_once(api_server, account, start_agent, kubelet, directory, shows):
-    """A directory of files: the label chooses, and its change chooses anew."""
+async def test_an_agent_follows_its_nodes_label_at_once(api_server, account, start_agent, kubelet, directory, shows):
+    """A change of the label selects another file of the directory."""
     files = directory / "files"
     files.mkdir()
     for name in ("a100", "default"):

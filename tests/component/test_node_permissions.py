@@ -22,12 +22,12 @@ def has_label(_server, node):
 
 
 def has_condition(_server, node):
-    """Whether it has the condition of the entry."""
+    """Whether the node has the condition of the entry."""
     return "NpuHealthy" in {each["type"] for each in node["status"]["conditions"]}
 
 
 def has_resource(_server, node):
-    """Whether its status has the resource."""
+    """Whether the node's status has the resource."""
     return "2" == node["status"]["capacity"].get("acme.dev/npu")
 
 
@@ -45,7 +45,7 @@ def has_event(server, _node):
         ("node-events", "events", has_event),
     ],
 )
-async def test_a_component_is_enough(component, switch, done, start_agent, account, api_server):
+async def test_the_permissions_of_a_component_are_enough(component, switch, done, start_agent, account, api_server):
     """No other permission is needed."""
     status = {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
     document = {"metadata": {"name": "node-1", "labels": {"kubernetes.io/os": "linux"}}}
@@ -57,7 +57,7 @@ async def test_a_component_is_enough(component, switch, done, start_agent, accou
 
 
 @pytest.mark.parametrize("switch", ["labels", "events", "conditions"])
-async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, api_server, shows):
+async def test_a_missing_permission_is_one_problem(switch, start_agent, account, api_server, shows):
     """The device plugin serves. There is one problem until the permission is granted, and then the write follows."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = {"list nodes", "watch nodes"}
@@ -85,7 +85,7 @@ async def test_a_failure_goes_on_until_it_is_over(switch, start_agent, account, 
 
 
 @pytest.mark.parametrize("switch", ["labels", "events"])
-async def test_a_permission_that_comes_is_used_at_once(switch, start_agent, account, api_server):
+async def test_a_granted_permission_is_used_at_once(switch, start_agent, account, api_server):
     """The write follows as soon as the Node can be read, even during a long pause between attempts."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = set()

@@ -68,8 +68,8 @@ async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, 
     assert "4" == status_of()["allocatable"][NPU]
 
 
-async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, api_server, status_of):
-    """It writes nothing, also in a quiet hour."""
+async def test_a_new_agent_writes_nothing_if_the_status_is_correct(start_agent, account, api_server, status_of):
+    """It also writes nothing in an hour without changes."""
     agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     await agent.stop()

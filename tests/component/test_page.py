@@ -32,14 +32,14 @@ pytestmark = [
 
 @pytest.fixture
 async def page(directory):
-    """A page of a browser of its own. Nothing on it may throw or offend its own security policy."""
+    """A page in its own browser. Exceptions and violations of its security policy fail the test."""
     async with new_page(directory) as made:
         yield made
         assert [] == await made.value("seen")
 
 
 class Current:
-    """The agent behind the server: the one that is shown now."""
+    """The agent behind the server, which is the agent `shown`."""
 
     shown = None
 
@@ -108,11 +108,11 @@ class Shown(WellAgent):
         } | more
 
     def status(self):
-        """The document."""
+        """The status document."""
         return self.document
 
     def telemetry(self):
-        """What devices measure."""
+        """The readings of devices."""
         return self.measured
 
 
@@ -137,7 +137,7 @@ ONLY = "document.getElementById('only').click()"
 
 
 async def many_devices(page, show, subtests):
-    """However many there are, the page is readable and has few elements."""
+    """With many devices, the page is readable and has few elements."""
     with subtests.test("devices come in groups, what is unhealthy before them; a group opens; a search finds one"):
         devices = [device(number) for number in range(10_000)]
         devices[4711] |= SICK
@@ -252,7 +252,7 @@ CONTRASTS = """(() => {
 
 
 async def test_everything_that_a_page_says(page, show, subtests):
-    """Few and many devices, problems, drills, claims and the history, in words that can be read on any screen."""
+    """Few and many devices, problems, injected faults, claims and the history, on small and large screens."""
     await many_devices(page, show, subtests)
     with subtests.test("the summary says how many of what, with what is wrong marked"):
         await show(**EVERYTHING)

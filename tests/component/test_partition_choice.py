@@ -1,4 +1,4 @@
-"""Layouts that a label of the node chooses, from a file that is read and recorded with the configuration."""
+"""Partition layouts that a label of the Node selects, and their file, which is stored with the configuration."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def said(agent):
     return agent.agent.config.status.summary
 
 
-async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, kubelet, shows, layouts):
-    """Its edits are handled like edits of the configuration."""
+async def test_edits_of_the_layout_file_are_applied(start_agent, kubelet, shows, layouts):
+    """They are handled like edits of the configuration."""
     agent = await start_agent(CONFIG)
     await shows(LARGE, 2, 2)
     layouts.write_text(LAYOUTS % ("1g.5gb", 7))
@@ -47,7 +47,7 @@ async def test_the_file_of_layouts_is_read_again_when_it_changes(start_agent, ku
     assert [] == kubelet.errors
 
 
-async def test_the_file_of_layouts_is_kept_with_the_configuration(kubelet, start_agent, shows, layouts):
+async def test_the_layout_file_is_stored_with_the_configuration(kubelet, start_agent, shows, layouts):
     """If the file has errors at the start, the last good one is used."""
     agent = await start_agent(CONFIG)
     await shows(LARGE, 2, 2)
@@ -115,7 +115,7 @@ async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_s
     assert [] == kubelet.errors
 
 
-async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_server, account, choose, told):
+async def test_held_partitions_are_kept(start_agent, kubelet, shows, api_server, account, choose, told):
     """The reason names the pod. The state is failed until the value changes, also after a restart or the pod's end."""
     await choose("all-3g.20gb")
     agent = await start_agent(OWN, api_server=account)
@@ -140,8 +140,8 @@ async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_serv
     assert [] == kubelet.errors
 
 
-async def test_a_label_that_went_while_nobody_looked(start_agent, shows, account, choose, told):
-    """If the label was removed while vdev was down, its state is removed as well."""
+async def test_a_label_that_is_removed_while_vdev_is_down(start_agent, shows, account, choose, told):
+    """The label with its state is removed too."""
     agent = await start_agent(OWN, api_server=account)
     await choose("all-1g.5gb")
     await told("success")
@@ -169,8 +169,8 @@ async def test_a_restart_without_an_api_server_keeps_the_layout(start_agent, sho
     await shows(LARGE, 2, 2)
 
 
-async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_server, account, config_dir):
-    """With the file of AMD's device-config-manager. The labels of AMD's labeller stay."""
+async def test_the_label_of_amd(start_agent, shows, api_server, account, config_dir):
+    """With the file format of AMD's device-config-manager. The labels of AMD's labeller stay."""
     label = "dcm.amd.com/gpu-config-profile"
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     modes = '[{"computePartition": "CPX", "memoryPartition": "NPS4", "numGPUsAssigned": 2}]'
@@ -191,7 +191,7 @@ async def test_amds_label_is_followed_in_amds_words(start_agent, shows, api_serv
     assert any(each.startswith("amd.com/gpu.") for each in labels())
 
 
-async def test_without_an_api_server_the_default_stands_and_it_is_said(start_agent, shows):
+async def test_without_an_api_server_the_default_is_in_force(start_agent, shows):
     """There is a problem, and nothing fails."""
     agent = await start_agent(OWN)
     await shows(GPU, 1, 1)

@@ -1,7 +1,7 @@
-"""Nothing that others build on changes silently: each promise is a line in `tests/promises`, checked here.
+"""Public interfaces do not change silently: each promise is a line in `tests/promises`, which these tests check.
 
-A new promise is added by `ADD_PROMISES=1 pytest tests/component/test_promises.py`. One that is broken on purpose gets
-`- ` before its line and the reason behind it: `- plan.nodeLabels: object  # 0.3.0: moved under node`.
+`ADD_PROMISES=1 pytest tests/component/test_promises.py` adds new promises. If a promise is broken on purpose, put `- `
+before its line and the reason after it: `- plan.nodeLabels: object  # 0.3.0: moved under node`.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ OTHER = "version: v1\ndevices: [{name: npu, resource: acme.dev/npu, virtual: {co
 
 
 def check(name, promised):
-    """Compare with the record, or add to it when asked to."""
+    """Compare promises with the record, or with ADD_PROMISES add new ones to it."""
     record = ROOT / "tests/promises" / f"{name}.txt"
     text = record.read_text() if record.exists() else ""
     new, wrong = promises.differences(text, promised)
@@ -59,7 +59,7 @@ def check(name, promised):
 
 
 def printed(*arguments):
-    """What a command prints."""
+    """The output of a command."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         main(arguments)
@@ -72,7 +72,7 @@ def test_the_embedded_kubelet():
 
 
 def test_the_fixtures():
-    """`vdev.testing`: what the fixtures for pytest are."""
+    """`vdev.testing`: the fixtures for pytest."""
     check("testing", promises.of_module(vdev.testing))
 
 
@@ -82,7 +82,7 @@ def test_the_configuration_file():
 
 
 def test_the_command_line(monkeypatch):
-    """Commands, arguments, flags, and those of `vdev run` with variables and defaults, as `--help` tells them."""
+    """Commands, arguments and flags by `--help`; those of `vdev run` with variables and defaults."""
     monkeypatch.setenv("COLUMNS", "1000")
     monkeypatch.setenv("NO_COLOR", "1")
     lines = []
@@ -121,7 +121,7 @@ def test_documents_of_offline_commands(files):
 
 
 async def test_the_status_document(start_agent, kubelet, directory):
-    """The keys of `vdev status --output json`, which `/status` has as well; and of the fault commands."""
+    """The keys of `vdev status --output json`, which are also those of `/status`, and of `vdev fault list`."""
     agent = await start_agent(CONFIG, run_dir=directory / "run", fault_injection=True)
     pod = await kubelet.run_pod(vdev.sim.manifest("holder", {"acme.dev/npu": 1}))
     assert vdev.sim.Phase.RUNNING is pod.phase

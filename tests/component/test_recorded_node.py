@@ -1,4 +1,4 @@
-"""`vdev record` beside a running node: what is recorded and played again lists the same devices."""
+"""`vdev record` beside a running node: the recorded file lists the same devices."""
 
 import asyncio
 
@@ -23,8 +23,8 @@ sharing:
 BROKEN = "faults: {rules: [{name: broken, devices: [npu-1], health: Unhealthy, onFile: %s}]}"
 
 
-async def test_what_is_recorded_lists_the_same_when_it_is_played(kubelet, start_agent, directory):
-    """The recording has the ids, numbers, NUMA nodes, and the health of held devices."""
+async def test_a_recorded_node_lists_the_same_devices(kubelet, start_agent, directory):
+    """The recording has their ids, NUMA nodes and health."""
     broken, file = directory / "broken", directory / "recorded.yaml"
     agent = await start_agent(NODE + BROKEN % broken)
     await kubelet.run_pod(manifest("holder", {"acme.dev/npu": 3}))

@@ -1,4 +1,4 @@
-"""The steps of the page about a remediation drill: one fault, everything that shows it, a cordon, and the end."""
+"""The steps of docs/remediation-drill.md: a fault, all its effects, a cordon, and the recovery."""
 
 import asyncio
 import os
@@ -104,6 +104,6 @@ async def test_the_drill(start_agent, account, api_server, node, kubelet, shows,
 
 
 def all_work(pod):
-    """Run nvidia-smi in a container with several devices."""
+    """Whether no device of a container is lost, by the data of nvidia-smi."""
     directories = [Path(each.host_path) for each in pod.container().edits.mounts if "/devices/" in each.host_path]
     return all("lost=''" in (each / "nvidia").read_text() for each in directories)

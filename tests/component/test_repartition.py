@@ -97,7 +97,7 @@ def all_said(agent):
     return all(any(words in each for each in said) for _, words in BROKEN.values())
 
 
-async def test_broken_entries_on_reload_take_nobody_down(kubelet, start_agent, shows):
+async def test_broken_entries_on_reload_change_nothing(kubelet, start_agent, shows):
     """The last good configuration stays in force as a whole, and the status has each error with its place."""
     agent = await start_agent(GOOD)
     await shows("acme.dev/npu", 2, 2)

@@ -1,4 +1,4 @@
-"""A resource for each node that is found, while nodes come and go."""
+"""A resource name with placeholders makes a resource per device, while devices come and go."""
 
 import asyncio
 
@@ -12,8 +12,8 @@ sharing: {timeSlicing: {resources: [{name: "acme.dev/{attributes.below}", replic
 """
 
 
-async def test_a_node_that_comes_is_a_resource_and_one_that_goes_is_none(kubelet, start_agent, directory, shows):
-    """The others are not touched: they register once."""
+async def test_resources_come_and_go_with_their_nodes(kubelet, start_agent, directory, shows):
+    """Other resources stay."""
     host = FakeHost(directory / "host")
     host.node("video0", "81:0")
     await start_agent(TEXT, host=host.host)

@@ -1,4 +1,4 @@
-"""Every scenario file, played with vdev on the embedded kubelet in both forms: here, and as a process."""
+"""Every scenario file is played with vdev on the embedded kubelet, in this process and in its own process."""
 
 import asyncio
 import importlib.util
@@ -23,11 +23,11 @@ from vdev.sim.scenarios.scenario import Capability
 
 ALL = [*scenarios(), *dra_scenarios(), *built_in_scenarios()]
 HERE = [each for each in ALL if each.id != "built-in-plugin-crash"]  # only a process can be killed
-# In CI, all are played with a process; otherwise some of each kind, in which the plugin ends and another one comes.
+# In CI, all are played with a process; otherwise some in which the plugin ends and another one starts.
 SOME = {"hot-plug", "kubelet-crash", "reboot-plugin-first", "dra-driver-restart", "dra-rolling-update"}
 SOME |= {"built-in-plugin-crash"}
 BY_PROCESS = [each for each in ALL if os.environ.get("CI") or each.id in SOME]
-# What vdev advertises in a scenario for any plugin.
+# The configuration of vdev in scenarios for any plugin.
 NPUS = """
 version: v1
 devices:
@@ -37,7 +37,7 @@ devices:
 
 @pytest.fixture
 async def api_server():
-    """An API server with a node, where the plugin may do what its manifests let it do."""
+    """An API server with a Node, where the plugin has the permissions of its manifests."""
     async with ApiServer() as server:
         await server.add("nodes", {"metadata": {"name": "sim-node"}}, manager="kubelet")
         server.permissions = permissions_of("dra")
@@ -46,7 +46,7 @@ async def api_server():
 
 @pytest.fixture
 def comes_true(monkeypatch, api_server, kubeconfig):
-    """Plays a file with a plugin. It may be skipped only if it needs real device nodes."""
+    """A function that plays a file with a plugin. It may be skipped only if it needs real device nodes."""
     serial = itertools.count(1)
 
     async def comes_true(path, plugin):
@@ -63,7 +63,7 @@ def comes_true(monkeypatch, api_server, kubeconfig):
             options |= {"objects": ApiObjects(api_server.objects), "kubeconfig": kubeconfig, "strict": True}
 
         def in_a_pod(places):
-            """Each plugin is in a pod of its own."""
+            """Make a plugin in its own pod."""
             monkeypatch.setenv("POD_UID", f"0b3f7a1e-0000-4000-8000-{next(serial):012}")
             return plugin(places)
 
@@ -83,7 +83,7 @@ async def test_scenario(path, comes_true):
         await comes_true(path, AgentHere.at)
 
 
-async def test_a_boot_with_the_plugin_first_is_no_race():
+async def test_a_boot_with_the_plugin_first_has_no_race():
     """A slow plugin that starts before the kubelet loses no pod."""
     (path,) = (each.values[0] for each in scenarios() if each.id == "reboot-plugin-first")
     at_once = Timings(boot=0.01, lead=0.01, sources=0.0)

@@ -1,4 +1,4 @@
-"""Signals to a real process, at any moment of its life."""
+"""SIGTERM to a real process while it starts."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ _LONGEST = 1.0  # seconds; a start takes about as long
 
 
 def handles_term(pid):
-    """Whether the process has said what SIGTERM shall do: its first instruction has run."""
+    """Whether the process handles SIGTERM, which is the first thing that it sets up."""
     text = Path(f"/proc/{pid}/status").read_text()
     return bool(int(re.search(r"SigCgt:\s*(\S+)", text)[1], 16) & _TERM)
 
 
 @contextlib.asynccontextmanager
 async def started(directory):
-    """A plugin in a process of its own, from the moment on at which it handles SIGTERM."""
+    """A plugin process that has begun to handle SIGTERM."""
     (directory / "device-plugins").mkdir(exist_ok=True)
     file = directory / "vdev.yaml"
     file.write_text("devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n")
@@ -49,7 +49,7 @@ async def started(directory):
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_sigterm_at_any_moment_of_the_start(directory):
-    """It ends the process, soon and with 0, however far the start has come. One who sends it again changes nothing."""
+    """The process ends soon and with 0. A second signal changes nothing."""
     moments = [random.uniform(0, _LONGEST) for _ in range(_MOMENTS)]
     for moment in moments:
         async with started(directory) as process:
@@ -80,8 +80,8 @@ sys.meta_path.insert(0, Meddler())
 
 
 @pytest.mark.timeout(60)
-async def test_sigterm_inside_an_import_that_loses_exceptions(tmp_path):
-    """It ends the process there and then: nothing that is raised could be swallowed, and nobody asks again."""
+async def test_sigterm_inside_an_import_that_discards_exceptions(tmp_path):
+    """The process ends at once, without an exception that could be lost."""
     (tmp_path / "sitecustomize.py").write_text(MEDDLER)
     file = tmp_path / "vdev.yaml"
     file.write_text("devices: [{name: a, resource: a.b/c, virtual: {}}]\n")

@@ -1,4 +1,4 @@
-"""`vdev sim` and `vdev demo` as processes of their own."""
+"""`vdev sim` and `vdev demo` as processes."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ PATIENCE = 60
 
 @contextlib.asynccontextmanager
 async def sim(directory, *flags):
-    """`vdev sim` at work, once it says that it is; its lines so far."""
+    """Run `vdev sim`. Yields the process and its output until it had started."""
     pipe = asyncio.subprocess.PIPE
     command = [forkserver.python(), "-m", "vdev", "sim", "--kubelet-dir", str(directory / "k"), *flags]
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
@@ -39,7 +39,7 @@ def get(address, path):
 
 @pytest.mark.long
 async def test_an_api_server(directory):
-    """It says which commands lead there; the file that it writes does, and the node is an object."""
+    """The output has commands for it, the kubeconfig leads to it, and it has the Node. A port in use is an error."""
     async with sim(directory, "--api-server", "127.0.0.1:0", "--node-name", "n1") as (process, lines):
         kubeconfig = directory / "k" / "kubeconfig"
         text = "".join(lines)
@@ -61,8 +61,8 @@ async def test_an_api_server(directory):
     ("address", "why"),
     [("0.0.0.0:0", "it listens on loopback only"), ("a:99999", "expected HOST:PORT")],
 )
-async def test_an_address_that_is_none(directory, address, why):
-    """It is said, before anything starts."""
+async def test_an_invalid_address(directory, address, why):
+    """The error comes before anything starts."""
     async with sim(directory, "--api-server", address) as (process, lines):
         await process.wait()
         assert 2 == process.returncode
@@ -72,7 +72,7 @@ async def test_an_address_that_is_none(directory, address, why):
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_the_demo():
-    """Every check of its story holds."""
+    """All its checks hold."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *(forkserver.python(), "-m", "vdev", "demo"), stdout=pipe, stderr=asyncio.subprocess.STDOUT

@@ -1,4 +1,4 @@
-"""A kubelet that takes a moment for a message, so that it sees the end of a stream later than the plugin does."""
+"""A slow kubelet, which sees the end of a stream later than the plugin."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ CONFIG = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count
 
 @pytest.fixture
 def late():
-    """Seconds that the next messages to the kubelet take; those after them take none."""
+    """The delays of the next messages to the kubelet in seconds. Later messages have none."""
     return []
 
 
@@ -30,8 +30,8 @@ async def kubelet(directory, late):
 
 
 @pytest.mark.parametrize("ends", ["the socket is gone", "the stream is closed"])
-async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubelet, late, start_agent, ends):
-    """What faults do is asked anew at once, but never is a resource registered beside a stream that the kubelet has."""
+async def test_a_recheck_of_faults_does_not_hurry_a_registration(kubelet, late, start_agent, ends):
+    """A resource is not registered before the kubelet has seen the end of the old stream."""
     PROCESS.set(Process("agent"))
     agent = await start_agent(CONFIG)
     service = agent.agent.lists.services[NPU]

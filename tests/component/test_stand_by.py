@@ -1,4 +1,4 @@
-"""An upgrade is a hand-over: the second agent of a node is current and ready, and serves once the first is gone."""
+"""Rolling updates: the second agent of a node is up to date and ready, and serves when the first one ends."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ def config(count=2, resource=NPU):
 
 @pytest.fixture
 async def stand_by(kubelet, start_agent):
-    """Start one more agent, which stands by."""
+    """Start a standby agent."""
 
     async def start(text=None, **options):
         agent = await start_agent(text or config(), wait=False, **options)
@@ -37,17 +37,17 @@ async def stand_by(kubelet, start_agent):
 
 
 def stands_by(agent):
-    """Whether it says so, and is ready all the same."""
+    """Whether an agent stands by and is ready."""
     return bool(status.stand_by(agent.agent)) and not status.not_ready(agent.agent)
 
 
 def registrations(agent):
-    """How often it registered each resource."""
+    """The number of registrations of each resource."""
     return {each.name: each.registrations for each in agent.agent.lists.services.values()}
 
 
-async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, directory, capsys):
-    """To HTTP, to `vdev status` and to the service manager."""
+async def test_a_standby_agent_is_ready_and_reports_its_role(kubelet, start_agent, stand_by, directory, capsys):
+    """Over HTTP and in `vdev status`."""
     await start_agent(config())
     second = await stand_by(http_address="127.0.0.1:0", run_dir=directory / "run2")
     (line,) = [each for each in second.logs if each["event"] == "serving HTTP"]
@@ -67,8 +67,8 @@ async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, d
     assert reason == second_line.strip()
 
 
-async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_agent, stand_by, shows):
-    """Where nothing is kept: its pod never gets ready, so that an update stops there."""
+async def test_a_second_agent_with_a_bad_file_ends(kubelet, start_agent, stand_by, shows):
+    """Without a stored configuration, its pod never becomes ready, so the update stops. The first agent goes on."""
     first = await start_agent(config(), state_dir=None)
     with pytest.raises(ConfigError, match="virtuell"):
         await stand_by(BAD, state_dir=None)
@@ -76,8 +76,8 @@ async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_age
     assert not status.not_ready(first.agent)
 
 
-async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, shows):
-    """Until the file is good; it takes over all the same when it must."""
+async def test_a_second_agent_on_the_last_good_configuration_is_not_ready(kubelet, start_agent, shows):
+    """It is ready when the file is good, and then takes over."""
     first = await start_agent(config())
     await kubelet.wait_until(first.agent.state.path.exists, what="the configuration to be kept")
     second = await start_agent(BAD, wait=False)
@@ -92,7 +92,7 @@ async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, show
 
 
 async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, directory):
-    """A process that hangs serves still, for all that is known; when it is killed, the other one takes over."""
+    """The standby agent waits while the first one hangs, and takes over when that is killed."""
     async with Process(directory, kubelet, config()) as process:
         await shows(NPU, 2, 2)
         await kubelet.run_pod(manifest("holder", {NPU: 1}))
@@ -108,11 +108,11 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         await shows(NPU, 3, 3)
         await kubelet.wait_until(lambda: not status.not_ready(second.agent), what="the answer to the registration")
         assert [] == kubelet.errors
-        process.end = second.stop  # what the context manager would end is gone
+        process.end = second.stop  # its own process has ended
 
 
-async def test_a_directory_that_is_made_again_is_left_to_the_agent_that_serves(kubelet, start_agent, stand_by, shows):
-    """The standby agent looks more often. If it took the lock, the other one would end with its streams open."""
+async def test_a_recreated_directory_is_left_to_the_serving_agent(kubelet, start_agent, stand_by, shows):
+    """The standby agent checks more often. If it took the lock, the other one would end with its streams open."""
     first = await start_agent(config())
     second = await stand_by()
     await kubelet.stop()
@@ -140,7 +140,7 @@ devices:
 
 
 async def test_serial_lines_end_with_the_agent(kubelet, start_agent, stand_by, directory):
-    """A container sees a hang-up; the agent that takes over opens lines of its own."""
+    """A container sees a hang-up. The agent that takes over opens new lines."""
     first = await start_agent(LINE)
     link = directory / "devices" / "vdev-acme-0"
     line = os.open(link, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Nodes, serial lines, files and directories that stand in for devices that do not exist."""
+"""Placeholder nodes of virtual devices: device nodes, serial lines, files and directories."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ devices:
 
 
 def names(directory):
-    """What stands in for devices on the host."""
+    """The names of the placeholders on the host."""
     return {path.name for path in (directory / "devices").iterdir() if not path.name.startswith(".")}
 
 
@@ -46,8 +46,8 @@ def numbers(path):
 
 @ROOT
 @pytest.mark.parametrize(("like", "minor"), [("random", 8)])
-async def test_a_node_behaves_as_a_harmless_one(kubelet, start_agent, directory, like, minor):
-    """A container gets a node made by mknod, under the name that the template gives."""
+async def test_a_device_node(kubelet, start_agent, directory, like, minor):
+    """A container gets a node made by mknod, under the path of the template."""
     await start_agent(config(f'like: {like}, containerPath: "/dev/acme{{index}}", permissions: r', count=2))
     pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
     nodes = pod.container().edits.devices
@@ -59,7 +59,7 @@ async def test_a_node_behaves_as_a_harmless_one(kubelet, start_agent, directory,
 
 
 async def test_under_cdi_nothing_is_made_on_the_host(kubelet, start_agent, directory):
-    """The specification has the node's type and numbers; the runtime makes it."""
+    """The specification has the node's type and numbers, and the runtime creates it."""
     agent = await start_agent(config("like: zero", strategy="[envvar, cdi-cri]"))
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     assert [] == list(pod.container().edits.devices)
@@ -71,8 +71,8 @@ async def test_under_cdi_nothing_is_made_on_the_host(kubelet, start_agent, direc
 
 
 @ROOT
-async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directory):
-    """It stays while a pod holds the device, and what is not vdev's stays forever."""
+async def test_a_node_is_removed_after_its_device(kubelet, start_agent, shows, directory):
+    """It stays while a pod holds the device. Files of others stay."""
     agent = await start_agent(config("like: null", count=2))
     (directory / "devices" / "mine").touch()
     await kubelet.run_pod(manifest("a", {NPU: 2}))
@@ -87,8 +87,8 @@ async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directo
 
 
 @ROOT
-async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
-    """What an earlier process made and nothing needs any more is removed; a wrong node is replaced."""
+async def test_leftovers_of_an_earlier_process_are_removed(kubelet, start_agent, directory):
+    """Unused files are removed, and a wrong node is replaced."""
     devices = directory / "devices"
     devices.mkdir()
     (devices / "vdev-old-0").touch()
@@ -104,7 +104,7 @@ async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
     ids=["whole", "a partition"],
 )
 async def test_leftovers_stay_while_a_pod_holds_them(kubelet, start_agent, shows, directory, partitioning, resource):
-    """The entry left the file while the agent was away, and a container may start again and want its file."""
+    """The entry left the file while no agent ran. A container that restarts needs its file."""
     agent = await start_agent(config("file: text", count=2, more=partitioning))
     pod = await kubelet.run_pod(manifest("a", {resource: 1}))
     (held,) = (mount.host_path for mount in pod.container().edits.mounts if "vdev-acme" in mount.host_path)
@@ -117,8 +117,8 @@ async def test_leftovers_stay_while_a_pod_holds_them(kubelet, start_agent, shows
     await kubelet.wait_until(lambda: not os.path.exists(held), what="the removal")
 
 
-async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, directory):
-    """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
+async def test_a_placeholder_stays_while_an_allocation_may_return_it(kubelet, start_agent, directory):
+    """A pod that is admitted while an edit removes the file can still mount it."""
     held = HeldBack(lambda plan: [each.virtual for each in plan.observed.inventory.resources[NPU].entries.values()])
     agent = await start_agent(config("file: text"), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: agent.agent.holders.in_use.is_complete, what="a trusted answer about pods")
@@ -133,11 +133,11 @@ async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, 
     await kubelet.wait_until(lambda: not names(directory), what="the removal")
 
 
-# --- whose the directory is -------------------------------------------------------------------------------------------
+# --- errors, files and lines ------------------------------------------------------------------------------------------
 
 
-async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeypatch):
-    """The device is Unhealthy with the reason, others are served, and it recovers by itself."""
+async def test_a_missing_capability(kubelet, start_agent, shows, monkeypatch):
+    """The device is Unhealthy with the reason, and recovers by itself. Other devices are served."""
 
     def refused(*_args):
         raise PermissionError(1, "Operation not permitted")
@@ -154,8 +154,8 @@ async def test_a_missing_capability_is_said(kubelet, start_agent, shows, monkeyp
         await shows(NPU, 1, 1)
 
 
-async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, shows, directory):
-    """A file in the way of the directory, as a full or read-only file system, makes the device Unhealthy."""
+async def test_a_directory_that_cannot_be_written(kubelet, start_agent, shows, directory):
+    """The device is Unhealthy with the reason."""
     (directory / "devices").touch()
     agent = await start_agent(config("file: x"))
     await shows(NPU, 1, 0)
@@ -164,8 +164,8 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     assert any(each["event"] == "files for containers not made" for each in agent.logs)
 
 
-async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_agent, directory):
-    """Content is rendered per device when the file is made; a restart leaves it, an edit of it writes it anew."""
+async def test_a_file_has_its_content_and_keeps_changes(kubelet, start_agent, directory):
+    """The content is rendered per device when the file is created. A restart keeps it, and an edit replaces it."""
     text = config('file: "I am {id}", containerPath: "/run/{id}", readOnly: true')
     agent = await start_agent(text)
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
@@ -182,7 +182,7 @@ async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_a
 
 
 async def test_a_directory_has_its_files(kubelet, start_agent, directory):
-    """A directory with files, shown as a mount."""
+    """The container gets a directory with files as a mount."""
     await start_agent(config('directory: {temp: "21", "name": "{name}"}'))
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     assert ["/dev/acme-0"] == [each.container_path for each in pod.container().edits.mounts]
@@ -191,7 +191,7 @@ async def test_a_directory_has_its_files(kubelet, start_agent, directory):
 
 
 async def talk(path, data, size):
-    """Write to a line as a container would, and read what comes back."""
+    """Write to a line as a container does, and read the answer."""
     handle = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         os.write(handle, data)
@@ -215,7 +215,7 @@ async def talk(path, data, size):
     ],
 )
 async def test_a_line_answers(kubelet, start_agent, node, said, heard):
-    """The mount leads to a terminal at whose other end the behaviour is; a second container finds the line up."""
+    """The mount is a terminal that answers as configured, also when it is opened again."""
     await start_agent(config(f'{node}, containerPath: "/dev/ttyV{{index}}"'))
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     (mount,) = pod.container().edits.mounts
@@ -225,7 +225,7 @@ async def test_a_line_answers(kubelet, start_agent, node, said, heard):
 
 
 async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows, directory):
-    """A host root without /dev/ptmx gives no lines, and says so."""
+    """A host root without /dev/ptmx is the reason."""
     (directory / "host").mkdir()
     agent = await start_agent(config("pty: echo"), host=HostRoot(directory / "host"))
     await shows(NPU, 1, 0)
@@ -233,8 +233,8 @@ async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows,
     assert "cannot make a serial line: cannot open /dev/ptmx: No such file or directory" == slot.health.reason
 
 
-async def test_a_directory_is_there_as_a_whole(kubelet, start_agent, shows, directory):
-    """A process that is killed while it makes one leaves none of it; while it writes a file anew, no part of a file."""
+async def test_directories_and_files_are_created_atomically(kubelet, start_agent, shows, directory):
+    """Half-made directories and files of a killed process are removed at the next start."""
     text = """
 devices:
   - name: acme
@@ -259,7 +259,7 @@ devices:
 
 
 def nest(path, depth):
-    """Make directories in each other, as a container may: their paths are longer than any path may be."""
+    """Create nested directories, as a container may, whose path is longer than the limit of the system."""
     handle = os.open(path, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("deep-inside", dir_fd=handle)
@@ -269,8 +269,8 @@ def nest(path, depth):
     os.close(handle)
 
 
-async def test_a_directory_that_is_nested_deeply_goes(kubelet, start_agent, shows, directory):
-    """What a container makes of its directory keeps nobody from getting another device."""
+async def test_a_deeply_nested_directory_is_removed(kubelet, start_agent, shows, directory):
+    """The content that a container created does not prevent that. Targets of links stay."""
     node = "directory: {one: '1'}"
     agent = await start_agent(config(node))
     await asyncio.to_thread(nest, directory / "devices" / "vdev-acme-0", 3000)
@@ -291,7 +291,7 @@ WRITABLE = {
 
 
 def write(path):
-    """What a container does with what it was given."""
+    """Change a placeholder as a container may."""
     if path.is_dir():
         (path / "secret").write_text("mine")
         (path / "one").write_text("mine")
@@ -300,8 +300,8 @@ def write(path):
 
 
 @pytest.mark.parametrize(("what", "restarts"), [*zip(WRITABLE, (False, True), strict=True)])
-async def test_what_a_pod_wrote_is_gone_before_the_next_pod(kubelet, start_agent, directory, what, restarts):
-    """Also where no agent ran when the pod ended. A container that starts again finds what it wrote."""
+async def test_changes_of_a_pod_are_gone_before_the_next_pod(kubelet, start_agent, directory, what, restarts):
+    """Also if no agent ran when the pod ended. A restarted container of the same pod finds its changes."""
     node, content = WRITABLE[what]
     agent = await start_agent(config(node))
     path = directory / "devices" / "vdev-acme-0"
@@ -321,8 +321,8 @@ async def test_what_a_pod_wrote_is_gone_before_the_next_pod(kubelet, start_agent
     assert [] == kubelet.errors
 
 
-async def test_what_pods_share_stays_for_the_last_of_them(kubelet, start_agent, shows, directory):
-    """Two replicas of a device are one directory; it is made anew when nobody has it."""
+async def test_changes_of_sharing_pods_stay_until_the_last_one_ends(kubelet, start_agent, shows, directory):
+    """Two replicas of a device have one directory, which is recreated when no pod holds it."""
     sharing = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 2}]}}"
     await start_agent(config("directory: {one: '1'}") + sharing)
     secret = directory / "devices" / "vdev-acme-0" / "secret"

@@ -1,4 +1,4 @@
-"""What stands on the host for virtual devices that claims have."""
+"""Placeholder nodes of virtual devices that are allocated to claims."""
 
 import asyncio
 import os
@@ -32,13 +32,13 @@ devices:
 
 
 def config(node):
-    """Seats with this stand-in, and another entry."""
+    """Seats with this placeholder, and another entry."""
     return OTHER + SEAT.replace("NODE", node)
 
 
 @pytest.fixture
 async def kubelet(directory, api_server):
-    """A kubelet whose claims and slices are those of the API server."""
+    """A kubelet that uses the claims and slices of the API server."""
     seats = device_class("seat", "device.attributes['acme.dev'].id.startsWith('seat-')")
     async with dra_kubelet(directory, api_server, seats) as running:
         yield running
@@ -46,7 +46,7 @@ async def kubelet(directory, api_server):
 
 @pytest.fixture
 def start(start_agent, account, api_server):
-    """Start an agent, and wait until its slices are there."""
+    """Start an agent, and wait until its slices are published."""
 
     async def start(text):
         agent = await start_agent(text, api_server=account, wait=False)
@@ -58,19 +58,19 @@ def start(start_agent, account, api_server):
 
 @pytest.fixture
 def stand_in(directory):
-    """Where that of the only seat is."""
+    """The path of the only seat's placeholder."""
     return directory / "devices" / "vdev-seat-0"
 
 
 async def seated(kubelet):
-    """A pod that has the seat."""
+    """Run a pod with the seat."""
     await kubelet.objects.create("ResourceClaim", claim("one", exactly("seat")))
     return await runs(kubelet, pod("sitter", claims=["one"]))
 
 
 @pytest.mark.parametrize("what", ["a serial line", "a directory"])
-async def test_it_is_there_when_the_device_is_published(kubelet, start, stand_in, what):
-    """The runtime finds what the claim's specification mounts."""
+async def test_a_placeholder_exists_when_its_device_is_published(kubelet, start, stand_in, what):
+    """The runtime can mount the path in the claim's specification."""
     await start(config(NODES[what]))
     assert stand_in.exists()
     (mount,) = (await seated(kubelet)).container().edits.mounts
@@ -79,7 +79,7 @@ async def test_it_is_there_when_the_device_is_published(kubelet, start, stand_in
 
 
 async def test_the_runtime_makes_device_nodes(kubelet, start, stand_in):
-    """Claims get everything through CDI, so `like` takes no capability, whatever the strategy of the device plugin."""
+    """Claims use CDI, so `like` needs no capability, whatever the strategy of the device plugin is."""
     await start(config('like: zero, containerPath: "/dev/seat"'))
     edits = (await seated(kubelet)).container().edits
     assert ["/dev/seat"] == [each.container_path for each in edits.devices]
@@ -87,8 +87,8 @@ async def test_the_runtime_makes_device_nodes(kubelet, start, stand_in):
 
 
 @pytest.mark.parametrize("what", ["a serial line", "a file"])
-async def test_it_stays_while_a_claim_has_the_device(kubelet, start, api_server, stand_in, what):
-    """An edit takes the entry away: a container of the pod may start again. When the claim is over, it goes."""
+async def test_a_placeholder_stays_while_a_claim_has_the_device(kubelet, start, api_server, stand_in, what):
+    """It stays after an edit removed the entry, because a container may restart, and is removed after the claim."""
     agent = await start(config(NODES[what]))
     await seated(kubelet)
     agent.edit(OTHER)
@@ -99,8 +99,8 @@ async def test_it_stays_while_a_claim_has_the_device(kubelet, start, api_server,
     assert [] == kubelet.errors
 
 
-async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
-    """A claim may be prepared until the driver knows of the edit."""
+async def test_a_placeholder_is_removed_after_the_driver_is_updated(kubelet, start, api_server, stand_in, monkeypatch):
+    """A claim may be prepared until the driver has the edit."""
     seen = []
 
     async def apply(self, plan, apply=DraDrivers.apply):
@@ -117,8 +117,8 @@ async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, 
     assert seen[0]
 
 
-async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start, stand_in, monkeypatch):
-    """An edit takes the entry away between the driver's look at what is published and its answer."""
+async def test_a_placeholder_stays_while_a_claim_is_being_prepared(kubelet, start, stand_in, monkeypatch):
+    """An edit removes the entry between the driver's lookup of the device and its answer."""
     begun, go_on = threading.Event(), threading.Event()
 
     def write(self, claim, write=ClaimFiles.write):
@@ -133,7 +133,7 @@ async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start,
     assert await asyncio.to_thread(begun.wait, 60)
     agent.edit(OTHER)
     await kubelet.wait_until(lambda: len(agent.agent.reconciler.spec.entries) == 1, what="the edit")
-    for _ in range(10):  # until a kubelet that has just started is believed to know all its pods
+    for _ in range(10):  # until the agent trusts a new kubelet to know all its pods
         await asyncio.sleep(0.1)
         await agent.settled(kubelet)
     go_on.set()
@@ -144,8 +144,8 @@ async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start,
 
 
 @pytest.mark.parametrize(("what", "restarts"), [("a file", True), ("a directory", False)])
-async def test_what_a_pod_wrote_is_gone_before_the_next_claim(kubelet, start, stand_in, what, restarts):
-    """It is made anew while the claim is unprepared."""
+async def test_changes_of_a_pod_are_gone_before_the_next_claim(kubelet, start, stand_in, what, restarts):
+    """The placeholder is recreated during unprepare."""
 
     def content():
         return stand_in.read_text() if stand_in.is_file() else sorted(os.listdir(stand_in))
@@ -166,8 +166,8 @@ async def test_what_a_pod_wrote_is_gone_before_the_next_claim(kubelet, start, st
     assert [] == kubelet.errors
 
 
-async def test_what_somebody_removes_has_its_content_again(kubelet, start, directory):
-    """Of a device that only its claim keeps, for an agent that has never seen it."""
+async def test_a_removed_placeholder_gets_its_content_again(kubelet, start, directory):
+    """The device is no longer in the file, and is kept for its claim by a new agent."""
     seat = SEAT.replace("NODE", 'file: "{id} {attributes.model} {memory.mib}", containerPath: "/etc/seat{index}"')
     seat = seat.replace("count: 1,", "count: 2, memory: 2Gi, attributes: {model: X1},")
     agent = await start(OTHER + seat)

@@ -1,4 +1,4 @@
-"""With failOnInitError false a start leaves out what is wrong; later the files are taken as a whole or not at all."""
+"""With failOnInitError false, a start leaves out wrong entries. Later edits are applied as a whole or refused."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WRONG = "unknown key 'cuont'"
 
 @pytest.fixture
 def shows_config(kubelet):
-    """Wait until the status says whether the files as last read are in force, and these problems of them."""
+    """Wait until the status has these problems, and says whether the last read files are in force."""
 
     def shown(agent):
         document = status.status(agent.agent)
@@ -24,8 +24,8 @@ def shows_config(kubelet):
     return wait
 
 
-async def test_an_edit_beside_what_is_wrong_is_refused(start_agent, kubelet, shows_config):
-    """A reload takes a file as a whole or not at all."""
+async def test_an_edit_of_a_partly_wrong_file_is_refused(start_agent, kubelet, shows_config):
+    """The wrong entry was left out at the start."""
     agent = await start_agent(PART)
     await shows_config(agent, in_force=True, problems=[WRONG])
     agent.edit(PART.replace("count: 2", "count: 3"))

@@ -1,4 +1,4 @@
-"""`vdev status` and `vdev device` as people use them: what is wrong first, and names that can be typed."""
+"""`vdev status` and `vdev device`: problems come first, and shown names can be used in commands."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ devices:
 
 @pytest.fixture
 async def vdev(start_agent, shows, directory, capsys):
-    """Run a command against a plugin whose devices are listed; its exit code, and its lines."""
+    """Run a command against a plugin with listed devices. Returns its exit code and lines."""
     await start_agent(CONFIG, run_dir=directory / "run", fault_injection=True)
     await shows("acme.dev/npu", 50)
 
@@ -50,8 +50,8 @@ def rows(lines, resource):
     ]
 
 
-async def test_what_is_unhealthy_comes_first(vdev):
-    """The resource, and in it the device, though there are more than are shown."""
+async def test_unhealthy_devices_come_first(vdev):
+    """The resource comes first, and its Unhealthy device is the first row, although not all devices are shown."""
     _, well = await vdev("status")
     assert "4 resources, 55 devices: all healthy, 0 held by pods" in well
     assert 0 == (await vdev("device", "set", "npu/47", "--health", "Unhealthy", "--reason", "too hot"))[0]
@@ -64,7 +64,7 @@ async def test_what_is_unhealthy_comes_first(vdev):
 
 
 async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, capsys):
-    """Each with where and why, in one line; whether it is tried again, and what to do. Without any there is no word."""
+    """One line has the place, the reason, and whether it is retried. Without failures there is no line."""
     fails = "[/bin/sh, -c, 'echo no {id}; test -e %s']"
     release = fails % (directory / "well")
     block = f"onAllocate: [{{command: {fails % '/none'}}}], onRelease: [{{command: {release}}}]"
@@ -97,12 +97,12 @@ async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, 
     released = next(line for line in shown if line.startswith("  onRelease"))
     assert released.endswith("; it is tried again, and until then no pod starts with it"), released
     (directory / "well").touch()
-    shown = await until(f"onRelease of {id_} .*: no {id_}$")  # which was once, and is over
+    shown = await until(f"onRelease of {id_} .*: no {id_}$")  # in the past
     assert [] == agent.agent.handovers.status()["releasesToDo"]
 
 
-async def test_devices_are_named_as_rules_name_them(vdev):
-    """A whole device by entry and index, a partition by its number on it; and what is shown can be typed."""
+async def test_devices_are_named_as_in_rules(vdev):
+    """A whole device by entry and index, a partition also by its number. Commands accept these names."""
     _, lines = await vdev("status")
     assert ["a100/1", "a100/2"] == [row[1] for row in rows(lines, "nvidia.com/gpu")]
     shown = {row[1]: row[0] for row in rows(lines, "nvidia.com/mig-1g.5gb")}
@@ -113,8 +113,8 @@ async def test_devices_are_named_as_rules_name_them(vdev):
     assert (0, [f"cleared: device:{shown['a100/0:1']}"]) == await vdev("device", "clear", "a100/0:1")
 
 
-async def test_a_device_by_its_index_has_its_partitions(vdev):
-    """As a rule that names it so."""
+async def test_a_device_by_its_index_includes_its_partitions(vdev):
+    """This is the same as in rules."""
     await vdev("device", "set", "a100/0", "--health", "Unhealthy")
     _, lines = await vdev("status")
     parts = [row for row in rows(lines, "nvidia.com/mig-1g.5gb") if len(row) > 1]  # without the lines that say why
@@ -123,7 +123,7 @@ async def test_a_device_by_its_index_has_its_partitions(vdev):
 
 
 async def test_json_has_entry_and_selector(vdev):
-    """For programs, under the names that rules use."""
+    """These are the names in rules."""
     _, lines = await vdev("status", "--output", "json")
     devices = [device for resource in json.loads("\n".join(lines))["resources"] for device in resource["devices"]]
     assert {("a100", "a100/0:2"), ("npu", "npu/49")} <= {(each["entry"], each["selector"]) for each in devices}
@@ -132,8 +132,8 @@ async def test_json_has_entry_and_selector(vdev):
 @pytest.mark.parametrize(
     ("seconds", "fine"), [("0.1", True), ("0", False), ("x", False), ("nan", False), ("1e9", False)]
 )
-def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
-    """Before anything is shown."""
+def test_the_interval_of_watch_is_validated(seconds, fine, capsys, monkeypatch):
+    """This happens before the agent is called."""
 
     async def ended(_frame, _every, **_):
         return None
@@ -148,7 +148,7 @@ def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
 
 
 def frames(*made):
-    """What makes these one after the other, raises what is an exception, and is then cancelled."""
+    """A function that returns these frames in turn, raises those that are exceptions, and is then cancelled."""
     left = iter(made)
 
     async def frame():
@@ -163,29 +163,29 @@ def frames(*made):
     return frame
 
 
-async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
-    """The plugin may restart while somebody watches."""
+async def test_watch_continues_after_an_error(capsys):
+    """The plugin may restart."""
     with pytest.raises(asyncio.CancelledError):
         await common.watch(frames(["one"], HostError("nobody answers"), ["two"]), 0.0)
     assert "one\n\nvdev: nobody answers\n\ntwo\n\n" == capsys.readouterr().out
 
 
-async def test_programs_that_watch_get_documents_alone(capsys):
-    """A failure is for people, on stderr, and not between the lines of JSON."""
+async def test_watch_with_json_writes_errors_to_stderr(capsys):
+    """Stdout has only documents."""
     with pytest.raises(asyncio.CancelledError):
         await common.watch(frames(["{}"], HostError("nobody answers"), ["[]"]), 0.0, as_json=True)
     assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
 
 
-def test_an_agent_that_is_not_there(tmp_path, capsys):
-    """In words, and with where it was looked for."""
+def test_without_a_running_agent(tmp_path, capsys):
+    """The error has the path of the socket."""
     assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])
     said = f"no running vdev answers on {tmp_path}/vdev.sock: No such file or directory; start `vdev run`, or give its"
     assert said in capsys.readouterr().err
 
 
 def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
-    """It is said who may ask, since the run directory is the right one."""
+    """The error says which users may connect."""
 
     async def refused(*_arguments, **_options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -200,15 +200,15 @@ def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
     ("environ", "colors"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_colors_are_for_terminals_that_want_them(environ, colors, monkeypatch):
-    """See https://no-color.org; and never in a file."""
+def test_colors_depend_on_terminal_and_environment(environ, colors, monkeypatch):
+    """See https://no-color.org. A file never gets colors."""
     assert not common.has_colors(environ)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert colors is common.has_colors(environ)
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    """The widest column is cut, so a long reason does not push the others off the screen."""
+    """The widest column is cut, so that the others stay visible."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "40")
     table = common.table_lines(
@@ -222,7 +222,7 @@ def test_a_table_fits_the_terminal(monkeypatch):
 
 
 async def test_a_live_view_never_scrolls(monkeypatch, capsys):
-    """The last line has no line break that would move the first one away."""
+    """Each view ends with the codes that clear the rest of the screen."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -236,15 +236,15 @@ async def test_a_live_view_never_scrolls(monkeypatch, capsys):
 
 
 def many(count):
-    """The status of a node with so many resources of a device each."""
+    """The resources of a status document, with one device each."""
     device = {"id": "d", "selector": "e/0", "profile": "", "health": "Healthy", "reason": "", "injected": ""}
     device |= {"holder": "", "changedAt": None}
     resource = {"allocatable": 1, "capacity": 1, "state": "registered", "problem": "", "draining": False}
     return [resource | {"name": f"vendor.example.com/device-{n:02}", "devices": [device]} for n in range(count)]
 
 
-async def test_many_resources_with_no_problem_are_in_short(vdev, monkeypatch):
-    """64 of them fit on two screens; one with a problem is shown with its devices."""
+async def test_many_healthy_resources_are_shown_briefly(vdev, monkeypatch):
+    """64 of them fit on two screens. A resource with a problem is shown with its devices."""
     _, text = await vdev("status", "--output", "json")
     status = json.loads("\n".join(text))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

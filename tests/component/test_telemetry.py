@@ -111,7 +111,7 @@ async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
     assert values(await page(running), "DCGM_FI_DEV_GPU_TEMP", gpu="1")[""] == 100
 
 
-async def test_an_address_that_is_taken_is_a_problem_and_no_more(start_agent, kubelet):
+async def test_an_address_in_use_is_a_problem(start_agent, kubelet):
     """The devices are served, and a problem says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -136,7 +136,7 @@ async def test_the_address_follows_the_file(agent, kubelet):
     assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
 
 
-async def test_top_says_what_devices_measure(agent):
+async def test_top_shows_readings(agent):
     told = await agent.agent.telemetry.top({})
     assert (told["on"], told["node"], len(told["devices"])) == (True, "node-1", 2)
     assert {"load", "temperature", "power", "memoryUsedMiB", "holders", "xid", "health"} <= told["devices"][0].keys()
@@ -152,7 +152,7 @@ def annotated(name, **annotations):
 ANNOTATED = CONFIG.replace('127.0.0.1:0"', '127.0.0.1:0", podAnnotations: true')
 
 
-async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_server, account):
+async def test_a_pod_annotation_sets_the_load(start_agent, kubelet, api_server, account):
     """The annotation sets the load, and so does a change of it. An invalid one is a problem, and the pattern stays."""
     await api_server.add("pods", annotated("one", **{"vdev.dev/load": "15"}), namespace="default")
     running = await start_agent(ANNOTATED, api_server=account)
@@ -186,7 +186,7 @@ async def test_without_the_permission_patterns_stay(start_agent, kubelet, api_se
     assert "DCGM_FI_DEV_GPU_UTIL" in await page(running)
 
 
-async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, api_server, account):
+async def test_pods_are_read_only_for_annotations(start_agent, kubelet, api_server, account):
     """Metrics without annotations need no permission."""
     running = await start_agent(CONFIG, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")

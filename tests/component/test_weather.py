@@ -1,4 +1,4 @@
-"""Bad input and bad weather of a deployment: each gives one clear line and the right readiness; none ends the agent."""
+"""Failures in a deployment: a hanging registration, no PodResources, and missing configuration files."""
 
 import asyncio
 
@@ -20,12 +20,12 @@ THREE = CONFIG.replace("count: 2", "count: 3")
 
 
 def said(agent, level):
-    """The lines of a level."""
+    """The log lines of a level."""
     return [each for each in agent.logs if each["log_level"] == level]
 
 
 class Hanging(api_grpc.RegistrationServicer):
-    """A kubelet that takes a registration and does not answer."""
+    """A kubelet that does not answer registrations."""
 
     def __init__(self):
         self.asked, self.given_up = asyncio.Event(), asyncio.Event()
@@ -41,8 +41,8 @@ class Hanging(api_grpc.RegistrationServicer):
 
 
 @pytest.mark.timeout(60)
-async def test_stopped_during_registration(directory, start_agent):
-    """An agent that is told to end while the kubelet thinks about its registration gives it up and ends with 0."""
+async def test_a_stop_during_the_registration(directory, start_agent):
+    """The agent cancels the registration and ends with 0."""
     place = directory / "slow"
     place.mkdir()
     kubelet, server = Hanging(), grpc.aio.server()
@@ -61,8 +61,8 @@ async def test_stopped_during_registration(directory, start_agent):
         await server.stop(None)
 
 
-async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, shows):
-    """Without the PodResources socket the agent serves and says what that means."""
+async def test_without_pod_resources(directory, kubelet, start_agent, shows):
+    """The agent is ready, and logs one warning."""
     agent = await start_agent(CONFIG, pod_resources_socket=directory / "none.sock")
     await kubelet.wait_until(lambda: said(agent, "warning"), what="the warning")
     assert ["pod resources are not readable"] == [each["event"].partition(";")[0] for each in said(agent, "warning")]
@@ -74,7 +74,7 @@ async def test_pod_resources_cannot_be_read(directory, kubelet, start_agent, sho
 
 @pytest.fixture
 def files(directory):
-    """A directory with a ConfigMap's files, laid out as the kubelet does; `publish` swaps them."""
+    """A function that replaces the files of a ConfigMap's directory, as the kubelet does it."""
     mount = directory / "mount"
     mount.mkdir()
     serial = iter(range(100))
@@ -98,14 +98,14 @@ def files(directory):
 
 
 async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, shows):
-    """A key that appears or vanishes changes the choice; without any left, the last good one stays."""
+    """A new or deleted key changes the chosen file. If none is left, the last good configuration stays in force."""
     files(default=CONFIG)
     agent = await start_agent(CONFIG, files=(files.mount,))
     await shows(NPU, 2, 2)
     files(**{"default": CONFIG, "node-1": THREE})
     await shows(NPU, 3, 3)
     files(other=CONFIG, another=CONFIG)
-    await kubelet.wait_until(  # links go one after the other, and each may be read
+    await kubelet.wait_until(  # links are deleted one after the other, and each state may be read
         lambda: any("no file for node node-1" in each["problems"][0] for each in said(agent, "error")),
         what="the refusal",
     )
@@ -115,7 +115,7 @@ async def test_a_file_for_the_node_comes_and_goes(files, kubelet, start_agent, s
 
 
 async def test_no_file_at_the_start(files, start_agent):
-    """Without a file for this node and without a last good one, the start fails and says what there is."""
+    """Without a file for this node and a stored configuration, the start fails. The error lists the files."""
     files(other=CONFIG, another=CONFIG)
     with pytest.raises(ConfigError, match=r"no file for node node-1: .*; there are another.yaml, other.yaml"):
         await start_agent(CONFIG, files=(files.mount,))

@@ -1,7 +1,6 @@
-"""What containers get over real sockets: strategy x id strategy x passDeviceSpecs x sharing x MIG, and vendors' nodes.
+"""Answers to Allocate over real sockets: strategy x id strategy x passDeviceSpecs x sharing x MIG, and vendors' nodes.
 
-The expected answers are written from the NVIDIA plugin's documented forms, and share nothing with the code that makes
-the real ones.
+The expected answers follow the documentation of NVIDIA's plugin, and share no code with vdev.
 """
 
 import itertools
@@ -41,7 +40,7 @@ MIG = ["none", "single", "mixed"]
 COMBINATIONS = [
     (strategies, bool(number % 2), MIG[(number + number // 3) % 3]) for number, strategies in enumerate(STRATEGIES)
 ]
-"""Each strategy, with sharing or without, and with a way of MIG; tests/unit has all of all."""
+"""Each strategy, with or without sharing, and with one MIG strategy; tests/unit has all combinations."""
 CONFIG = """
 version: v1
 flags:
@@ -66,7 +65,7 @@ sharing:
 
 @pytest.fixture
 def nvidia_host(directory):
-    """A host that has the nodes of two NVIDIA GPUs, as far as anybody looks."""
+    """A host with plain files for the nodes of two NVIDIA GPUs."""
     dev = directory / "host/dev"
     dev.mkdir(parents=True)
     (dev / "nvidia-caps").mkdir()
@@ -80,7 +79,7 @@ def nvidia_host(directory):
 
 @pytest.mark.parametrize(("strategies", "shared", "mig"), COMBINATIONS)
 async def test_every_combination(kubelet, start_agent, nvidia_host, strategies, shared, mig):
-    """A pod with both devices, under each id strategy and with and without device specs, one edit after the other."""
+    """A pod with both devices, under each id strategy, with and without device specs, by edits of the file."""
     name = "nvidia.com/mig-3g.20gb" if mig == "mixed" else "nvidia.com/gpu"
     agent = None
     for number, (ids, specs) in enumerate(itertools.product(("uuid", "index"), ("false", "true")), start=1):
@@ -125,7 +124,7 @@ def expected(strategies, names, *, specs, parts):
 
 
 def got(edits):
-    """The answer in the same words, where the order follows the kubelet's request it is put aside."""
+    """The answer in the same form. Lists whose order follows the kubelet's request are sorted."""
     variable = edits.envs.get("NVIDIA_VISIBLE_DEVICES")
     annotated = [
         value for key, value in edits.annotations.items() if key.startswith("cdi.k8s.io/nvidia-device-plugin_")
@@ -151,8 +150,8 @@ VENDORS = [
 @pytest.mark.parametrize(
     ("preset", "resource", "nodes"), VENDORS, ids=lambda value: value if type(value) is str else ""
 )
-async def test_a_vendors_nodes_in_its_order(kubelet, start_agent, directory, preset, resource, nodes):
-    """With passDeviceSpecs a container gets those nodes of the real device that the host has."""
+async def test_device_nodes_have_the_vendors_order(kubelet, start_agent, directory, preset, resource, nodes):
+    """With passDeviceSpecs, a container gets the nodes of the real device that exist on the host."""
     for path in nodes:
         place = directory / "host/dev" / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -167,8 +166,8 @@ devices:
     assert [f"/dev/{path}" for path in nodes] == [node.host_path for node in pod.container().edits.devices]
 
 
-async def test_the_nodes_of_a_partition_are_its_own(kubelet, start_agent, directory, config_dir):
-    """A preset of one's own may say which nodes a partition has."""
+async def test_nodes_of_partitions(kubelet, start_agent, directory, config_dir):
+    """A custom preset can have nodes for partitions."""
     (config_dir / "presets").mkdir()
     (config_dir / "presets/x1.yaml").write_text("""
 memory: 8Gi
