@@ -13,8 +13,7 @@
     ├── SocketError          a socket cannot be bound or reached
     ├── ApiServerError       the API server refuses a request or does not answer; see `vdev.kube.errors`
     ├── HostError            a file, directory or device of the host cannot be used
-    ├── InjectedError        a fault rule ends a call of the kubelet
-    └── InvariantBroken      a state that must never exist; the only error that ends a running agent
+    └── InjectedError        a fault rule ends a call of the kubelet
 
 This module imports no other module of vdev, so that every layer may raise these errors.
 """
@@ -101,13 +100,6 @@ class InjectedError(VdevError):
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(message)
-
-
-class InvariantBroken(VdevError):
-    """A state that must never exist, in which going on would do harm: the agent ends, and a new one starts afresh.
-
-    Every other failure while the agent runs is a problem that it reports and survives.
-    """
 
 
 def reason_of(cause: Exception) -> str:

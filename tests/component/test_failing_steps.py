@@ -9,7 +9,6 @@ import pytest
 
 from vdev import config
 from vdev.agent import state_file, status
-from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot
 from vdev.planning.handovers import Ledger, Tenant
 from vdev.sim import manifest
@@ -214,16 +213,6 @@ async def test_background_tasks_that_fail(kubelet, start_agent, shows, part, met
     agent.edit(MORE)
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="its end")
-
-
-async def test_a_broken_invariant_ends_the_agent(start_agent):
-    """The task raises the error itself, not an exception group."""
-    load = Trouble(functools.partial(config.load, overrides={}))
-    agent = await start_agent(DEVICES, load=load, **SOON)
-    load.failure = InvariantBroken("two agents serve one kubelet")
-    agent.agent.reload()
-    with pytest.raises(InvariantBroken, match="two agents"):
-        await asyncio.wait_for(agent.task, 20)
 
 
 async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):

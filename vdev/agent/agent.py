@@ -43,7 +43,7 @@ from .node_objects import NodeApi
 from .options import Options
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
-from .retry import Retrier, broken_in
+from .retry import Retrier
 from .service_manager import Notifier
 from .state_file import StateFile
 from .status import HttpView, status
@@ -202,17 +202,8 @@ class Agent:
     async def run(self) -> int:
         """Start, work until stopped, shut down.
 
-        Raises ConfigError if the configuration is bad at the start, InvariantBroken if the agent must not go on.
+        Raises ConfigError if the configuration is bad at the start.
         """
-        try:
-            return await self._live()
-        except ExceptionGroup as group:
-            broken = broken_in(group)
-            if broken is None:
-                raise
-            raise broken from group
-
-    async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             # gRPC runs a thread while there is a channel or a server, and the event loop waits for the end of it.
             # Without this it would wait after each call to the kubelet while there is no server.

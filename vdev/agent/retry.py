@@ -2,7 +2,7 @@
 
 Each operation fails alone: the others go on. A failed one is a problem in log, status and metrics until it succeeds. It
 is not run again before its pause is over; the caller remembers what is still to be done, and asks again at
-`next_attempt`. Only cancellation and `InvariantBroken`, which ends the agent, get out.
+`next_attempt`. Only cancellation gets out.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, raise_if_cancelled
-from ..errors import ApiServerError, InvariantBroken, VdevError
+from ..errors import ApiServerError, VdevError
 from ..model.problem import Problem, error
 
 log = structlog.get_logger(__name__)
@@ -28,13 +28,6 @@ def problem_of(name: str, failed: Exception) -> Problem:
     """Return the problem of an operation that failed; `name` goes before "failed"."""
     hint = _RETRIED if isinstance(failed, VdevError | OSError) else f"{_RETRIED}; {_REPORT}"
     return error("vdev", f"{name} failed: {reason_in_words(failed)}", hint)
-
-
-def broken_in(failed: Exception) -> InvariantBroken | None:
-    """Return the broken invariant that the exception is or that its group contains."""
-    if isinstance(failed, ExceptionGroup):
-        return next((found for each in failed.exceptions if (found := broken_in(each)) is not None), None)
-    return failed if isinstance(failed, InvariantBroken) else None
 
 
 def reason_in_words(failed: Exception) -> str:
@@ -166,8 +159,6 @@ class Retrier:
                 await self._hurried.wait()
 
     def _fail(self, name: str, failed: Exception) -> None:
-        if broken_in(failed) is not None:
-            raise failed
         raise_if_cancelled()
         before = self.failing.get(name)
         attempts = before.attempts + 1 if before else 0
