@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.agent import state_file, status
+from vdev.agent import device_lists, state_file, status
 from vdev.hostfs import HostRoot
 from vdev.planning.handovers import Ledger, Tenant
 from vdev.sim import manifest
@@ -198,6 +198,27 @@ async def test_one_resource_that_fails(kubelet, start_agent, shows):
     assert [f"telling the kubelet what {OTHER} has failed: MemoryError: no room"] == failing(agent)
     update.failure = None
     await shows(OTHER, 3, 3)
+
+
+async def test_one_list_that_cannot_be_encoded(kubelet, start_agent, shows, monkeypatch):
+    """Other lists are sent."""
+    extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 2}}}}\n"
+    agent = await start_agent(DEVICES + extra, **SOON)
+    encode = device_lists.list_response
+
+    def fails_for_others(slots):
+        if any(slot.id.startswith("other") for slot in slots):
+            raise MemoryError("no room")
+        return encode(slots)
+
+    monkeypatch.setattr(device_lists, "list_response", fails_for_others)
+    agent.edit((DEVICES + extra).replace("count: 2", "count: 3"))
+    await shows(NPU, 3, 3)
+    await shows(OTHER, 2, 2)
+    assert [f"telling the kubelet what {OTHER} has failed: MemoryError: no room"] == failing(agent)
+    monkeypatch.undo()
+    await shows(OTHER, 3, 3)
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
 
 
 @pytest.mark.parametrize(("part", "method"), [("holders", "refresh"), ("health", "wake"), ("link", "check")])

@@ -29,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
 
-_Update = tuple[Change, bytes]
-"""A change, and the encoded list to send for it."""
+_Update = tuple[Change, bytes | Exception]
+"""A change, and the encoded list to send for it, or why it cannot be encoded."""
 
 
 class DeviceLists:
@@ -46,7 +46,7 @@ class DeviceLists:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._sent: dict[str, Resource] = {}  # what each service lists
-        self._encoded: tuple[DesiredState | None, Sequence[_Update]] = (None, ())  # the updates for a plan
+        self._updates: Sequence[_Update] = ()  # for the next `send`
         self._sent_again_at: dict[str, float] = {}
 
     @property
@@ -59,17 +59,19 @@ class DeviceLists:
 
     async def encode(self, plan: DesiredState) -> None:
         """Find the difference and encode its lists, in a thread, so that `send` is quick."""
-        self._encoded = plan, await asyncio.to_thread(self._compared, plan)
+        self._updates = await asyncio.to_thread(_updates, self._sent, plan)
 
     def send(self, plan: DesiredState) -> None:
-        """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
+        """Serve what this plan lists, which was encoded last.
+
+        A resource that did not change is not touched, and one that fails is tried again.
 
         The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
         shows whether a pod that its answer does not name still has the device. This is not a coroutine, so no Allocate
         comes between the plan and the lists.
         """
-        (encoded_for, updates), self._encoded = self._encoded, (None, ())
-        for change, encoded in updates if encoded_for is plan else self._compared(plan):
+        updates, self._updates = self._updates, ()
+        for change, encoded in updates:
             self._retrier.call(_update(change.name), functools.partial(self._apply, change, encoded))
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
@@ -77,11 +79,9 @@ class DeviceLists:
                 self._sent_again_at[name] = now
                 self.services[name].servicer.list_again()
 
-    def _compared(self, plan: DesiredState) -> Sequence[_Update]:
-        changes = diff(Inventory(self._sent), plan.served)
-        return [(change, list_response(change.new.slots) if change.new else b"") for change in changes]
-
-    def _apply(self, change: Change, encoded: bytes) -> None:
+    def _apply(self, change: Change, encoded: bytes | Exception) -> None:
+        if isinstance(encoded, Exception):
+            raise encoded
         assert self._group is not None, "started before anything is applied"
         name, resource = change.name, change.new
         if resource is None:
@@ -150,6 +150,16 @@ class DeviceLists:
 
     async def stop(self) -> None:
         await cancel_and_wait([*self._retiring, *self._tasks.values()])
+
+
+def _updates(sent: Mapping[str, Resource], plan: DesiredState) -> Sequence[_Update]:
+    updates: list[_Update] = []
+    for change in diff(Inventory(sent), plan.served):
+        try:
+            updates.append((change, list_response(change.new.slots) if change.new else b""))
+        except Exception as failed:  # the other lists are sent
+            updates.append((change, failed))
+    return updates
 
 
 def _serve(resource: str) -> str:
