@@ -232,7 +232,8 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
             await stack.enter_async_context(in_background(serving, name="http"))
-        stack.push_async_callback(self.node_api.aclose)
+        if self.node_api.api is not None:
+            stack.push_async_callback(self.node_api.api.aclose)
         intervals = self.options.intervals
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)

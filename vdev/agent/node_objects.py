@@ -184,15 +184,6 @@ class NodeApi:
             "writing events": self.events.work,
         }
 
-    def break_watches(self) -> None:
-        """End the open watches, as a fault rule says."""
-        if self.api is not None:
-            self.api.break_watches()
-
-    async def aclose(self) -> None:
-        if self.api is not None:
-            await self.api.aclose()
-
     def document(self) -> dict[str, Any]:
         """The part of the status about it; keys are stable and documented."""
         trouble, labels, status = self.object.trouble, self._labels.document(), self._status.document()

@@ -39,27 +39,22 @@ class DirectoryLock:
     def _take(self) -> bool:
         if self._is_current():
             return True
+        handle = None
         try:
             handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as failed:
-            if failed.errno in _NOT_NOW:
-                raise
-            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
-            return True
-        try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return False
         except OSError as failed:
-            os.close(handle)
+            if handle is not None:
+                os.close(handle)
+            elif failed.errno in _NOT_NOW:
+                raise
+            if isinstance(failed, BlockingIOError):
+                return False
             log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
             return True
         self.release()
         self._held = handle
-        if self._closed:  # in the meantime
-            self.release()
-        return not self._closed
+        return True
 
     def _is_current(self) -> bool:
         """Whether the path leads to the locked directory: while that is open, no other one has its inode number."""
@@ -73,8 +68,9 @@ class DirectoryLock:
 
     def close(self) -> None:
         """Give the lock up for good: a `take` in another thread does not get it any more."""
-        self._closed = True
-        self.release()
+        with self._one_at_a_time:
+            self._closed = True
+            self.release()
 
     def release(self) -> None:
         held, self._held = self._held, None
