@@ -24,10 +24,8 @@ from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import DraDrivers
 from ..hostfs.watch import Watcher
-from ..model.spec import Spec
 from ..node.events import Situation
 from ..observe.metrics import Metrics
-from ..planning.allocation import any_cdi
 from ..telemetry.applier import Telemetry
 from . import command_socket
 from .applier import Applier
@@ -66,7 +64,6 @@ class Agent:
 
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
         self.options = options
-        self._further_appliers = appliers
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
         # The order matters: a part that takes `self` may use only the parts above it now, and all of them later. The
@@ -134,24 +131,6 @@ class Agent:
 
     # --- the parts ----------------------------------------------------------------------------------------------------
 
-    def needed(self, spec: Spec) -> set[Applier]:
-        """The appliers that a configuration needs. Others are called until they are done with what is left."""
-        found = {self.state, self.measures, self.telemetry, *self._further_appliers, *self.node_api.needed(spec)}
-        for entry in spec.entries:
-            if entry.virtual and entry.virtual.node:
-                found.add(self.nodes)
-            if entry.smi_tool:
-                found.add(self.tools)
-            if entry.acts_on_handovers:
-                found.add(self.handovers)
-            if entry.dra:
-                found.add(self.dra)
-        if any_cdi(spec.flags):
-            found.add(self.cdi)
-        if spec.faults.kernel_log:
-            found.add(self.kernel_log)
-        return found
-
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
         self.retrier.retry_now()
@@ -163,7 +142,7 @@ class Agent:
 
     async def _read_holders(self) -> None:
         await self.holders.refresh()
-        if self.holders.readable and self.handovers in self.reconciler.appliers:
+        if self.holders.readable and not self.handovers.is_idle:
             await self.handovers.read(self.holders.named, self.holders.in_use)
 
     def situation(self) -> Situation:

@@ -1,9 +1,8 @@
 """Appliers: each makes one part of the desired state true, and knows nothing of the others.
 
-A new one is a class with a name and `apply`, in the list in `agent/agent.py`, where `needed` says which configurations
-need it. The reconciler calls it each time, tries again if it fails, and shows the failure in log, status and
-metrics. One that the configuration does not need is called until it is done with what an earlier configuration or
-process left.
+A new one is a class with a name and `apply`, in the list in `agent/agent.py`. The reconciler calls it after each plan,
+tries again if it fails, and shows the failure in log, status and metrics. It is also called if the plan has nothing for
+it: then it removes what an earlier configuration or process left, and does nothing if nothing is left.
 """
 
 from abc import ABC, abstractmethod
@@ -35,8 +34,6 @@ class Applier(ABC):
     name: str
     """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
     stage: Stage = Stage.FOLLOW
-    is_done: bool = True
-    """Whether it need not be called again while the configuration does not need it."""
     undeliverable: Mapping[str, Health] = NOTHING
     """The devices, by raw device id, that cannot be given to containers because of this applier, and why."""
     retry_at: float | None = None

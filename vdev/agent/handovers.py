@@ -77,7 +77,12 @@ class HandoverActions(Applier):
     def recall(self, ledger: Ledger) -> None:
         """Go on with the ledger of an earlier process; to be called before the first reading."""
         self._ledger = ledger
-        self.is_done = ledger == handovers.EMPTY
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no device has actions, and nothing is left to do for an earlier configuration."""
+        spec = self._agent.reconciler.spec
+        return self._ledger == handovers.EMPTY and not any(entry.acts_on_handovers for entry in spec.entries)
 
     async def run(self) -> None:
         """Run actions as they become due, until cancelled; then running actions are ended."""
@@ -123,7 +128,6 @@ class HandoverActions(Applier):
     async def _update(self, ledger: Ledger) -> None:
         """Put the ledger in force, start releases that are due now, and write it to the state file."""
         before, self._ledger = self._ledger, ledger
-        self.is_done = ledger == handovers.EMPTY
         if before.releases != ledger.releases:
             self._start(ledger.releases)
             self._agent.pending.add()
@@ -264,7 +268,6 @@ class HandoverActions(Applier):
         while self._group is not None:
             changed = self._changed
             self._ledger, due = handovers.pre_start(self._ledger, keys, self._named, self._overlapping(devices))
-            self.is_done = False
             self._start(due)
             if not due:
                 await self._agent.state.record(self._ledger)

@@ -39,7 +39,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}  # why something that the plan needs is missing or wrong
-        self.is_done = False
         self.failed_besides: tuple[str, ...] = ()  # what else could not be done, such as removing a file
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
@@ -100,7 +99,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             retry_at = now + self._intervals.retry_host_files
             self.retry_at = retry_at if remove_at is None else min(retry_at, remove_at)
         self.directories = self._watched if self._wanted or self._left else frozenset()
-        self.is_done = self._is_known and not (self._wanted or self._left or self.failed_besides)
         await self.made()
 
     def _work(self, plan: DesiredState, now: float) -> float | None:

@@ -15,7 +15,6 @@ from .. import kube
 from ..aio.clock import Timing
 from ..errors import ApiServerError
 from ..kube import Api
-from ..model.spec import NFD, Spec
 from ..node.api_applier import FaultRules, NodeAccess, injected
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
@@ -158,19 +157,6 @@ class NodeApi:
         self.events = NodeEvents(access, situation)
         self.appliers: tuple[Applier, ...] = (self._labels, self._features, self._status, self.events)
         self._server = server.where if server else ""
-
-    def needed(self, spec: Spec) -> set[Applier]:
-        """The appliers that a configuration needs."""
-        found: set[Applier] = set()
-        if spec.node.labels is True or any(each.choice for each in spec.entries):
-            found.add(self._labels)
-        if spec.node.labels == NFD:
-            found.add(self._features)
-        if spec.node.status or spec.node.conditions:
-            found.add(self._status)
-        if spec.node.events:
-            found.add(self.events)
-        return found
 
     @property
     def writers(self) -> Mapping[str, Callable[[], Awaitable[object]]]:

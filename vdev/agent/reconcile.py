@@ -27,7 +27,7 @@ from ..node.maker_labels import Machine
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from .applier import Applier, Stage
+from .applier import Stage
 from .retry import problem_of
 from .scanner import Scan, Scanner, Verdicts
 
@@ -54,12 +54,10 @@ class Reconciler:
         self.previous = Previous()  # what the last reconciliation told others, or what an earlier process listed
         self.scanner = Scanner(agent.options, agent.retrier)
         self.verdicts = Verdicts(agent.health, agent.metrics)
-        self.appliers = list(agent.appliers)  # at first all, because an earlier process may have left something
         self._agent = agent
         self._clock = agent.options.clock
         self._retrier = agent.retrier
         self._plan: DesiredState | None = None  # the newest plan
-        self._needed: set[Applier] = set()  # the appliers that the configuration needs
         self._machine: Machine | None = None  # read when labels first need it
         self._logged: frozenset[Problem] = frozenset()  # the problems that the last configuration had
 
@@ -76,7 +74,7 @@ class Reconciler:
             found += self._agent.layouts.problems
         if self._plan:
             found += self._plan.problems
-        for applier in self.appliers:
+        for applier in self._agent.appliers:
             found += applier.problems
         return tuple(dict.fromkeys((*found, *self._retrier.problems)))
 
@@ -113,12 +111,7 @@ class Reconciler:
             None if _PLANNING in failing else plan.again_at,
             None if _REPARTITIONING in failing else layouts.again_at,
         ]
-        self.appliers = []
-        for applier in self._agent.appliers:
-            is_failing = applier.name in failing
-            if applier in self._needed or not applier.is_done or is_failing:
-                self.appliers.append(applier)
-                times.append(None if is_failing else applier.retry_at)
+        times += [applier.retry_at for applier in self._agent.appliers if applier.name not in failing]
         return min((each for each in times if each is not None), default=None)
 
     async def _prepared(self) -> DesiredState | None:
@@ -171,7 +164,7 @@ class Reconciler:
     def current_health(self) -> Mapping[str, Health]:
         """The health of raw devices by id, from probes, and from appliers that cannot deliver a device."""
         found = {raw: report.health for raw, report in self.verdicts.monitor.verdicts.items()}
-        for applier in self.appliers:
+        for applier in self._agent.appliers:
             found |= applier.undeliverable
         return found
 
@@ -190,7 +183,7 @@ class Reconciler:
                 _log_problem("problem in the configuration", problem)
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
-        for applier in self.appliers:
+        for applier in self._agent.appliers:
             if applier.stage is stage:
                 await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
 
@@ -310,8 +303,6 @@ class Reconciler:
         self._agent.faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._needed = self._agent.needed(loaded.spec)
-        self.appliers = [each for each in self._agent.appliers if each in self._needed or each in self.appliers]
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

@@ -105,7 +105,7 @@ class Triggers:
         for name, directories in reconciler.scan.directories.items():
             if changed & directories:
                 pending.add(scan={name})
-        for applier in reconciler.appliers:
+        for applier in self._agent.appliers:
             if changed & applier.directories:
                 pending.add()
                 if applier is dra:
@@ -127,7 +127,7 @@ class Triggers:
             wanted |= dict.fromkeys(directories, False)
         wanted |= self._agent.health.directories
         wanted |= dict.fromkeys(self._configured | self._agent.faults.directories, True)
-        for applier in reconciler.appliers:
+        for applier in self._agent.appliers:
             wanted |= dict.fromkeys(applier.directories, True)
         self._mark(await watcher.follow(wanted))
 
@@ -156,7 +156,7 @@ class Triggers:
 
         It asks sooner while an allocated device has no pod in the answer.
         """
-        acts = self._agent.handovers in self._agent.reconciler.appliers
+        acts = not self._agent.handovers.is_idle
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
         holders = self._agent.holders
         await self._clock.wait(holders.asked, min(pace, self._name_again))

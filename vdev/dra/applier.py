@@ -104,7 +104,6 @@ class DraDrivers(Applier):
             for name, pool in plan.pools.items():
                 self._drivers[name].update({each.name: each.health for each in pool.devices})
         if self._begun.is_set():
-            self.is_done = False
             await self.slices.apply(plan)
 
     def _start(self, name: str) -> None:

@@ -69,7 +69,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             found.append(
                 warning(str(self.root), f"containers with {devices} get no nvidia-smi or amd-smi: {reason}", hint)
             )
-        if self._trouble:
+        if self._trouble and self._wanted:
             message = f"nvidia-smi and amd-smi in containers show old values: {self._trouble}"
             found.append(warning(str(self.root), message, hint))
         return tuple(found)
