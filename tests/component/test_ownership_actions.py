@@ -54,9 +54,7 @@ async def test_a_restart_repeats_no_action(kubelet, start_agent, directory):
     await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
     await agent.stop()
     agent = await start_agent(config(block))
-    await (
-        agent.agent.read_holders()
-    )  # again, because a reading before the registration counts as one of another kubelet
+    await agent.agent.read_holders()  # again: a reading before the registration counts as one of another kubelet
     await agent.has_named(kubelet)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[1:], what="onRelease")

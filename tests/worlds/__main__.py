@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes", type=float, metavar="M", help="begin new worlds for so long [default: 2, or one seed]"
     )
     parser.add_argument("--length", type=float, default=1.0, metavar="H", help="hours of one world [default: 1]")
-    workers = len(os.sched_getaffinity(0)) + 1  # a world waits whenever an agent's file events are closed
+    workers = len(os.sched_getaffinity(0)) + 1  # closing an agent's file events makes a world wait
     text = "processes [default: one more than cores]"
     parser.add_argument("--workers", type=int, default=workers, metavar="N", help=text)
     parser.add_argument("--events", type=Path, metavar="FILE", help="these events instead of those of the seed")
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _stay_the_same() -> None:
-    """Start this process again with the hash seed of all runs, for the order of sets."""
+    """Restart this process with a fixed hash seed, on which the order of sets depends."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.worlds", *sys.argv[1:]])

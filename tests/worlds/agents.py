@@ -1,4 +1,4 @@
-"""The agents of a world's node, as a DaemonSet runs them: one process after the other, and two during an update."""
+"""The agents of a world's node, as a DaemonSet runs them: one process at a time, and two during an update."""
 
 import contextvars
 import functools
@@ -19,8 +19,8 @@ from vdev.planning.plan import DesiredState
 if TYPE_CHECKING:
     from tests.worlds.world import World
 
-_UP = 60.0  # seconds after which an agent serves, whatever it found
-_AGAIN = 5.0  # seconds until a container that ended is started again
+_UP = 60.0  # seconds after which an agent serves in any case
+_AGAIN = 5.0  # seconds until an ended container is restarted
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class _Seen(Applier):
     def __init__(self, world: "World") -> None:
         self._world = world
         self.plan: DesiredState | None = None
-        self.since = 0.0  # when what is told became another
+        self.since = 0.0  # the time of the last visible change
 
     async def apply(self, plan: DesiredState) -> None:
         if self.plan is None or _told(plan) != _told(self.plan):
@@ -50,7 +50,7 @@ class _Seen(Applier):
 
 
 class Agents:
-    """Starts agents, and starts them again when they end."""
+    """Starts agents, and restarts them when they end."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -71,7 +71,7 @@ class Agents:
         agent: Agent = process.call(self._made, process, seen)
         life = Life(process, agent, world.now, seen)
         self.lives = [*self.running, life]
-        # What the system takes back from a process that is killed.
+        # The system releases these resources of a killed process.
         process.killed += [agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
         world.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
@@ -84,7 +84,7 @@ class Agents:
             self.dead(life.process)
 
     def dead(self, process: Process) -> None:
-        """Kill this process, and start it again."""
+        """Kill this process, and restart the agent."""
         world = self._world
         for life in self.running:
             if life.process is process:
@@ -94,7 +94,7 @@ class Agents:
                 self._again()
 
     def signal(self, life: Life, number: int) -> None:
-        """Send it a signal, which kills it if it has no handler yet."""
+        """Send a signal to an agent. The signal kills it if there is no handler yet."""
         action = life.process.signals.get(number)
         if action is None:
             self.dead(life.process)
@@ -146,7 +146,7 @@ class Agents:
         if life.ended:
             return
         life.ended = True
-        self._world.loop.kill(life.process)  # with what its threads may still do
+        self._world.loop.kill(life.process)  # and with it the calls in its threads
         world = self._world
         failed = None if done.cancelled() else done.exception()
         world.tell(f"{life.process.name} ends: {failed or ('cancelled' if done.cancelled() else done.result())}")

@@ -1,7 +1,7 @@
-"""Plays many worlds, each in its own process. All are forked from one prepared process, so that they start equal.
+"""Plays many worlds, each in its own process. All are forked from one prepared process, so they start equal.
 
-What a world leaves behind (suspended coroutines of processes that were killed, caches) ends with its process, and its
-course depends on nothing but its seed and its events.
+Leftovers of a world (suspended coroutines of killed processes, caches) end with its process, so its course depends only
+on its seed and its events.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from tests.worlds.events import Event, drawn, kinds_of
 from tests.worlds.world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world
-_LIMIT = 600  # seconds of the real time that a world may take
+_LIMIT = 600  # seconds of real time that a world may take
 _SHARED_MEMORY = Path("/dev/shm")
-_WARM_UP = 60.0  # seconds of the world that prepares
+_WARM_UP = 60.0  # seconds of the world in the prepared process
 
 
 @dataclass(frozen=True, slots=True)
 class SeededWorld:
-    """The world of a seed, with the events of the seed or with these."""
+    """The world of a seed, with the events of the seed or with given ones."""
 
     seed: int
     seconds: float = LENGTH
@@ -49,7 +49,7 @@ class SeededWorld:
 def place(name: str) -> Iterator[Path]:
     """Make the directory of a world of this name. Another process with a world of this name waits.
 
-    Its path is the same in each run, for paths are in messages, and the order of sets of paths depends on them.
+    The path is the same in each run, because messages contain it, and the order of sets of paths depends on it.
     """
     home = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")
     path = home / f"vdev-worlds-{name}"
@@ -73,7 +73,7 @@ def _locked(path: Path, stack: contextlib.ExitStack) -> bool:
 
 
 def prepare() -> None:
-    """Play a quiet minute, so that all modules and caches that worlds need are loaded."""
+    """Play a minute without events, which loads the modules and caches that worlds need."""
     with place("warm") as root:
         World(0, (), _WARM_UP, root).run()
 
@@ -81,10 +81,10 @@ def prepare() -> None:
 def play(
     seeded_worlds: Iterable[SeededWorld], *, workers: int = 1, until: float = float("inf")
 ) -> Iterator[tuple[SeededWorld, Outcome]]:
-    """Play these, and start none after `until` (monotonic). Outcomes come in the order of the ends."""
+    """Play worlds, and start none after `until` (monotonic). Outcomes come in the order in which the worlds end."""
     context = multiprocessing.get_context("fork")
     waiting = iter(seeded_worlds)
-    running: dict[Any, SeededWorld] = {}  # by where the outcome comes from
+    running: dict[Any, SeededWorld] = {}  # by the connection on which the outcome comes
     while True:
         while len(running) < workers and time.monotonic() < until and (seeded := next(waiting, None)) is not None:
             reading, writing = context.Pipe(duplex=False)
@@ -105,8 +105,8 @@ def play_one(seeded: SeededWorld) -> Outcome:
 
 
 def _play(seeded: SeededWorld, told: Any) -> None:
-    """Play it, in its own process."""
-    gc.disable()  # a collection at another moment in each run would end suspended coroutines, and no seed would repeat
+    """Play a world in this process, and send the outcome."""
+    gc.disable()  # it would end suspended coroutines at another moment in each run, so no seed would repeat
     signal.alarm(_LIMIT)
     try:
         with place(str(seeded.seed)) as root:
@@ -128,9 +128,9 @@ def _outcome(seeded: SeededWorld, told: Any) -> Outcome:
 def shrunk(
     seeded: SeededWorld, rule: str, *, until: float, told: Callable[[int], None] = lambda _: None
 ) -> SeededWorld:
-    """The same world with the fewest events that still break this rule, as far as there is time to find them.
+    """The same world with the fewest events that still break this rule, as found before `until`.
 
-    Whole stretches are left out first, then smaller ones, at last single events.
+    Long sequences of events are left out first, then shorter ones, and finally single events.
     """
     events: Sequence[Event] = seeded.all_events
     size = max(1, len(events) // 2)
@@ -152,5 +152,5 @@ def shrunk(
 
 
 def _length(seeded: SeededWorld, events: Sequence[Event]) -> float:
-    """The length of a world with fewer events: it ends soon after the last one."""
+    """The length of a world with fewer events, which ends soon after the last one."""
     return min(seeded.seconds, (events[-1].at if events else 0.0) + 120.0)

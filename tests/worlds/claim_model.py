@@ -1,4 +1,4 @@
-"""The entries of a node's file for claims, their edits, and the devices that must be published."""
+"""The entries for claims in a node's file, their edits, and the devices that must be published."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 CORES, CARDS = 4, 3
 GATE, GATES = "acme.dev/gate", 2
 SLICES = 4
-PARTS = {"1x": (1, (0, 1, 2, 3)), "2x": (2, (0, 2))}  # slices, and where a partition may begin
+PARTS = {"1x": (1, (0, 1, 2, 3)), "2x": (2, (0, 2))}  # slices, and the possible first slices
 DRIVER = "acme.dev"
 _CHANGES = ("cores", "cores", "cards", "dynamic", "gate", "gate")
 _PART = re.compile(r"(?P<device>card-\d+)(?:-(?P<profile>\dx)-(?P<start>\d))?")
@@ -14,7 +14,7 @@ _PART = re.compile(r"(?P<device>card-\d+)(?:-(?P<profile>\dx)-(?P<start>\d))?")
 
 @dataclass(slots=True)
 class ClaimModel:
-    """The entries that are advertised to claims. Gates are for claims, or listed by the device plugin."""
+    """The entries that are advertised for claims. Gates are for claims, or listed by the device plugin."""
 
     cores: int = 3
     cards: int = 1
@@ -68,7 +68,7 @@ class ClaimModel:
 
 
 def pieces(device: str) -> frozenset[str]:
-    """The hardware behind a device's name: two names with a piece in common must not be given to two claims."""
+    """The pieces of hardware of a device. Two claims must not have devices with a common piece."""
     part = _PART.fullmatch(device)
     if part is None:
         return frozenset({device})

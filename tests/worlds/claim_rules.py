@@ -1,9 +1,9 @@
 """The invariants of claims, checked from outside: on the wire, on the disk, on the API server.
 
-on each answer         what was prepared stands in the record, and its CDI names resolve; what was unprepared does not
-after each event       no device is prepared for two claims, nor for one that a pod has of the device plugin
-after a quiet moment   CDI files are those of the record; slices are what the plan in force says
-in the end             slices are as the file says; without pods nothing is prepared, and no file is left
+on each answer         prepared claims are in the checkpoint, and their CDI names resolve; unprepared claims are not
+after each event       no device is prepared for two claims, or for a claim while a pod has it from the device plugin
+after a quiet moment   CDI files match the checkpoint, and slices match the plan in force
+at the end             slices match the file; without pods no claim is prepared and no CDI file is left
 """
 
 import json
@@ -64,7 +64,7 @@ def judge_answer(call: Answering, message: bytes, world: "World") -> None:
 
 
 def _by_uid(claims: Any) -> list[tuple[str, Any]]:
-    """The entries of a message's map, in order; the order of the map differs between processes."""
+    """The entries of a message's map, sorted, because the order of the map differs between processes."""
     return sorted(claims.items(), key=lambda row: row[0])
 
 
@@ -75,7 +75,7 @@ def _resolve(names: set[str], world: "World") -> None:
 
 
 def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
-    """Check the claims that are prepared now, and the devices that pods have from the device plugin. Raises Broken."""
+    """Check the prepared claims against each other and against the device plugin's pods. Raises Broken."""
     users: dict[str, str] = {id_: pod.name for pod in pods for resource, id_ in in_use(pod) if resource == GATE}
     for uid, devices in recorded(root).items():
         for piece in [piece for device in devices for piece in pieces(device)]:
@@ -85,7 +85,7 @@ def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
 
 
 def judge_files(world: "World", pods: Iterable[PodStatus]) -> None:
-    """Check, when nothing has changed for a while, that exactly the prepared claims have a file. Raises Broken."""
+    """After a quiet moment, check that exactly the prepared claims have a CDI file. Raises Broken."""
     known, there = recorded(world.kubelet.root).keys(), files(world.root / "cdi")
     if known != there and not world.excuses.has("spoilt", now=world.now):
         raise Broken("CDI files are those of prepared claims", f"prepared: {sorted(known)}, files: {sorted(there)}")
@@ -95,13 +95,13 @@ def judge_files(world: "World", pods: Iterable[PodStatus]) -> None:
 
 
 def _uids(pod: PodStatus) -> set[str]:
-    """Of the pod's claims, which their CDI devices are named after."""
+    """The uids of the pod's claims, by the names of their CDI devices."""
     names = (name for container in pod.containers for name in container.edits.cdi_devices)
     return {name.partition("=")[2][:_UID] for name in names if "claim=" in name}
 
 
 def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "DesiredState") -> None:
-    """Check, when nothing has changed for a while, that the server has what the plan says. Raises Broken."""
+    """After a quiet moment, check that drivers and slices match the plan. Raises Broken."""
     known = {name for name, drivers in kubelet.drivers().items() if any(each.connected for each in drivers)}
     if missing := sorted(plan.pools.keys() - known):
         raise Broken("the drivers of the plan are registered", f"the kubelet has {sorted(known)}, and not {missing}")
@@ -111,7 +111,7 @@ def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "DesiredState
 
 
 def judge_end(cluster: WorldCluster, model: ClaimModel, kubelet: Kubelet, cdi_dir: Path) -> str:
-    """What is still missing on the server; empty if it has what the file says."""
+    """The difference between the server's slices and the file; empty if they match."""
     prepared = recorded(kubelet.root)
     try:
         seen = _slices(cluster)
@@ -125,7 +125,7 @@ def judge_end(cluster: WorldCluster, model: ClaimModel, kubelet: Kubelet, cdi_di
 
 
 def _expected(model: ClaimModel, prepared: Mapping[str, list[str]]) -> set[str]:
-    """The devices of the file and those of claims, without overlaps."""
+    """The devices of the file and of claims, without those that overlap a claimed device."""
     named = model.published()
     held = {device for devices in prepared.values() for device in devices}
     taken = {piece for device in held - named for piece in pieces(device)}
@@ -133,7 +133,7 @@ def _expected(model: ClaimModel, prepared: Mapping[str, list[str]]) -> set[str]:
 
 
 def _left(prepared: Mapping[str, list[str]], seen: Mapping[str, int], cdi_dir: Path) -> str:
-    """What is left of pods, after all have gone."""
+    """The claims, CDI files and taints that are left without pods; empty if there are none."""
     if prepared:
         return f"the claims {sorted(prepared)} are prepared, and no pod is left"
     if strays := sorted(files(cdi_dir)):

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tests.worlds.world import World
 
 MOST_PODS = 8
-_SHORT = 7  # of eight kinds of pods the one that soon ends
-_SLOW = 60.0  # seconds that a slow machine explains what is late, after it is fast again
+_SHORT = 7  # the kind of pod, of eight, that soon ends
+_SLOW = 60.0  # seconds after a slow phase in which it still explains delays
 
 
 class Effects:
-    """Makes events happen. An event that makes no sense at that moment does nothing."""
+    """Applies events. An event that makes no sense at its moment has no effect."""
 
     def __init__(self, world: "World", agents: "Agents") -> None:
         self._world = world
@@ -56,8 +56,8 @@ class Effects:
             }
 
     async def happen(self, event: Event) -> None:
-        """Make it happen. Effects that take longer go on in the background."""
-        if event.kind not in self._kinds:  # of a world with claims, in one without
+        """Apply an event. Longer effects continue in the background."""
+        if event.kind not in self._kinds:  # an event about claims, in a world without claims
             return
         work = self._kinds[event.kind](event)
         if work is not None:
@@ -65,7 +65,7 @@ class Effects:
             await asyncio.sleep(0)
 
     async def heal(self) -> None:
-        """Undo the harm of all events. The file stays as it was edited last, without faults."""
+        """End the effects of all events. The file keeps its last edit, without faults."""
         world = self._world
         world.tell("everything is made well")
         world.excuses.end(world.model.rules, world.now)
@@ -76,7 +76,7 @@ class Effects:
             world.model.set_health(number, ok=True)
         if world.cluster is not None:
             await world.cluster.come_back()
-        await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is away
+        await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is down
         if world.kubelet.alive and not world.kubelet.pod_resources_socket.exists():
             await world.kubelet.stop()
         if not world.kubelet.alive:
@@ -177,14 +177,14 @@ class Effects:
             await self._back(event.a % 120)
 
     async def _kubelet_wiped(self, event: Event) -> None:
-        """Remove the directory of plugins with its contents; the kubelet makes it again."""
+        """Remove the directory of plugins, which the kubelet creates again."""
         kubelet = self._world.kubelet
         if kubelet.alive:
             await kubelet.crash()
-            # Without its checkpoint a kubelet admits pods anew, as on a node without any.
+            # Without its checkpoint, a kubelet would admit the pods again without regard to their devices.
             for pod in kubelet.pods():
                 await kubelet.delete_pod(pod.name, force=True)
-            if not kubelet.alive:  # by another event, meanwhile
+            if not kubelet.alive:  # another event may have started it
                 shutil.rmtree(kubelet.device_plugin_dir)
             await self._back(event.a % 30)
 
@@ -244,7 +244,7 @@ class Effects:
     # --- claims -------------------------------------------------------------------------------------------------------
 
     async def _claim_pod(self, event: Event) -> None:
-        """A pod with its own claim, or with two, one for each of its containers."""
+        """Create a pod with one or two claims, each for one of its containers."""
         templates = [f"{CLASS}-{event.b % 4 // 3 + 1}", *([f"{CLASS}-1"] if event.c % 5 == 0 else [])]
         claims = {f"c{number}": each for number, each in enumerate(templates)}
         if len(self._world.kubelet.pods()) >= MOST_PODS:

@@ -1,7 +1,7 @@
-"""The events of a world, drawn in advance from its seed. Single events can be left out, and written to a file.
+"""The events of a world, drawn in advance from its seed. They can be written to a file, and single ones left out.
 
-An event is a moment, a kind and three numbers. What the numbers mean is decided when it happens, modulo what there is
-then, so that a list still makes sense when some of it is left out.
+An event is a time, a kind and three numbers. The numbers select among what exists at that time, modulo its count, so a
+list still works if some events are left out.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = {  # how often each happens, relative to the others
+KINDS = {  # weights
     "edit": 18,
     "break": 2,
     "mend": 3,
@@ -29,19 +29,19 @@ KINDS = {  # how often each happens, relative to the others
     "agent updated": 2,
     "slow disk": 2,
 }
-CLAIM_KINDS = {  # besides, in a world with claims
+CLAIM_KINDS = {  # additional ones in a world with claims
     "claim pod": 24,
     "claims edited": 8,
     "slices wiped": 2,
     "API away": 3,
 }
-CLAIMS = 3  # of so many worlds one has claims
+CLAIMS = 3  # one of so many worlds has claims
 PAUSE = 80.0  # seconds between two events, on average
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens `at` seconds after the start of the world."""
+    """An event `at` seconds after the start of the world."""
 
     at: float
     kind: str
@@ -64,7 +64,7 @@ def kinds_of(seed: int) -> Mapping[str, int]:
 
 
 def drawn(dice: random.Random, seconds: float, among: Mapping[str, int] = KINDS) -> tuple[Event, ...]:
-    """Draw the events of so many seconds: in bursts, with quiet hours in between."""
+    """Draw the events of so many seconds, in bursts with quiet phases in between."""
     kinds, weights = list(among), list(among.values())
     found: list[Event] = []
     moment = 20.0

@@ -1,4 +1,4 @@
-"""gRPC in memory: one call, on the side of the caller and on that of the server."""
+"""gRPC in memory: the caller's side and the server's side of a call."""
 
 import asyncio
 import contextvars
@@ -13,17 +13,17 @@ from google.protobuf.message import Message
 if TYPE_CHECKING:
     from tests.worlds.grpc_server import MemoryServer
 
-_MARGIN = 1e-6  # seconds between two messages of a call, so that they come in their order
+_MARGIN = 1e-6  # seconds between two messages of a call, so that they arrive in order
 
 
 def serialized(message: Any, *, by: Callable[[Any], bytes]) -> bytes:
-    """A message as bytes, which are the same in each process, because maps are sorted."""
+    """Serialize a message. Maps are sorted, so the bytes are the same in each process."""
     return message.SerializeToString(deterministic=True) if isinstance(message, Message) else by(message)
 
 
 class Network:
-    """What the processes of one machine share: who listens where. `delay` draws how many seconds something of a process
-    takes; `note` is told of each message, with its call and whether it is a request, an answer or a failure.
+    """The listening servers of one machine. `delay` draws the delay in seconds of a message to a process. `note` is
+    called with each message, its call, and whether it is a request, an answer or a failure.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class Network:
         self.delay = delay
         self.note = note
         self.listening: dict[tuple[int, int], MemoryServer] = {}  # by device and inode
-        self._context = contextvars.copy_context()  # of no process: what was sent arrives though its sender be dead
+        self._context = contextvars.copy_context()  # of no process, so a message arrives even if its sender is dead
 
     def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Do something after a delay, even if the process that asked for it has ended."""
+        """Call a function after a delay, even if the calling process has ended."""
         loop = asyncio.get_running_loop()
         if seconds <= 0:
             return loop.call_soon(action, *args, context=self._context)
@@ -118,7 +118,7 @@ class Ending(Calling):
             self._answer.cancel()
         elif error is not None:
             self._answer.set_exception(error)
-            self._answer.exception()  # somebody may have stopped waiting
+            self._answer.exception()  # marks it as retrieved, because the caller may have stopped waiting
 
     def _seen(self, answer: "asyncio.Future[Any]") -> None:
         if answer.cancelled():
@@ -198,7 +198,7 @@ class Answering:
         self.method = method
         self.request = request
         self.server = server
-        self.ends = ends  # who answers, and who asked
+        self.ends = ends  # the processes of the server and of the caller
         self.came_at = 0.0
         self._network = network
         self._over = over

@@ -1,9 +1,9 @@
 """gRPC in memory instead of unix sockets, in one process and on the time of the running loop.
 
-Who connects is led by a socket's file to its server (`grpc_server`), and stays connected though the file be gone.
-Messages are bytes; those of a call come in their order, each after a delay that the network draws. Deadlines,
-cancellation, status codes and texts are gRPC's, as `tests/unit/worlds/test_grpc_in_memory.py` compares. Servers and
-channels belong to the process that makes them, and end with it.
+A channel finds a server by its socket file (`grpc_server`), and stays connected if the file is deleted. Messages are
+bytes; those of a call arrive in order, each after a delay that the network draws. Deadlines, cancellation, status codes
+and texts are those of gRPC (`tests/unit/worlds/test_grpc_in_memory.py` compares them). Servers and channels belong to
+the process that creates them, and end with it.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _State = grpc.ChannelConnectivity
 
 @contextlib.contextmanager
 def installed(network: Network) -> Iterator[None]:
-    """Let gRPC make servers and channels of this network inside the context."""
+    """Replace gRPC's servers and channels by those of this network inside the context."""
 
     def server(*, options: Sequence[tuple[str, Any]] = ()) -> MemoryServer:
-        del options  # of size, and of how sockets are shared: none of them is shared
+        del options  # about sizes and the sharing of sockets; no socket is shared
         made = MemoryServer(network, _process())
         _ends_with_its_process(made)
         return made
@@ -48,7 +48,7 @@ def installed(network: Network) -> Iterator[None]:
 
 
 def _process() -> str:
-    """The name of the running process. The kubelet's is the only one that is not a `Process`."""
+    """The name of the running process. Only the kubelet is not a `Process`."""
     process = PROCESS.get()
     return process.name if process else "kubelet"
 
@@ -74,10 +74,10 @@ class MemoryChannel:
         self._dialling = False
         self._changed: asyncio.Event = asyncio.Event()
         self._connection: Connection | None = None
-        self._calls: dict[Calling, tuple[str, bytes]] = {}  # that wait for a connection
+        self._calls: dict[Calling, tuple[str, bytes]] = {}  # those that wait for a connection
         self._running: dict[Calling, Connection] = {}
 
-    # --- what is asked of it ------------------------------------------------------------------------------------------
+    # --- gRPC's interface ---------------------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
@@ -215,7 +215,7 @@ class MemoryChannel:
             self._become(_State.IDLE)
 
     def kill(self) -> None:
-        """End with its process, without telling anyone."""
+        """End with its process, without notifying callers."""
         if not self.closed:
             self._end()
 

@@ -1,6 +1,6 @@
 """gRPC in memory, the server's side: sockets, their servers, and the connections.
 
-Sockets are real files, bound and listened to, so a look at them shows what gRPC leaves on the disk.
+Sockets are real files that listen, so they look the same on the disk as those of gRPC.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.worlds.grpc_calls import Answering, Calling, Network
 if TYPE_CHECKING:
     from tests.worlds.grpc_channel import MemoryChannel
 
-_BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whether somebody listens
+_BACKLOG = 4096  # connections are never accepted: real clients only test whether the socket listens
 
 
 class Connection:
@@ -47,7 +47,7 @@ class Connection:
             self._network.later(self._network.delay(self.server.process), answering.cancel)
 
     def end(self, text: str) -> None:
-        """Break it from the server's side: calls fail with this text."""
+        """Break the connection from the server's side: calls fail with this text."""
         if self.broken:
             return
         for calling, answering in self._break():
@@ -56,14 +56,14 @@ class Connection:
         self._network.later(self._network.delay(self._channel.process), self._channel.lost, self)
 
     def hang_up(self) -> None:
-        """Break it from the client's side."""
+        """Break the connection from the client's side."""
         if self.broken:
             return
         for _, answering in self._break():
             self._network.later(self._network.delay(self.server.process), answering.cancel)
 
     def _break(self) -> list[tuple[Calling, Answering]]:
-        """Mark it as broken. Returns the unfinished calls."""
+        """Mark the connection as broken. Returns the unfinished calls."""
         calls, self.calls, self.broken = self.calls, {}, True
         self.server.forget(self)
         return list(calls.items())
@@ -83,7 +83,7 @@ class MemoryServer:
     def __init__(self, network: Network, process: str) -> None:
         self.process = process
         self.network = network
-        self._context = contextvars.copy_context()  # of the process: its handlers end with it
+        self._context = contextvars.copy_context()  # handlers run in the server's process, and end with it
         self._handlers: list[grpc.GenericRpcHandler] = []
         self._sockets: dict[tuple[int, int], tuple[sockets.socket, str]] = {}
         self._connections: dict[Connection, None] = {}
@@ -94,7 +94,7 @@ class MemoryServer:
         self._handlers += generic_rpc_handlers
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Any) -> None:
-        pass  # what is registered is among the generic handlers as well
+        pass  # they are among the generic handlers too
 
     def add_insecure_port(self, address: str) -> int:
         """Bind a socket, which replaces another one. Raises RuntimeError."""
@@ -114,7 +114,7 @@ class MemoryServer:
         return 1
 
     async def start(self) -> None:
-        pass  # it serves as soon as it listens
+        pass  # the server serves as soon as it listens
 
     async def stop(self, grace: float | None) -> None:
         """Close the sockets at once, and the calls after so many seconds or when they are over."""

@@ -1,10 +1,10 @@
 """The invariants of all worlds, checked from outside: on the wire, in the kubelet, on the disk.
 
-on each message        what an Allocate grants was listed, Healthy, and can be resolved by its CDI names
-on each finding        the embedded kubelet finds nothing, but for what a fault rule or a slow machine explains
-after each event       no hardware is on two pods, no id is in two lists, what pods hold is listed
-after a quiet moment   lists, node status, and CDI files are what the plan in force says
-in the end             the node is as the file says, with what pods hold; without pods, exactly as the file says
+on each message        allocated devices were listed as Healthy, and their CDI names can be resolved
+on each finding        the embedded kubelet has only findings that a fault rule or a slow machine explains
+after each event       no hardware is on two pods, no id is in two lists, held devices are listed
+after a quiet moment   lists, node status, and CDI files match the plan in force
+at the end             the node has the devices of the file and the held ones; without pods, exactly those of the file
 """
 
 import json
@@ -21,16 +21,16 @@ from vdev.sim import Finding, Kind, Kubelet, Phase, PodStatus
 if TYPE_CHECKING:
     from vdev.planning.plan import DesiredState
 
-EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
+EXPLAINED = {  # findings that fault rules, or a slow machine, may cause
     "slow-rpc": ("slow", "hang"),
     "hung-rpc": ("hang",),
     "cdi-spec": ("spoilt",),
     "cdi-unresolved": ("spoilt",),
     "registered-before-serving": ("lost", "swapped"),
 }
-# What a plugin cannot know: whether a kubelet that takes seconds for a message has seen the end of a stream.
+# A plugin cannot know whether a slow kubelet has seen the end of a stream.
 _OF_SLOWNESS = ("slow-rpc", "registered-before-serving", "registered-while-streaming")
-_PATIENCE = 60.0  # seconds after which what explains a finding does no longer
+_PATIENCE = 60.0  # seconds for which the effects of a rule may last after its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Broken(Exception):
 
 
 class Excuses:
-    """Recent events that explain what would otherwise be wrong, by name, with the times until which they count."""
+    """Recent events that explain findings, by name, with the times until which they count."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -54,7 +54,7 @@ class Excuses:
         self._until[name] = max(until, self._until.get(name, 0.0))
 
     def rules(self, chosen: Iterable[int], until: float) -> None:
-        """The file has these fault rules until then, and their effects may last a while longer."""
+        """Note that the file has these fault rules until a time. Their effects may last longer."""
         for each in chosen:
             self.note(_rule(each), until + _PATIENCE)
 
@@ -72,7 +72,7 @@ def _rule(number: int) -> str:
 
 def judge_finding(finding: Finding, excuses: Excuses, now: float) -> None:
     """Check a finding of the embedded kubelet. Raises Broken unless it is explained."""
-    if finding.code == "device-given-twice":  # the kubelet's fault alone
+    if finding.code == "device-given-twice":  # never the plugin's fault
         return
     by = EXPLAINED.get(finding.code, ())
     if finding.code in _OF_SLOWNESS and excuses.has("slow machine", now=now):
@@ -82,7 +82,7 @@ def judge_finding(finding: Finding, excuses: Excuses, now: float) -> None:
 
 
 class Grants:
-    """Follows the lists of a plugin on the wire, and checks that it grants nothing else."""
+    """Follows the lists of a plugin on the wire, and checks that it allocates only listed devices."""
 
     def __init__(self, cdi_dir: Path, excuses: Excuses) -> None:
         self._cdi_dir = cdi_dir
@@ -95,7 +95,7 @@ class Grants:
         self._lists.setdefault(server, deque(maxlen=50)).append((now, healthy))
 
     def granted(self, server: object, asked: bytes, message: bytes, *, since: float, now: float) -> None:
-        """Check the granted Allocate that came at `since`. Raises Broken."""
+        """Check a successful Allocate that came at `since`. Raises Broken."""
         lists = self._lists.get(server, deque())
         before = [healthy for at, healthy in lists if at < since][-1:]
         known = frozenset().union(*before, *(healthy for at, healthy in lists if at >= since))
@@ -161,7 +161,7 @@ def judge_held(kubelet: Kubelet, pods: Iterable[PodStatus]) -> None:
 
 
 def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses: Excuses, now: float) -> None:
-    """Check, when nothing has changed for a while, that every output is as planned. Raises Broken."""
+    """After a quiet moment, check that lists, capacity and CDI files match the plan. Raises Broken."""
     wanted = {
         name: {slot.id: slot.health.healthy for slot in resource.slots}
         for name, resource in plan.served.resources.items()
@@ -182,10 +182,9 @@ def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses
 
 
 def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]], claimed: Iterable[str] = ()) -> str:
-    """What is still missing on the node; empty if it is as the file says, with the devices that pods hold.
+    """The difference between the node and the file; empty if the node has the devices of the file and the held ones.
 
-    What overlaps something that a pod holds may wait for it: unlisted where it has the same id, else Unhealthy. So may
-    what claims have.
+    A device that overlaps a held or claimed one may wait for it: it is unlisted if it has the same id, else Unhealthy.
     """
     held = {each for pod in kubelet.pods() for each in in_use(pod)}
     ids = {id_ for _, id_ in held} | {*claimed}

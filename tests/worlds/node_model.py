@@ -1,7 +1,7 @@
 """The node of a world: the edits of its configuration file, its hardware, and which ids share hardware.
 
-It shares nothing with the plugin: ids and pieces of hardware follow from the documented naming alone. Numbers choose:
-each change takes some, modulo what there is, so that an event means something whatever happened before it.
+It shares no code with the plugin: ids and pieces of hardware follow from the documented naming. Changes take numbers
+that select among what exists, modulo its count, so an event works no matter what happened before.
 """
 
 import itertools
@@ -55,7 +55,7 @@ _NODE = re.compile(r"(left|right)-(?P<node>w\d+)")
 
 
 def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
-    """The type of a path, if small plain files stand for device nodes, which need no rights."""
+    """The type of a path, where small plain files replace device nodes, which would need root."""
     kind, major, minor = inspect(path)
     name = posixpath.basename(path)
     if kind is NodeKind.FILE and name.startswith(("w", "tty")):
@@ -218,11 +218,11 @@ class NodeModel:
         number %= NODES + LINES
         return self.root / "host/dev" / (f"w{number}" if number < NODES else f"ttyW{number - NODES}")
 
-    # --- which ids are the same hardware ------------------------------------------------------------------------------
+    # --- ids that share hardware --------------------------------------------------------------------------------------
 
     @staticmethod
     def overlaps(one: str, other: str) -> bool:
-        """Whether two ids stand for hardware that two pods must not share; replicas of one device may be shared."""
+        """Whether two ids have hardware in common. Replicas of one device do not count."""
         (base, _, replica), (its_base, _, its_replica) = one.partition("::"), other.partition("::")
         if base == its_base and replica and its_replica:
             return one == other
@@ -239,7 +239,7 @@ def _pieces(base: str) -> frozenset[str]:
 
 
 def clashes(users: Sequence[tuple[str, Iterable[tuple[str, str]]]]) -> list[str]:
-    """The hardware that two pods have in common; `users` are pods with their resources and ids.
+    """Descriptions of hardware that two pods have in common. `users` are pods with their resources and ids.
 
     The same id of the same resource is no clash: only the kubelet can give it twice (finding `device-given-twice`).
     """

@@ -1,7 +1,7 @@
-"""Replacements for what production code takes from its machine: file events, threads, random names.
+"""Replacements for what production code takes from the machine: file events, threads, random names.
 
-`installed` puts stand-ins into the modules that ask, by name. Events of files are the kernel's own: they are there when
-a file operation returns, so that they come in one order.
+`installed` patches the modules that use them. File events are still those of the kernel: they are ready when a file
+operation returns, so their order is always the same.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from vdev.hostfs import watch
 
 @contextlib.contextmanager
 def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
-    """Draw these from the seed inside the context."""
+    """Install the replacements inside the context. Random values depend on the seed."""
     random.seed(dice.random())
     numbers = iter(range(1, 1_000_000))
     names = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}", choice=random.choice)

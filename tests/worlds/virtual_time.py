@@ -1,9 +1,8 @@
 """An event loop on virtual time, and processes in it that can be killed.
 
-Time stands still while anything can be done, and then jumps to the next timer: an hour in which nothing happens takes
-none. Calls that go to threads elsewhere are made here, in this thread, some drawn moments later. Connections are pairs
-of sockets. What runs belongs to a `Process`, by its context; that of a dead process is never run again, not even its
-`finally`.
+Time stands still while anything is runnable, and then jumps to the next timer. Calls that run in threads in production
+run in this thread after a random delay. Connections are pairs of sockets. Each task and callback belongs to a `Process`
+by its context. After the death of the process none of them runs again, not even its `finally`.
 """
 
 import asyncio
@@ -20,8 +19,8 @@ from typing import Any
 
 from vdev.aio import clock
 
-START = 1_000.0  # seconds that this machine has been up
-WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
+START = 1_000.0  # seconds since the machine's boot
+WALL = 1_767_225_600.0  # the wall time at the machine's boot: 2026-01-01
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 """The running simulated process; None for the world itself and for its kubelet."""
@@ -32,7 +31,7 @@ class StandsStillError(Exception):
 
 
 class Process:
-    """A simulated process. `killed` are called at its SIGKILL, `steps` counts what was scheduled in it."""
+    """A simulated process. `killed` are called at its SIGKILL, `steps` counts the callbacks scheduled in it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,7 +48,7 @@ class Process:
 
 
 class _Files(selectors.EpollSelector):
-    """Looks at files without waiting, and advances the time instead."""
+    """Polls files without waiting, and advances the time instead."""
 
     def __init__(self, passes: Callable[[float], None]) -> None:
         super().__init__()
@@ -83,7 +82,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class WorldLoop(asyncio.SelectorEventLoop):
-    """The loop of a world. `dice` draw how long calls in threads take."""
+    """The loop of a world. `dice` draws the duration of calls in threads."""
 
     def __init__(self, dice: random.Random) -> None:
         self.now = START
@@ -91,9 +90,9 @@ class WorldLoop(asyncio.SelectorEventLoop):
         super().__init__(_Files(self._pass))
         self._dice = dice
         self.tasks = itertools.count()  # numbers of tasks
-        self._graveyard: list[Any] = []  # kept: what is thrown away would run its `finally`
+        self._graveyard: list[Any] = []  # kept, because a coroutine that is collected would run its `finally`
         self.on_death: Callable[[Process], None] = self.kill
-        self.sluggish = 0.0  # how likely a call in a thread takes long
+        self.sluggish = 0.0  # the probability that a call in a thread takes long
         self.set_task_factory(_task)
 
     def time(self) -> float:
@@ -146,7 +145,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
             action()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]  # without its type variables
-        """Let the present process handle a signal."""
+        """Set the handler of a signal in the running process."""
         process = PROCESS.get()
         if process is not None:
             process.signals[sig] = lambda: callback(*args)
@@ -181,24 +180,24 @@ class WorldLoop(asyncio.SelectorEventLoop):
         return made
 
     def _hang_up(self, end: socket.socket) -> None:
-        """Close a connection of a dead process, without telling its protocol."""
+        """Close a connection of a dead process, without notifying its protocol."""
         number = end.fileno()
         if number >= 0:
-            loop: Any = self  # asyncio knows the file as its transport's, also when the next file has its number
+            loop: Any = self  # asyncio would still use the number for this transport when the next file gets it
             loop._remove_reader(number)
             loop._remove_writer(number)
             loop._transports.pop(number, None)
             end.close()
 
-    # --- what others do in threads ------------------------------------------------------------------------------------
+    # --- calls in threads ---------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]  # without its type variables
-        """Call it in this thread after some time, and deliver its result after some more time."""
+        """Call a function in this thread after a delay, or deliver its result after a delay."""
         del executor
         answer: asyncio.Future[Any] = asyncio.Future(loop=self)
         chance = self._dice.random()
         seconds = self._dice.random() ** 2 if chance < self.sluggish else chance * 0.002
-        if self._dice.random() < 0.5:  # it waits for its turn, or is done and that is told late
+        if self._dice.random() < 0.5:  # the call begins late, or its result comes late
             self.call_later(seconds, self._call, answer, func, args, 0.0)
         else:
             self.call_soon(self._call, answer, func, args, seconds)

@@ -1,7 +1,7 @@
 """One world: a node with its agents and its kubelet, events, and checks of the invariants.
 
-Everything in it is what production has, but for gRPC, TCP, the time and what `stand_ins` lists. A world that breaks
-an invariant, or in which anything fails that nobody expects, ends with a failure.
+Everything is as in production except gRPC, TCP, the time, and the replacements in `stand_ins`. A broken invariant or an
+unexpected error ends the world with a failure.
 """
 
 import asyncio
@@ -33,19 +33,20 @@ from tests.worlds.world_cluster import NODE, WorldCluster
 from vdev.intervals import PRODUCTION
 from vdev.sim import Finding, Kubelet, KubeletPanic
 
-_UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
-_QUIET = 5.0  # seconds without a new plan after which every output must have followed
-_WRITTEN = 40.0  # seconds after which what goes through the API server must have followed
-_LATE, _SOON = 0.5, 0.002  # which part of messages is late where a process lags; seconds that others take at most
-_TOLD = 400  # lines of what happened that a failure shows at most
-_END = 1_500.0  # seconds in which the node must be as the file says, after everything is well again
+_UP = 60.0  # seconds after which a kubelet knows its pods, and every plugin is registered
+_QUIET = 5.0  # seconds after a new plan in which every applier must have applied it
+_WRITTEN = 40.0  # the same for objects on the API server
+_LATE, _SOON = (
+    0.5,
+    0.002,
+)  # the part of the messages of a slow process that is late; the longest delay of others in seconds
+_TOLD = 400  # the most lines of history in a failure
+_END = 1_500.0  # seconds in which the node must match the file after all faults have ended
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a world went, and how many hours it lasted. `failure` is empty where all was well; `digest` is of all
-    messages, in their order.
-    """
+    """The result of a world. `failure` is empty if it succeeded; `digest` is that of all messages in order."""
 
     seed: int
     hours: float
@@ -56,12 +57,12 @@ class Outcome:
 
     @property
     def rule(self) -> str:
-        """The broken rule, without particulars."""
+        """The broken rule, without details."""
         return self.failure.partition(":")[0]
 
 
 class World:
-    """A node below `root` with these events in so many seconds. The seed decides everything that is drawn."""
+    """A node below `root` with these events in so many seconds. The seed determines all random numbers."""
 
     def __init__(self, seed: int, events: Sequence[Event], seconds: float, root: Path) -> None:
         self.seed = seed
@@ -76,8 +77,8 @@ class World:
         self.grants = Grants(root / "cdi", self.excuses)
         self.agents = Agents(self)
         self.network = Network(self._delay, self._noted)
-        self.lag: dict[str, float] = {}  # by process: seconds that its messages take
-        self.blind_since = math.inf  # when somebody removed the socket of PodResources, which is gone since
+        self.lag: dict[str, float] = {}  # by process: the longest delay of its messages in seconds
+        self.blind_since = math.inf  # since when the socket of PodResources is missing
         self.kubelet: Kubelet
         self.told: deque[str] = deque(maxlen=_TOLD)
         self._failure: asyncio.Future[None] = self.loop.create_future()
@@ -91,16 +92,16 @@ class World:
         return self.loop.time()
 
     def tell(self, line: str) -> None:
-        """Record what happened, for the reader of a failure."""
+        """Add a line to the history, which a failure shows."""
         self.told.append(f"{self.now:10.3f} {line}")
 
     def fail(self, broken: BaseException) -> None:
-        """End the world with this."""
+        """End the world with this failure."""
         if not self._failure.done():
             self._failure.set_exception(broken)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something in the background."""
+        """Run a coroutine in the background."""
 
         async def guarded() -> None:
             try:
@@ -148,7 +149,7 @@ class World:
             told=tuple(self.told) if text else (),
         )
 
-    # --- its course ---------------------------------------------------------------------------------------------------
+    # --- course -------------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         self.model.build()
@@ -195,7 +196,7 @@ class World:
         await asyncio.sleep(max(0.0, moment - self.now))
 
     async def _converge(self, how: str) -> None:
-        """Wait until the node is as its file says. Raises Broken if it does not become so."""
+        """Wait until the node matches its file. Raises Broken after a timeout."""
         self.tell(f"the node must be as its file says, {how}")
         wanted = self.model.plan()
         end = self.now + _END
@@ -213,7 +214,7 @@ class World:
             return missing
         return claim_rules.judge_end(self.cluster, self.model.claims, self.kubelet, self.root / "cdi")
 
-    # --- what must hold -----------------------------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
         pods = self.kubelet.pods()
@@ -239,10 +240,10 @@ class World:
         """Seconds since the kubelet's last start; 0 if it is down."""
         return self.now - self._kubelet_since if self.kubelet.alive else 0.0
 
-    # --- what is seen -------------------------------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------------------------------
 
     def _noted(self, call: Answering, what: str, message: bytes) -> None:
-        """Add it to the digest, and check it."""
+        """Add a message to the digest, and check it."""
         self._messages += 1
         line = f"{self.now:.6f} {call.ends[0]}<{call.ends[1]} {call.method} {what} "
         self._hash.update(line.encode() + message)
@@ -265,7 +266,7 @@ class World:
                 self._kubelet_since = self.now
                 self.tell(f"kubelet {entry.fields['what']}")
                 if entry.fields["what"] == "started":
-                    if self._is_blind:  # and the kubelet learns only now what was given up while it was down
+                    if self._is_blind:  # the kubelet sees only now which devices were released while it was down
                         self.excuses.note("was blind", self.now + _UP)
                     self.blind_since = math.inf
             case "registered" | "registrationFailed" | "pluginLost" | "listed":
@@ -299,10 +300,10 @@ class World:
         return self.now - self.blind_since > PRODUCTION.retire_blind
 
     def _gave_up(self, finding: Finding) -> bool:
-        """Whether it is about devices that were released because the kubelet named no holders for ten minutes.
+        """Whether a finding is about devices that were released after ten minutes without an answer of PodResources.
 
-        That is what a plugin does then (docs/ownership.md), though a pod may live on that has it. That pod's story is
-        over: two pods on its device would be nobody's fault.
+        That is documented (docs/ownership.md), even if a running pod holds one. Such pods are deleted, because another
+        pod may get their device.
         """
         blind = self._is_blind or self.excuses.has("was blind", now=self.now)
         if finding.code != "held-device-dropped" or not blind:
@@ -317,12 +318,12 @@ class World:
                 await self.kubelet.delete_pod(pod.name, namespace=pod.namespace, force=True)
 
     def _cut_off(self, finding: Finding) -> bool:
-        """Whether it is about slices that a killed agent was writing, and that the next one has not written yet."""
+        """Whether a finding is about slices that a killed agent was writing, and the next one has not written yet."""
         up = any(self.now - life.since > _WRITTEN for life in self.agents.running)
         return finding.code == "pool-incomplete" and not up
 
     def _on_its_way(self, code: str) -> bool:
-        """Whether it is about an id that moved between two lists, which a slow kubelet reads one after the other."""
+        """Whether a finding is about an id that moved between two lists, which a slow kubelet reads one by one."""
         slow = self.excuses.has("slow machine", now=self.now)
         return code == "id-in-two-resources" and slow and not self.agents.list_twice()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NODE = "node-1"
 CLASS = "acme"
-LASTING = 150.0  # seconds after the server was away in which what goes through it may still be behind
+LASTING = 150.0  # seconds after an outage in which objects on the server may still be out of date
 _PORT = 6443
 _SELECTOR = f"device.driver == '{DRIVER}'"
 
@@ -38,7 +38,7 @@ class WorldCluster:
         self._world = world
         self.server = server.ApiServer(port=_PORT)
         self.objects = ApiObjects(self.server.objects)
-        self._fair_since = 0.0  # from when on it was there, and nobody deleted anything
+        self._fair_since = 0.0  # the end of the last outage, or the last deletion of slices by another client
         self._is_away = False
         self._token: Path = world.root / "token"
 
@@ -49,7 +49,7 @@ class WorldCluster:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Give the server the time of the world, each agent its own pod, and selectors without CEL."""
+        """Give the server the time of the world, each agent its own pod uid, and selectors without CEL."""
 
         def timestamp() -> str:
             return dt.datetime.fromtimestamp(WALL + self._world.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -60,7 +60,7 @@ class WorldCluster:
                 mock.patch.object(applier, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
-            # By which the client's pool tells how long a connection was idle.
+            # The client's pool measures the idle time of connections with it.
             stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._world.loop.time)))
             yield
 
@@ -86,16 +86,16 @@ class WorldCluster:
 
     def explains(self, finding: Finding) -> bool:
         """Whether a finding of the embedded kubelet has another cause than the driver."""
-        # Slices are written one after the other, and a request that was given up may be answered after all.
+        # Slices are written one by one, and the server may still handle a request that the client gave up.
         of_pools = finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set")
-        # The pod was deleted, and its claim with it, between the two questions.
+        # The pod and its claim were deleted between the two calls.
         deleted = finding.code == "prepare-not-idempotent" and "there is no ResourceClaim" in finding.message
         return deleted or (of_pools and not self.is_fair)
 
-    # --- what happens to it -------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     async def be_away(self, seconds: float) -> None:
-        """Stop the server for so long."""
+        """Stop the server for so many seconds."""
         self._is_away = True
         await self.server.down()
         await asyncio.sleep(seconds)
@@ -115,7 +115,7 @@ class WorldCluster:
 
 
 def _variable(name: str, default: str = "") -> str:
-    """A variable of the running process, which is in a pod with its own uid."""
+    """An environment variable of the running process, whose pod has its own uid."""
     process = PROCESS.get()
     return f"uid-of-{process.name}" if name == "POD_UID" and process is not None else default
 
