@@ -184,6 +184,7 @@ class TreeReader:
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
+        self._reported: set[tuple[Place | None, str]] = set()
 
     def tree(self, node: Node, path: KeyPath = ()) -> Tree:
         """Return the tree of a node, as the value at `path`. Raises ConfigError."""
@@ -206,30 +207,15 @@ class TreeReader:
     def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Tree]:
         """Return the values of a mapping; its own keys take precedence over merged ones."""
         result: dict[str, Tree] = {}
-        written: dict[str, str] = {}  # the keys as the file spells them
-        for key, value in node.own:
-            text = _key(key)
-            name = spelled(path, text) if self._for_nvidia else text
-            here = (*path, name)
-            if name != text:
-                message = f"key {text!r} counts as {name!r}, as for NVIDIA's plugin"
-                self.problems.append(problem_at(key.place, here, message, severity=Severity.WARNING))
-            # In JSON that Go wrote, keys are in the order of their bytes.
-            counts = name not in result or text >= written[name]
-            if name in result:
-                self._report_twice(key.place, here, is_last=counts)
-            tree = self.tree(value, here)
-            if counts:
-                self.keys[here], result[name], written[name] = key.place, tree, text
-        for key, value in self._merged(node, path):
-            name = spelled(path, _key(key)) if self._for_nvidia else _key(key)
+        for name, key, value in self._pairs(node, path):
             if name not in result:
                 self.keys[*path, name] = key.place
                 result[name] = self.tree(value, (*path, name))
         return result
 
-    def _merged(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node]]:
-        """The pairs of all mappings that the merge keys of a mapping refer to; of equal keys, the first one counts."""
+    def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[str, Node, Node]]:
+        """The names, keys and values of a mapping, and then of those that its merge keys refer to."""
+        yield from self._own(node, path)
         for value in node.merged:
             sources = value.items if isinstance(value, ListNode) else [value]
             if not sources:
@@ -238,18 +224,43 @@ class TreeReader:
                 if not isinstance(source, MappingNode):
                     raise refusal(value.place, _MERGES)
                 self._count_value(source, path)
-                for pair in source.own:
-                    self._count_value(pair[0], path)
-                    yield pair
-                yield from self._merged(source, (*path, _MERGE))
+                for key, _ in source.own:
+                    self._count_value(key, path)
+                yield from self._pairs(source, (*path, _MERGE))
 
-    def _report_twice(self, place: Place, path: KeyPath, *, is_last: bool) -> None:
-        message = f"key {path[-1]!r} is given twice; the first is at {self.keys[path]}"
+    def _own(self, node: MappingNode, path: KeyPath) -> list[tuple[str, Node, Node]]:
+        """The names, keys and values that a mapping has itself. Each name is there once."""
+        found: dict[str, tuple[str, Node, Node]] = {}
+        written: dict[str, str] = {}  # the keys as the file spells them
+        path = tuple(each for each in path if each != _MERGE)
+        for key, value in node.own:
+            text = _key(key)
+            name = spelled(path, text) if self._for_nvidia else text
+            here = (*path, name)
+            if name != text:
+                message = f"key {text!r} counts as {name!r}, as for NVIDIA's plugin"
+                self._report(problem_at(key.place, here, message, severity=Severity.WARNING))
+            # In JSON that Go wrote, keys are in the order of their bytes.
+            counts = name not in found or text >= written[name]
+            if name in found:
+                self._report_twice(key.place, here, first=found[name][1].place, is_last=counts)
+            if counts:
+                found[name], written[name] = (name, key, value), text
+        return list(found.values())
+
+    def _report_twice(self, place: Place, path: KeyPath, *, first: Place, is_last: bool) -> None:
+        message = f"key {path[-1]!r} is given twice; the first is at {first}"
         if not self._for_nvidia:
-            self.problems.append(problem_at(place, path, message, hint="remove one of them"))
+            self._report(problem_at(place, path, message, hint="remove one of them"))
         else:
             hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
-            self.problems.append(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
+            self._report(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
+
+    def _report(self, problem: Problem) -> None:
+        """Report a problem of a key, once: the same key may be merged into several mappings."""
+        if (said := (problem.place, problem.message)) not in self._reported:
+            self._reported.add(said)
+            self.problems.append(problem)
 
 
 def _key(node: Node) -> str:

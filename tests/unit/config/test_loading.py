@@ -139,6 +139,15 @@ def test_merge_keys_follow_yaml_rules(text: str, expected: dict[str, str]) -> No
     assert expected == read_text(text, "f").root["c"]
 
 
+def test_duplicate_keys_of_a_merged_mapping_are_errors() -> None:
+    """They are reported where they are, and once for a mapping that is merged in several places."""
+    first = "the first is at f.yaml:3:12; remove one of them"
+    with pytest.raises(ConfigError) as caught:
+        config.load_text("version: v1\ndevices:\n- {<<: &a {name: a, name: b}}\n- {<<: *a}\n", "f.yaml")
+    twice = [str(each) for each in caught.value.problems if "given twice" in str(each)]
+    assert [f"f.yaml:3:21: devices[0].name: key 'name' is given twice; {first}"] == twice
+
+
 def test_only_mappings_can_be_merged(subtests):
     for value in ["x", "[x]", "[[a]]", "[]"]:
         with subtests.test(value=value):
