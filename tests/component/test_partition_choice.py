@@ -98,6 +98,17 @@ def written(api_server):
     return [each.get("labels", {}).get(STATE) for each in metadata]
 
 
+async def test_rules_about_pre_start_do_not_hinder_a_change_of_partitions(start_agent, shows, account, choose, told):
+    """The resource that a rule concerns is gone at once, when its partitions go."""
+    rule = "{name: slow, resource: '*', rpc: PreStartContainer, delay: 1ms}"
+    agent = await start_agent(OWN + f"faults: {{rules: [{rule}]}}\n", api_server=account)
+    for layout, resource, count in (("all-1g.5gb", SMALL, 7), ("all-3g.20gb", LARGE, 2)):
+        await choose(layout)
+        await shows(resource, count, count)
+        await told("success")
+    assert [] == [each for each in agent.logs if each["log_level"] == "error" or "exc_info" in each]
+
+
 async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_server, account, choose, told):
     """The state is pending before partitions change. Without the label, the default is in force, without a state."""
     await start_agent(OWN, api_server=account)

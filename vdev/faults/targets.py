@@ -136,7 +136,9 @@ def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory
 
     if verdicts or removed:
         inventory = inventory.with_slots(judged)
-    asked = {name: replace(inventory.resources[name], pre_start_asked=True) for name in active_faults.pre_start}
+    # The rules were asked before the last change of partitions, so a resource may be gone.
+    present = active_faults.pre_start & inventory.resources.keys()
+    asked = {name: replace(inventory.resources[name], pre_start_asked=True) for name in present}
     return replace(inventory, resources={**inventory.resources, **asked}) if asked else inventory
 
 
