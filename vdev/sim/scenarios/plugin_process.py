@@ -26,6 +26,7 @@ _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
+_LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
 _RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
 
 
@@ -76,7 +77,7 @@ class CommandPlugin:
 
     argv: Sequence[str]
     _: KW_ONLY
-    log: Path  # to which its output is appended
+    log: Path  # to which its output is appended; its beginning is dropped if it becomes too large
     environ: Mapping[str, str]
     again: bool = False  # restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
     strict: bool = False  # an exit code after SIGTERM other than 0 or SIGTERM's is an error
@@ -124,6 +125,7 @@ class CommandPlugin:
     async def check(self) -> None:
         """Raise ScenarioError with the last lines of its output if it ended by itself."""
         process = self._process
+        await asyncio.to_thread(_shorten, self.log)
         if process is None or process.returncode is None:
             return
         await _kill(process)
@@ -133,6 +135,18 @@ class CommandPlugin:
             return
         self._process = None
         raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self.log)}")
+
+
+def _shorten(log: Path) -> None:
+    """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > _LARGEST_LOG:
+            with log.open("r+b") as file:
+                file.seek(-_KEPT_LOG, os.SEEK_END)
+                kept = file.read(_KEPT_LOG)
+                file.truncate(0)
+                file.seek(0)
+                file.write(b"(earlier output is left out)\n" + kept)
 
 
 class VdevRun(CommandPlugin):
