@@ -175,10 +175,16 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
 
 
 def _is_up(agent: Agent, kubelet: Kubelet) -> bool:
-    """Whether the node shows the served resources. An open stream does not mean that the kubelet has its list."""
+    """Whether the node shows the served devices. An open stream does not mean that the kubelet has its list.
+
+    Of the devices of an earlier agent, nothing is allocatable any more.
+    """
     served = agent.reconciler.advertised.resources
     some = served or agent.reconciler.spec.entries == ()
-    return bool(some) and not status.not_ready(agent) and served.keys() <= kubelet.node().capacity.keys()
+    shown = kubelet.node().allocatable
+    return (
+        bool(some) and not status.not_ready(agent) and all(shown.get(each) == of.healthy for each, of in served.items())
+    )
 
 
 @pytest.fixture
