@@ -41,12 +41,6 @@ log = structlog.get_logger(__name__)
 _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
 
-def names(directory: Path) -> dict[str, Path]:
-    """The placeholders in a directory, by raw device id."""
-    found = (path for path in listed(directory) if path.name.startswith(NODE_PREFIX))
-    return {path.name.removeprefix(NODE_PREFIX): path for path in found}
-
-
 def _may_be_of(device: str, held: str) -> bool:
     """Whether an id can be that of the raw device or of one of its partitions."""
     return held == device or held.startswith((f"{device}-", _NVIDIA_PARTITION))
@@ -63,17 +57,6 @@ class Placeholder:
     @property
     def values(self) -> Mapping[str, str]:
         return facts(self.device, self.entry.resource)
-
-
-def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
-    """Return the placeholders that a plan needs, by raw device id."""
-    observed = plan.observed.inventory
-    found = [*_listed(observed), *_listed(plan.advertised)]
-    for offered in observed.claimable.values():
-        found += _of((slot.device.raw for slot in offered.slots), offered, by_cdi=True)
-    for pool in plan.pools.values():  # claims may have devices that are gone
-        found += _of((each.device.raw for each in pool.devices if each.lost), pool.offered, by_cdi=True)
-    return {each.device.id: each for each in found}
 
 
 def _listed(inventory: Inventory) -> Iterator[Placeholder]:
@@ -120,7 +103,13 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         self._lines: dict[str, Line] = {}
 
     def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:
-        return wanted_placeholders(plan)
+        observed = plan.observed.inventory
+        found = [*_listed(observed), *_listed(plan.advertised)]
+        for offered in observed.claimable.values():
+            found += _of((slot.device.raw for slot in offered.slots), offered, by_cdi=True)
+        for pool in plan.pools.values():  # claims may have devices that are gone
+            found += _of((each.device.raw for each in pool.devices if each.lost), pool.offered, by_cdi=True)
+        return {each.device.id: each for each in found}
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
         """Return the placeholders in the directory, which only one agent at a time may use."""
@@ -130,7 +119,8 @@ class VirtualNodes(HostFiles[str, Placeholder]):
             elif not os.path.isdir(self.directory):
                 return ()
             if self._lock.take():
-                return names(self.directory)
+                found = (path.name for path in listed(self.directory) if path.name.startswith(NODE_PREFIX))
+                return {name.removeprefix(NODE_PREFIX) for name in found}
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
         raise HostError(
