@@ -23,6 +23,7 @@ from ..deviceplugin.service import ServiceState
 from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import DraDrivers
+from ..faults.schedule import earliest
 from ..hostfs.watch import Watcher
 from ..node.events import Situation
 from ..observe.metrics import Metrics
@@ -315,14 +316,14 @@ class Agent:
                 plan_at = await self.reconciler.reconcile()
                 await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
             await self.retrier.run("watching directories", functools.partial(self.triggers.arm, watcher))
-            times = [at for at in (plan_at, self.retrier.next_attempt(begun)) if at is not None]
+            until = earliest((plan_at, self.retrier.next_attempt(begun), self.faults.engine.next_change))
             self.reconciled_at = self.options.clock.now()
             self.reconciles += 1
             async with self._reconciled:
                 self._reconciled.notify_all()
             if self.notifier is not None:
                 self.notifier.look()
-        await self.pending.wait(min(times, default=None))
+        await self.pending.wait(until)
         if plan_at is not None and plan_at <= self.options.clock.now():
             self.holders.ask()  # what pods hold may decide what changes now
 

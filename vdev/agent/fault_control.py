@@ -45,8 +45,6 @@ class FaultControl:
             directory=options.fault_dir if options.fault_injection else None,
         )
         self._exit = options.exit
-        self._wake = wake
-        self._timer: Callable[[], object] | None = None
         self._api_fails = False  # a rule answers in place of the API server
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
@@ -83,7 +81,7 @@ class FaultControl:
         return found
 
     async def act(self, agent: "Agent") -> None:
-        """Carry out the faults that are due, wake what waits for a rule, and set the next timer."""
+        """Carry out the faults that are due, and wake calls that wait for a rule."""
         for rule in self.engine.take_one_shots():
             if rule.process is not None:
                 log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
@@ -105,11 +103,6 @@ class FaultControl:
             api_failed, self._api_fails = self._api_fails, self.engine.fails_api
             if api_failed and not self._api_fails:
                 agent.retrier.retry_now()  # the API server answers again
-        if self._timer is not None:
-            self._timer()
-            self._timer = None
-        if self.engine.next_change is not None:
-            self._timer = self.engine.clock.call_at(self.engine.next_change, self._wake)
 
     # --- status -------------------------------------------------------------------------------------------------------
 

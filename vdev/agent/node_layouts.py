@@ -13,6 +13,7 @@ import structlog
 
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
+from ..faults.schedule import earliest
 from ..model.device import RawDevice
 from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
@@ -43,7 +44,7 @@ class ChosenLayouts:
     @property
     def again_at(self) -> float | None:
         """The (monotonic) time at which to advance even if nothing happens, or None."""
-        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
+        return earliest(each.again_at for each in self.progresses.values())
 
     def _entries(self, spec: Spec) -> list[Entry]:
         return [entry for entry in spec.on_node(self._node) if entry.choice]

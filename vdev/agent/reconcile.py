@@ -19,6 +19,7 @@ import structlog
 
 from ..config import Loaded
 from ..errors import ConfigError
+from ..faults.schedule import earliest
 from ..hostfs.root import machine_type
 from ..model.device import Health
 from ..model.problem import Problem, Severity, errors
@@ -112,7 +113,7 @@ class Reconciler:
             None if _REPARTITIONING in failing else layouts.again_at,
         ]
         times += [applier.retry_at for applier in self._agent.appliers if applier.name not in failing]
-        return min((each for each in times if each is not None), default=None)
+        return earliest(times)
 
     async def _prepared(self) -> DesiredState | None:
         """Plan, and put everything in place that must exist before the kubelet gets the lists.
