@@ -1,7 +1,7 @@
-"""What scenarios of DRA do with a cluster: claims, classes, slices and events, by kubectl.
+"""The claims, classes, slices and events of DRA scenarios in a cluster, by kubectl.
 
-Objects in namespaces are made in the tests' own. Classes are in none: they have a label with its name, so that the next
-run takes away what a killed one left.
+Objects are created in the tests' namespace. Cluster-scoped ones have a label with its name, so that the next run can
+delete those of a killed run.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from vdev.sim.objects.pods import ContainerStatus, PodSpec
 
-SINCE = (1, 36)  # on by default from there: partitions, shares, taints, extended resources, health in the pod's status
+SINCE = (1, 36)  # on by default since then: partitions, shares, taints, extended resources, health in the pod's status
 NAMESPACED = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _TOTAL_PLUGINS = "plugin_manager_total_plugins"
@@ -27,7 +27,7 @@ def missing(version: Mapping[str, Any], groups: Mapping[str, Any]) -> str:
 
 
 class Claims:
-    """The objects of one run. Objects without a namespace have this label, with the run's namespace as its value."""
+    """The objects of one run. Cluster-scoped ones have this label, with the run's namespace as its value."""
 
     def __init__(self, kubectl: Callable[[], Any], *, namespace: str, node: Callable[[], str], label: str) -> None:
         self._kubectl = kubectl
@@ -36,32 +36,32 @@ class Claims:
         self._label = label
         self._made: dict[tuple[str, str], Mapping[str, Any]] = {}
 
-    # --- making and taking away ---------------------------------------------------------------------------------------
+    # --- creation and deletion ----------------------------------------------------------------------------------------
 
     async def create(self, document: Mapping[str, Any]) -> None:
-        """Create an object; what scenarios have in namespace `default` is in the tests' own."""
+        """Create an object, in the tests' namespace instead of `default`."""
         kind, name = document["kind"], document["metadata"]["name"]
         await self._kubectl().create(*self._where(kind), placed(document, self._namespace, self._label))
         self._made[kind, name] = document
 
     async def delete(self, kind: str, name: str) -> None:
-        """Delete an object; returns when it is gone."""
+        """Delete an object. Returns when it is gone."""
         self._made.pop((kind, name), None)
         await self._kubectl()(*self._where(kind), "delete", resource(kind), name, "--ignore-not-found", "--wait=true")
 
     async def reset(self) -> None:
-        """Delete all that was made here."""
+        """Delete all objects of this run."""
         for kind, name in sorted(self._made):
             await self.delete(kind, name)
 
     def scheduled(self, spec: PodSpec) -> bool:
-        """Whether a pod is the scheduler's to bind: it has claims, or asks for what a class of this run serves."""
+        """Whether the scheduler must bind a pod: it has claims, or an extended resource of a class of this run."""
         served = {f"{_IMPLICIT}{name}" for kind, name in self._made if kind == "DeviceClass"}
         served |= {str((each.get("spec") or {}).get("extendedResourceName")) for each in self._made.values()}
         asked = {name for container in spec.containers for name, count in container.limits.items() if count}
         return bool(spec.claims or asked & served)
 
-    # --- what is seen -------------------------------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------------------------------
 
     async def slices(self, driver: str) -> Sequence[str] | None:
         """The devices of the newest generation of a driver's slices for the node, in order; None without a slice."""
@@ -112,7 +112,7 @@ class Claims:
 
 
 def resource(kind: str) -> str:
-    """As kubectl takes it, so that no other group's kind of that name is meant."""
+    """The name of a kind for kubectl, with its group, because other groups may have the same kind."""
     return f"{kind.lower()}s.resource.k8s.io" if kind != "DeviceClass" else "deviceclasses.resource.k8s.io"
 
 
@@ -133,9 +133,9 @@ def containers(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def uses(document: Mapping[str, Any], container: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """What a container uses of its pod's claims: the name in the pod, the claim, and the request or nothing.
+    """The claims that a container uses: the name in the pod, the claim, and the request or an empty string.
 
-    The hidden claim of extended resources goes by its own name.
+    The hidden claim of extended resources has its own name.
     """
     status = document.get("status") or {}
     names = {each["name"]: each.get("resourceClaimName", "") for each in document["spec"].get("resourceClaims") or ()}

@@ -1,7 +1,7 @@
-"""A real node for scenarios, with the methods of `EmbeddedNode`, by kubectl, in its own namespace.
+"""A real node for scenarios, with the interface of `EmbeddedNode`, controlled by kubectl.
 
-Owns the namespace, the agent's objects in it (or an agent that runs already), and the pods of tests; takes all of it
-away again. What a cluster cannot do (move time, crash the kubelet, make device nodes) is not among its capabilities.
+It creates its namespace, the agent's objects in it unless an agent runs already, and the tests' pods, and deletes them
+at the end. Its capabilities are those of a cluster, so it cannot advance the clock or create device nodes, for example.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from vdev.sim.scenarios.scenario import Capability, ObjectName, Scenario, Scenar
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
-PATIENCE = 180.0  # seconds; a ConfigMap's edit takes up to a minute and a half, an image may have to be pulled
+PATIENCE = 180.0  # seconds; an edit of a ConfigMap takes up to 90 s, and an image may have to be pulled
 _TIMEOUT = 60.0  # seconds for one kubectl
-_PAUSE = 0.5  # seconds between looks at a cluster, which is asked for everything
-_SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]  # ends at once when told, unlike a bare sleep
+_PAUSE = 0.5  # seconds between two polls
+_SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]  # ends at SIGTERM, unlike a bare sleep
 _REGISTRATIONS = "kubelet_device_plugin_registration_total"
 
 
@@ -54,11 +54,11 @@ class Target:
 
 
 class KubectlError(Exception):
-    """What kubectl complained about."""
+    """A failed call of kubectl."""
 
 
 class Kubectl:
-    """kubectl for one cluster; its answers as text or documents."""
+    """Runs kubectl for one cluster."""
 
     def __init__(self, target: Target) -> None:
         self._command = ["kubectl"]
@@ -66,7 +66,7 @@ class Kubectl:
         self._command += [f"--context={target.context}"] if target.context else []
 
     async def __call__(self, *arguments: str, stdin: str | None = None, patience: float = _TIMEOUT) -> str:
-        """Run it. Raises KubectlError."""
+        """Run a command. Returns its output. Raises KubectlError."""
         process = await asyncio.create_subprocess_exec(
             *self._command,
             *arguments,
@@ -97,18 +97,18 @@ class Kubectl:
         return json.loads(text) if text.strip() else None
 
     async def create(self, *arguments: Any) -> None:
-        """Make an object, the last argument; it must not be there."""
+        """Create an object, which is the last argument. It must not exist."""
         *flags, document = arguments
         await self(*flags, "create", "--filename=-", stdin=yaml.safe_dump(document))
 
     async def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Make objects be so."""
+        """Apply objects."""
         text = yaml.safe_dump_all(objects)
         await self("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=text)
 
 
 class ClusterDriver:
-    """One node of a cluster. As an async context manager it deploys the agent, and takes everything away at the end."""
+    """One node of a cluster. As an async context manager it deploys the agent, and deletes everything at the end."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -124,7 +124,7 @@ class ClusterDriver:
         self._specs: dict[str, PodSpec] = {}
         self._baseline: dict[str, int] = {}
         self._serial = 0
-        self._made = False  # the namespace
+        self._made = False  # whether the namespace was created
         self._before: dict[str, str] | None = None  # the data of a running agent's ConfigMap
         self.agent_namespace, self.daemonset = self.namespace, "vdev"
         self.claims = claims.Claims(
@@ -133,8 +133,8 @@ class ClusterDriver:
             node=lambda: self.node_name,
             label=leftovers.RUN,
         )
-        self.no_claims = ""  # why there can be none
-        self.no_metrics = ""  # why those of the kubelet cannot be read
+        self.no_claims = ""  # why claims cannot be used; empty if they can
+        self.no_metrics = ""  # why the kubelet's metrics cannot be read; empty if they can
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class ClusterDriver:
         await self._look_for_claims()
         await leftovers.sweep(self.kubectl, now=time.time(), everywhere=self._everywhere)
         namespace = leftovers.namespace(self.namespace, now=time.time())
-        await self.kubectl("create", "--filename=-", stdin=yaml.safe_dump(namespace))  # fails if it is somebody's
+        await self.kubectl("create", "--filename=-", stdin=yaml.safe_dump(namespace))  # fails if it exists
         self._made = True
         if self.target.running:
             self.agent_namespace, _, self.daemonset = self.target.running.partition("/")
@@ -160,14 +160,14 @@ class ClusterDriver:
         return self
 
     async def _look_for_metrics(self) -> None:
-        """Whether the cluster lets the kubelet's metrics be read, which count registrations."""
+        """Check whether the kubelet's metrics, which count registrations, can be read."""
         try:
             await self._read_metrics()
         except KubectlError as error:
             self.no_metrics = f"the kubelet's metrics, which count registrations, cannot be read: {error}"
 
     async def _look_for_claims(self) -> None:
-        """Whether the cluster has what claims need, and an agent that runs already the directories for them."""
+        """Check whether the cluster supports claims, and whether a running agent has the directories for them."""
         version = json.loads(await self.kubectl("get", "--raw", "/version"))
         self.no_claims = claims.missing(version, json.loads(await self.kubectl("get", "--raw", "/apis")))
         if self.target.running and not self.no_claims:
@@ -179,7 +179,7 @@ class ClusterDriver:
             self.capabilities |= {Capability.DRA}
 
     async def __aexit__(self, *_: object) -> None:
-        """Take away what was made, and only that; leaves what cannot be taken away to the next run's sweep."""
+        """Delete the created objects. The next run deletes those that cannot be deleted now."""
         if not self._made:
             return
         if await self.agent_status() is not None:
@@ -193,7 +193,7 @@ class ClusterDriver:
 
     @property
     def _everywhere(self) -> tuple[str, ...]:
-        """The kinds of which there may be something of ours outside the namespace."""
+        """The cluster-scoped kinds of which the tests may create objects."""
         return () if self.no_claims else leftovers.EVERYWHERE
 
     async def _some_node(self) -> str:
@@ -206,13 +206,13 @@ class ClusterDriver:
         return str((workers or nodes)[0]["metadata"]["name"])
 
     async def _objects(self) -> list[dict[str, Any]]:
-        """The objects to deploy, for this node and in this namespace; the file chooses the strategy."""
+        """The objects to deploy, for this node and in this namespace. Configurations set the strategy."""
         directory = DEPLOY / "overlays" / "cdi" if self.no_claims else Path(__file__).parent / "with-claims"
         rendered = loaded(await self.kubectl("kustomize", str(directory)))
         return [placed(each, self) for each in rendered if each["kind"] != "Namespace"]
 
     async def reset(self, *, patience: float = PATIENCE) -> None:
-        """Delete all pods of tests and advertise nothing; returns when the node shows no device of ours."""
+        """Delete all pods of tests and advertise nothing. Returns when the node shows no devices of the agent."""
         await self.kubectl("label", "namespace", self.namespace, leftovers.lease(time.time()), "--overwrite")
         for name in tuple(self._specs):
             await self._delete(name, "--now", waits=True)
@@ -231,7 +231,7 @@ class ClusterDriver:
         await self.until(shows_nothing, "no device of ours on the node", patience=patience)
 
     def unplayable(self, scenario: Scenario) -> str:
-        """Why a scenario cannot be played here, empty if it can."""
+        """Why a scenario cannot be played here; empty if it can."""
         stops = any(step.name in ("crashKubelet", "startKubelet") for step in scenario.steps)
         if stops and not self.target.kubelet_stop_command:
             return "no --kubelet-stop-command"
@@ -249,7 +249,7 @@ class ClusterDriver:
     # --- the scenarios' driver ----------------------------------------------------------------------------------------
 
     async def edit_configuration(self, text: str) -> None:
-        """Replace the configuration and let the kubelet hand it to the pod soon; returns when the agent has read it."""
+        """Replace the configuration. Returns when the agent has read it."""
         key = "default.yaml" if self._before is None else next(iter(self._before))
         before = await self.agent_status()
         await self._publish({key: text})
@@ -301,7 +301,7 @@ class ClusterDriver:
         await asyncio.sleep(seconds)
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
-        """Create a pod on the node; returns when the kubelet has decided on it, or the scheduler on one with claims."""
+        """Create a pod on the node. Returns when the kubelet, or the scheduler for one with claims, has decided."""
         name = manifest["metadata"]["name"]
         document = filled(manifest, node=self.node_name, image=self.target.pod_image or self.target.image)
         self._specs[name] = spec = pod_manifest.parse(document)
@@ -320,12 +320,12 @@ class ClusterDriver:
         await self.until(decided, f"a decision on pod {name}")
 
     async def delete_pod(self, name: str) -> None:
-        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared."""
+        """Delete a pod. Returns when it is gone, or at once for one with claims, which may stay until unprepare."""
         spec = self._specs.get(name)
         await self._delete(name, "--now", waits=not (spec and self.claims.scheduled(spec)))
 
     async def force_delete_pod(self, name: str) -> None:
-        """Delete a pod from the API server, whatever its kubelet does; returns when it is gone."""
+        """Delete a pod from the API server without waiting for its kubelet. Returns when it is gone."""
         await self._delete(name, "--force", "--grace-period=0", waits=True)
 
     async def _delete(self, name: str, *how: str, waits: bool) -> None:
@@ -339,18 +339,18 @@ class ClusterDriver:
         await self.claims.create(document)
 
     async def delete_object(self, name: ObjectName) -> None:
-        """Delete one; returns when it is gone."""
+        """Delete such an object. Returns when it is gone."""
         await self.claims.delete(name.kind, name.name)
 
     async def restart_container(self, pod: str) -> None:
-        """Let the first app container end; the kubelet starts it again."""
+        """End the first app container. The kubelet restarts it."""
         first = next(each.name for each in self._specs[pod].containers if each.kind is Kind.APP)
 
         async def ended() -> bool:
             try:
                 await self.kubectl(*self._here("exec", pod, f"--container={first}", "--", "sh", "-c", "kill -TERM 1"))
             except KubectlError as error:
-                if "pod does not exist" not in str(error):  # the kubelet has just started
+                if "pod does not exist" not in str(error):  # the kubelet has just started and does not know it yet
                     raise
                 return False
             return True
@@ -358,7 +358,7 @@ class ClusterDriver:
         await self.until(ended, f"the kubelet that knows pod {pod}")
 
     async def node(self) -> Capacity:
-        """What the node's status shows of extended resources."""
+        """The extended resources in the node's status."""
         return capacity(await self.kubectl.json("get", "node", self.node_name))
 
     async def pod(self, name: str) -> PodStatus | None:
@@ -403,7 +403,7 @@ class ClusterDriver:
         return {} if status is None else reasons_in(status)
 
     async def errors(self, _also: frozenset[str] = frozenset()) -> list[str]:
-        """Nobody judges the plugin here."""
+        """A real kubelet has no findings."""
         return []
 
     async def causes(self) -> list[str]:
@@ -428,7 +428,7 @@ class ClusterDriver:
         """Wait for an async condition. Raises ScenarioError."""
         try:
             async with asyncio.timeout(patience):
-                while not await condition():  # a cluster is asked, it does not tell
+                while not await condition():  # polled, because there are no events
                     await asyncio.sleep(_PAUSE)
         except TimeoutError:
             raise ScenarioError(f"not within {patience:g} s: {what}") from None
@@ -448,7 +448,7 @@ class ClusterDriver:
             return container
         try:
             text = await self.kubectl(*self._here("exec", pod.name, f"--container={container.name}", "--", "env"))
-        except KubectlError:  # it ended meanwhile
+        except KubectlError:  # it has ended
             return container
         env = dict(line.partition("=")[::2] for line in text.splitlines())
         lists = {resource: env.get(visible_devices_env(resource), "") for resource in wanted}
@@ -472,7 +472,7 @@ class ClusterDriver:
         return str(found[0]["metadata"]["name"])
 
     async def diagnostics(self) -> str:
-        """What a person wants to see after a failure."""
+        """The state of node, pods and agent, for a failure."""
         wanted = [
             ("get", "node", self.node_name, "--output=yaml"),
             self._here("get", "pods", "--output=yaml"),
@@ -505,7 +505,7 @@ class ClusterDriver:
         return str(next(each["configMap"]["name"] for each in volumes if "configMap" in each))
 
     async def _publish(self, data: Mapping[str, str]) -> None:
-        """Write the ConfigMap, and touch the agent's pod: the kubelet then looks at its volumes at once."""
+        """Write the ConfigMap, and annotate the agent's pod, so that the kubelet updates its volumes at once."""
         name = await self._configmap()
         patch = json.dumps({"data": data})
         await self.kubectl(*self._in_agent("patch", "configmap", name, "--type=merge", f"--patch={patch}"))
@@ -530,7 +530,7 @@ class ClusterDriver:
         return not await self._agent_pods()
 
     async def _select(self, value: str) -> None:
-        """Let the DaemonSet run only on nodes with this value of a label; empty: where it ran before."""
+        """Let the DaemonSet run only on nodes with this value of a label; with an empty value, where it ran before."""
         patch = leftovers.selector_patch(value)
         await self.kubectl(*self._in_agent("patch", "daemonset", self.daemonset, "--type=merge", f"--patch={patch}"))
 
@@ -548,11 +548,13 @@ class ClusterDriver:
 
     async def _restart_kubelet(self, command: str) -> None:
         await _shell(command.format(node=self.node_name))
-        self._baseline = {}  # the kubelet's counters begin anew
+        self._baseline = {}  # the kubelet's counters start again
 
         async def ready() -> bool:
             node = await self.kubectl.json("get", "node", self.node_name)
-            return _is_ready(node) and await self._serves()  # for a while the Node says what the kubelet before it said
+            return (
+                _is_ready(node) and await self._serves()
+            )  # for a while the Node has the status of the earlier kubelet
 
         await self.until(ready, "the node is ready again")
 
@@ -616,9 +618,9 @@ def placed(document: Mapping[str, Any], driver: ClusterDriver) -> dict[str, Any]
 
 
 def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, Any]:
-    """A scenario's pod with what a real cluster wants: an image, a command that waits, and the node.
+    """A scenario's pod with the fields for a real cluster: an image, a command that waits, and the node.
 
-    Bound to the node at once, so that the kubelet and not the scheduler says no.
+    It is bound to the node, so that the kubelet and not the scheduler refuses it.
     """
     document = copy.deepcopy(dict(manifest))
     document["apiVersion"], document["kind"] = "v1", "Pod"
@@ -640,7 +642,7 @@ def filled(manifest: Mapping[str, Any], *, node: str, image: str) -> dict[str, A
 
 
 def unbound(document: Mapping[str, Any], hostname: str) -> dict[str, Any]:
-    """A pod for the scheduler, which allocates claims and may choose this node only."""
+    """A pod for the scheduler, which allocates its claims and may select this node only."""
     spec = {key: each for key, each in document["spec"].items() if key != "nodeName"}
     spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), "kubernetes.io/hostname": hostname}
     spec["tolerations"] = [*(spec.get("tolerations") or ()), {"operator": "Exists"}]
@@ -659,8 +661,8 @@ def capacity(node: Mapping[str, Any]) -> Capacity:
 
 
 def pod_status(spec: PodSpec, document: Mapping[str, Any]) -> PodStatus:
-    """A Pod object as the scenarios see it; devices come from `allocatedResourcesStatus` (on since 1.36), which app
-    containers alone have.
+    """The status of a Pod object. Devices come from `allocatedResourcesStatus` (on since 1.36), which only app
+    containers have.
     """
     status = document["status"]
     lists = (status.get(key, []) for key in ("initContainerStatuses", "containerStatuses"))

@@ -3,8 +3,8 @@
     pytest tests/e2e --kubeconfig ~/.kube/config --context kind-vdev --image vdev:dev \
         --kubelet-restart-command 'docker exec {node} systemctl restart kubelet'
 
-Options that do not say which cluster have an environment variable as well: VDEV_E2E_IMAGE for --image. KUBECONFIG alone
-is no consent (see `consent`).
+Options that do not select the cluster also have environment variables, such as VDEV_E2E_IMAGE for --image. KUBECONFIG
+does not select one (see `consent`).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _HELP = {
 
 
 def pytest_addoption(parser):
-    """Add the options; they are there when this directory is named on the command line."""
+    """Add the options, which exist if this directory is named on the command line."""
     group = parser.getgroup("e2e", "a real cluster")
     for name, text in _HELP.items():
         group.addoption(f"--{name}", help=text)
@@ -62,7 +62,7 @@ def target(pytestconfig, runner):
 
 @pytest.fixture(scope="session")
 def runner():
-    """One event loop for the cluster, which outlives each test."""
+    """One event loop for the cluster and all tests."""
     with asyncio.Runner() as made:
         yield made
 
@@ -71,7 +71,7 @@ def runner():
 def deployed(target, runner):
     """The agent on the node, for all tests."""
     driver = ClusterDriver(target)
-    # SIGINT ends a run so that it cleans up. A shell that starts it in the background has it disregarded.
+    # A run cleans up at SIGINT, which a shell ignores for processes in the background.
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
     before[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
@@ -88,7 +88,7 @@ def deployed(target, runner):
 
 @pytest.fixture
 def cluster(deployed, runner, request):
-    """The node, with an agent that advertises nothing, and without pods of tests. A failure keeps diagnostics."""
+    """The node, with an agent that advertises nothing, and without pods of tests. A failure adds diagnostics."""
     runner.run(deployed.reset())
     runner.run(deployed.begin())
     yield deployed
@@ -104,7 +104,7 @@ def cluster(deployed, runner, request):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Remember a failure for the fixtures."""
+    """Record a failure for the fixtures."""
     report = yield
     if report.when == "call" and report.failed:
         item.failed_report = report
@@ -113,5 +113,5 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def run(runner):
-    """Run a coroutine of the cluster to its end."""
+    """Run a coroutine of the cluster."""
     return runner.run

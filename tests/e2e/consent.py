@@ -1,6 +1,6 @@
-"""Which cluster may be tested: one that somebody named to pytest, and that looks like a test cluster.
+"""Decides which cluster may be tested: one that is named on the command line and looks like a test cluster.
 
-`KUBECONFIG` and the current context are there for other reasons than these tests, and may lead to production.
+`KUBECONFIG` and the current context are set for other purposes, and may lead to production.
 """
 
 import re
@@ -9,9 +9,9 @@ _TEST_CLUSTERS = re.compile(r"((kind|k3d|vdev)-.+|vdev|minikube.*|docker-desktop
 
 
 def refusal(context, *, named, confirmed):
-    """Why a cluster is not tested, or the empty string.
+    """Why a cluster is not tested; empty if it may be tested.
 
-    `named`: the context was given by name, and is not just the current one. `confirmed`: with `--yes-this-cluster`.
+    `named`: the context was given by name, so it is not just the current one. `confirmed`: with `--yes-this-cluster`.
     """
     if _TEST_CLUSTERS.fullmatch(context) and "prod" not in context:
         return ""

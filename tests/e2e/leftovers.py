@@ -1,24 +1,24 @@
-"""What a run that was killed leaves in a cluster, and how the next one takes it away.
+"""Deletes the objects of killed runs from a cluster.
 
-Everything is in a namespace whose label says when its run can no longer be alive; a run puts that off while it lives.
-What has to be outside is labelled with its name. What it changes elsewhere (an agent that ran before) is noted in the
-namespace, to be put back.
+Objects of a run are in a namespace whose label has an expiry time, which a live run extends. Cluster-scoped objects
+have a label with the namespace's name. The configuration of an agent that ran before is stored in the namespace, and is
+restored.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-EVERYWHERE = ("deviceclasses.resource.k8s.io", "clusterroles", "clusterrolebindings")  # in no namespace, for claims
-RUN = "vdev.dev/e2e-run"  # on what is in none: the namespace of the run that made it
+EVERYWHERE = ("deviceclasses.resource.k8s.io", "clusterroles", "clusterrolebindings")  # cluster-scoped kinds for claims
+RUN = "vdev.dev/e2e-run"  # label of cluster-scoped objects: the namespace of their run
 EXPIRES = "vdev.dev/e2e-expires"  # seconds since 1970
-SELECTOR = "vdev.dev/e2e"  # of a stopped DaemonSet
-LEASE = 3600  # seconds; more than one test may take
+SELECTOR = "vdev.dev/e2e"  # node selector of a stopped DaemonSet
+LEASE = 3600  # seconds; longer than a test may take
 _NOTE = "vdev-e2e-before"
 
 
 def lease(now: float) -> str:
-    """The label of a run that is alive, as kubectl takes it."""
+    """The label of a live run, in the form for kubectl."""
     return f"{EXPIRES}={int(now) + LEASE}"
 
 
@@ -30,18 +30,18 @@ def namespace(name: str, *, now: float) -> dict[str, Any]:
 
 
 def note(name: str, running: str, *, configmap: str, data: Mapping[str, str]) -> dict[str, Any]:
-    """A note in the namespace about an agent (`namespace/daemonset`) that gets another configuration for the tests."""
+    """A ConfigMap with the earlier configuration of an agent (`namespace/daemonset`) that the tests use."""
     before = {"running": running, "configmap": configmap, "data": json.dumps(data)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _NOTE, "namespace": name}, "data": before}
 
 
 def selector_patch(value: str) -> str:
-    """The patch that lets a DaemonSet run only on nodes with this value of a label; empty: where it ran before."""
+    """The patch that restricts a DaemonSet to nodes with this value of a label; an empty value removes that."""
     return json.dumps({"spec": {"template": {"spec": {"nodeSelector": {SELECTOR: value or None}}}}})
 
 
 async def sweep(kubectl: Any, *, now: float, everywhere: Sequence[str] = ()) -> list[str]:
-    """Take away what runs left that must be dead by now, `everywhere` of these kinds; the names of their namespaces."""
+    """Delete the objects of expired runs, also those of the kinds `everywhere`. Returns their namespaces."""
     found = (await kubectl.json("get", "namespaces", f"--selector={EXPIRES}"))["items"]
     dead = [
         each["metadata"]["name"]
@@ -56,7 +56,7 @@ async def sweep(kubectl: Any, *, now: float, everywhere: Sequence[str] = ()) -> 
 
 
 async def sweep_run(kubectl: Any, name: str, everywhere: Sequence[str]) -> None:
-    """Take away what the run of a namespace made outside of it."""
+    """Delete the cluster-scoped objects of a run."""
     for kind in everywhere:
         await kubectl("delete", kind, f"--selector={RUN}={name}", "--ignore-not-found")
 

@@ -1,4 +1,4 @@
-"""What a person relies on, on a real node: the scenarios of the embedded kubelet, and what only a real one can show."""
+"""Tests on a real node: the scenarios of the embedded kubelet, and behavior that only a real one has."""
 
 import re
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def config(count=2, *, extra="", tail=""):
-    """NPUs, with more of the entry and of the file."""
+    """A configuration of NPUs, with additions to the entry and to the file."""
     return f"""\
 version: v1
 devices:
@@ -41,7 +41,7 @@ def shows(cluster, run, resource, capacity, allocatable=None):
 
 @pytest.mark.parametrize("path", [*scenarios(), *dra_scenarios()])
 def test_scenarios(cluster, run, path):
-    """What the embedded kubelet shows, a real one shows as well."""
+    """A real kubelet behaves as the embedded one."""
     scenario = load(path)
     if why := cluster.unplayable(scenario):
         pytest.skip(why)
@@ -50,7 +50,7 @@ def test_scenarios(cluster, run, path):
 
 
 def test_a_pod_sees_exactly_its_devices(cluster, run):
-    """Variables, device nodes and mounts of the entry reach the container, for its devices and no others."""
+    """The container gets the variables, device nodes and mounts of its devices only."""
     run(cluster.edit_configuration(config(extra="""\
     container:
       env: {ACME_MODEL: "{attributes.model}", ACME_INDEX: "{index}"}
@@ -70,7 +70,7 @@ def test_a_pod_sees_exactly_its_devices(cluster, run):
 
 
 def test_cdi_edits_reach_the_container(cluster, run):
-    """Under `cdi-cri` alone the runtime makes the entry's nodes and mounts from the specification on the host."""
+    """With `cdi-cri` alone, the runtime creates nodes and mounts from the specification on the host."""
     run(cluster.edit_configuration(config(extra="""\
     container:
       deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}"}]
@@ -82,11 +82,11 @@ def test_cdi_edits_reach_the_container(cluster, run):
     run(cluster.create_pod(manifest("one", {NPU: 1})))
     assert re.fullmatch(r"acme[01]\nhostname\n", run(cluster.inside("one", "ls /dev | grep acme; ls /opt/acme")))
     assert "" == run(cluster.inside("one", "env | grep VISIBLE_DEVICES || true"))
-    run(cluster.inside("one", "echo x > /run/line"))  # a device that is mounted, as a serial line is, can be opened
+    run(cluster.inside("one", "echo x > /run/line"))  # a mounted device, such as a serial line, can be opened
 
 
 def test_sharing(cluster, run):
-    """Replicas of one device go to several pods, which all see the device itself."""
+    """Several pods get replicas of one device, and all see the device itself."""
     tail = f"sharing: {{timeSlicing: {{resources: [{{name: {NPU}, replicas: 4}}]}}}}\n"
     run(cluster.edit_configuration(config(1, tail=tail)))
     shows(cluster, run, NPU, 4)
@@ -96,7 +96,7 @@ def test_sharing(cluster, run):
 
 
 def test_mig_mixed(cluster, run):
-    """Partitions are resources of their own; a pod gets one by its UUID."""
+    """Partitions are their own resources. A pod gets one by its UUID."""
     run(cluster.edit_configuration("""\
 version: v1
 flags: {migStrategy: mixed}
@@ -114,7 +114,7 @@ devices:
 
 
 def test_a_bad_edit_keeps_the_last_good(cluster, run):
-    """A wrong file changes nothing on the node; the status says what is wrong."""
+    """A bad file changes nothing on the node, and the status has its errors."""
     run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.edit_configuration(config(2).replace("count", "cuont")))
@@ -129,7 +129,7 @@ def test_a_bad_edit_keeps_the_last_good(cluster, run):
 
 
 def test_a_kubelet_restart(cluster, run):
-    """After a restart of the kubelet the devices are back and pods keep theirs."""
+    """After a restart of the kubelet, the devices are back and pods keep theirs."""
     if Capability.KUBELET not in cluster.capabilities:
         pytest.skip("no --kubelet-restart-command")
     run(cluster.edit_configuration(config(2)))
@@ -145,7 +145,7 @@ def test_a_kubelet_restart(cluster, run):
 
 @pytest.mark.parametrize("how", ["deleted", "rolled"])
 def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
-    """Whether its pod is deleted or rolled, a new agent takes over; a pod runs on, and keeps its device to itself."""
+    """The agent's pod is deleted or updated. A pod goes on, and no other pod gets its device."""
     run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("one", {NPU: 1})))
@@ -159,7 +159,7 @@ def test_a_pod_keeps_its_device_when_the_agent_is_replaced(cluster, run, how):
 
 
 def test_removal_while_held(cluster, run):
-    """A device that leaves the file under a pod stays listed until the pod is gone."""
+    """A held device that leaves the file stays listed until the pod is gone."""
     run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("both", {NPU: 2})))

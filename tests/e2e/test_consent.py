@@ -1,4 +1,4 @@
-"""Which clusters the tests touch, and what they leave: pytest is run as a person does, with a stand-in for kubectl."""
+"""The clusters that the tests use, and their cleanup: pytest runs with a fake kubectl."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def node(name, *, ready):
 
 
 class Shell:
-    """A shell in which `kubectl` is the stand-in."""
+    """A shell with a fake `kubectl`."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -56,11 +56,11 @@ class Shell:
         program.chmod(0o755)
 
     def nodes(self, *nodes):
-        """The nodes that it has."""
+        """Set the nodes of the cluster."""
         (self.directory / "nodes").write_text(json.dumps({"items": nodes}))
 
     def command(self, *options):
-        """Two of the cluster's tests, as a person runs them."""
+        """A command that runs two of the cluster's tests."""
         tests = ["tests/e2e/test_cluster.py", "-k", "test_sharing or test_mig_mixed"]
         command = [forkserver.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         return [*command, *tests, *options]
@@ -73,7 +73,7 @@ class Shell:
         return inherited | mine | {"STAND_IN_CONTEXT": "prod-eu"} | variables
 
     def pytest(self, *options, **variables):
-        """Run it to its end."""
+        """Run the command to its end."""
         return subprocess.run(
             self.command(*options),
             check=False,
@@ -85,12 +85,12 @@ class Shell:
         )
 
     def asked(self):
-        """What kubectl was asked."""
+        """The arguments of all calls of kubectl."""
         log = self.directory / "log"
         return log.read_text().splitlines() if log.exists() else []
 
     def changes(self):
-        """What of it changes the cluster."""
+        """The calls that change the cluster."""
         return [line for line in self.asked() if set(CHANGES) & set(line.split())]
 
 
@@ -100,8 +100,8 @@ def shell(tmp_path):
     return Shell(tmp_path)
 
 
-def test_a_kubeconfig_in_the_environment_is_no_consent(shell):
-    """KUBECONFIG is there for kubectl: the tests are skipped, and nobody is asked anything."""
+def test_a_kubeconfig_in_the_environment_selects_no_cluster(shell):
+    """The tests are skipped without a call of kubectl."""
     done = shell.pytest(VDEV_E2E_CONTEXT="kind-vdev", VDEV_E2E_KUBECONFIG=str(shell.kubeconfig))
     assert 0 == done.returncode, done.stdout
     assert "2 skipped" in done.stdout
@@ -109,7 +109,7 @@ def test_a_kubeconfig_in_the_environment_is_no_consent(shell):
 
 
 def test_a_cluster_that_may_be_production_is_refused(shell):
-    """Only a test cluster's name, or one that is given with a confirmation, is enough."""
+    """The name must be that of a test cluster, or be confirmed."""
     done = shell.pytest("--context", "prod-eu")
     assert 4 == done.returncode, done.stdout
     assert "--yes-this-cluster" in done.stdout
@@ -117,15 +117,15 @@ def test_a_cluster_that_may_be_production_is_refused(shell):
 
 
 def test_a_named_cluster_is_tested(shell):
-    """Every command names the cluster, even if the current context changes in the meantime."""
+    """Every command names the cluster, so a change of the current context has no effect."""
     shell.pytest("--context", "prod-eu", "--yes-this-cluster", "-x")
     assert shell.changes()
     assert all("--context=prod-eu" in line for line in shell.asked())
     assert any("delete namespace vdev-e2e-" in line for line in shell.changes())
 
 
-def test_somebody_elses_namespace_is_left_alone(shell):
-    """A namespace that exists already is neither used nor deleted."""
+def test_an_existing_namespace_is_left_alone(shell):
+    """It is neither used nor deleted."""
     done = shell.pytest("--context", "kind-vdev", "--namespace", "theirs", "-x", STAND_IN_TAKEN="1")
     assert "already exists" in done.stdout
     assert not any("delete" in line or "apply" in line for line in shell.changes())
@@ -133,8 +133,8 @@ def test_somebody_elses_namespace_is_left_alone(shell):
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-async def test_an_interrupted_run_takes_its_things_away(shell):
-    """A signal in the middle of the deployment ends the run, and the namespace goes."""
+async def test_an_interrupted_run_cleans_up(shell):
+    """A signal during the deployment ends the run, which deletes its namespace."""
     rollout = shell.directory / "rollout"
     os.mkfifo(rollout)
     process = await asyncio.create_subprocess_exec(
@@ -153,7 +153,7 @@ async def test_an_interrupted_run_takes_its_things_away(shell):
                 process.send_signal(signal.SIGTERM)
             out, _ = await ended
     finally:
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # the reader has ended
             os.close(os.open(rollout, os.O_WRONLY | os.O_NONBLOCK))
     await begun
     deleted = any("delete namespace vdev-e2e-" in line for line in shell.changes())

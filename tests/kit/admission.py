@@ -1,7 +1,7 @@
 """Admission policies, evaluated on requests as the API server does.
 
-CEL's reference implementation evaluates the expressions; without it the tests are skipped. What else the API server
-does (which requests a policy is about, and that an error refuses) is imitated here.
+CEL's reference implementation evaluates the expressions; without it the tests are skipped. The rest of the API server's
+behavior (which requests match a policy, and that an error refuses) is imitated here.
 """
 
 import functools
@@ -64,7 +64,7 @@ def refusal(spec, request, before, after):
 
 
 def notices(spec, number, requests):
-    """Whether requests with what is said of them tell that a validation is missing."""
+    """Whether the refusals of these requests, which are paired with the expected ones, change without a validation."""
     rest = {**spec, "validations": [each for at, each in enumerate(spec["validations"]) if at != number]}
     return any(reason != refusal(rest, *request) for *request, reason in requests)
 

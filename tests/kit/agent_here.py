@@ -1,4 +1,4 @@
-"""A plugin in the process of the test, with the interface of a plugin process. It starts and ends at once."""
+"""A plugin in the process of the test, with the interface of a plugin process. It starts and ends quickly."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ class AgentHere:
 
     @classmethod
     def at(cls, places):
-        """Make one as a scenario's driver does."""
+        """Create the agent of a node's places, as `VdevNode` needs it."""
         return cls(places.flags())
 
     async def start(self):

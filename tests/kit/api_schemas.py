@@ -5,7 +5,7 @@ import json
 from importlib import resources
 
 SCHEMA = "1.36.0"
-_NEW_EACH_TIME = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}  # the server's own
+_NEW_EACH_TIME = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}  # the server sets them
 
 
 def causes(document):
@@ -36,7 +36,7 @@ def _validator(api_version, kind):
     """The validator of a kind; None if there is no schema for it, or if the package is not installed."""
     if not (folder := _schemas()):
         return None
-    import jsonschema  # with the schemas, only where tests write objects
+    import jsonschema  # a slow import, which only some tests need
 
     group, _, version = api_version.rpartition("/")
     file = folder / ("-".join(part for part in (kind.lower(), group.partition(".")[0], version) if part) + ".json")
@@ -56,9 +56,9 @@ def _definitions():
 
 
 def _follow(schema, definitions):
-    """Replace each reference by its schema. A validator would follow it from the top of the document for every value.
+    """Replace each reference by its schema, because a validator looks it up again for every value.
 
-    Other keys beside a reference are descriptions.
+    The other keys beside a reference are descriptions.
     """
     for key, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(value, dict) and isinstance(reference := value.get("$ref"), str):
@@ -70,7 +70,7 @@ def _follow(schema, definitions):
 @functools.cache
 def _schemas():
     try:
-        import kubernetes_validate  # 108 MB, which not everybody has who runs the tests
+        import kubernetes_validate  # optional, because it has 108 MB
     except ImportError:
         return None
     folder = resources.files(kubernetes_validate) / "kubernetes-json-schema" / f"v{SCHEMA}-local-strict"

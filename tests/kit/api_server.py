@@ -69,7 +69,7 @@ class Failure:
 
 
 class _LaterError(Refused):
-    """The client may ask again after some seconds."""
+    """A refusal with a Retry-After header."""
 
     def __init__(self, failure):
         super().__init__(failure.status, "Failure", failure.message)
@@ -77,7 +77,7 @@ class _LaterError(Refused):
 
 
 async def _cut():
-    """The body of an answer whose connection breaks."""
+    """The body of an answer whose connection is cut."""
     yield b""
     raise ConnectionResetError
 
@@ -104,7 +104,7 @@ class ApiServer(server.ApiServer):
         self.permissions = None
         self.asked = []
         self._failures = []
-        self._watches = {}  # by task of a watch: the bytes after which it breaks, None: it continues
+        self._watches = {}  # by task of a watch: the bytes that it sends before it is cut; None: it continues
 
     def _begin(self):
         for name in ("vdev-system",):
@@ -199,7 +199,7 @@ class ApiServer(server.ApiServer):
         self._begin()
 
     async def bookmark(self):
-        """Let watches send a bookmark, by a change of something else."""
+        """Let watches send a bookmark, by a change of another object."""
         self.objects.create(self.kind("namespaces"), "", {"metadata": {"generateName": "x"}}, "somebody")
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class ApiServer(server.ApiServer):
             request.body,
         )
         self.asked.append(asked)
-        _REQUEST.set(request)  # of the task that answers it
+        _REQUEST.set(request)  # in the context of the task that answers it
         await self._fail(request.verb, request.resource)
         self._allow(request.verb, request)
         is_apply = request.verb == "patch" and "apply" in request.content_type and not request.subresource
@@ -278,7 +278,7 @@ class ApiServer(server.ApiServer):
                 yield "status.devices", f"Forbidden: {text} permission: {driver}"
 
     def look_at(self, request, old, new):
-        """Called with each object that a request changes, before and after."""
+        """Called for each object that a request changes, with its states before and after."""
 
     async def _fail(self, verb, resource):
         for each in self._failures:

@@ -23,11 +23,11 @@ _FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
     "--in-process-gpu", "--disable-extensions",
-    "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess",  # processes whose pages nobody looks at
+    "--disable-features=PreloadTopChromeWebUI,SpareRendererForSitePerProcess",  # spare processes, which are not used
 ]  # fmt: skip
 _PLUMBING = "import os, sys; [os.dup2(int(sys.argv[n]), n + 2) for n in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
 _LONGEST = 2**26  # bytes of a message
-# The page waits less between its looks, and notes what throws and what offends its own security policy.
+# The page polls more often, and records exceptions and violations of its security policy.
 _SCRIPT = """
 const later = setTimeout;
 window.setTimeout = (action, pause) => later(action, pause / 8);
@@ -69,7 +69,7 @@ class Page:
     async def open(self, address, fragment=""):
         """Go to the agent's page, and wait until it is drawn."""
         assert not await self.value("window.seen?.length"), await self.value("window.seen")
-        query = f"?{next(self._serial)}"  # which tells it from the one that was there before
+        query = f"?{next(self._serial)}"  # distinguishes it from the previous page
         await self.call("Page.navigate", url=f"http://{address}/{query}{fragment}")
         await self.until(f"location.search === '{query}' && document.documentElement?.dataset.live === 'yes'")
 
@@ -88,7 +88,7 @@ class Page:
         """Wait until a condition holds in the page."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while not await self.value(condition):  # the page tells nobody
+                while not await self.value(condition):  # there is no event
                     await asyncio.sleep(0.05)
         except TimeoutError:
             text = await self.value("document.body.innerText")

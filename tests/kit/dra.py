@@ -96,9 +96,9 @@ class Kubelet:
         return self._channels[-1]
 
     async def register(self, socket=None, *, error=""):
-        """Ask the driver at this socket, or at the only one, for its information, and confirm its registration.
+        """Get the information of the driver at this socket, or at the only one, and notify it of its registration.
 
-        Like the kubelet, it asks again if the socket was replaced in the meantime.
+        Like the kubelet, it retries if the socket was replaced in the meantime.
         """
         for attempts_left in reversed(range(5)):
             (found,) = [socket] if socket else self.sockets
@@ -135,18 +135,18 @@ class Driver:
         }
 
     async def prepare(self, *claims):
-        """NodePrepareResources of these ResourceClaims; the answers by uid."""
+        """Call NodePrepareResources for these ResourceClaims. Returns the answers by uid."""
         request = dra_v1_pb2.NodePrepareResourcesRequest(claims=_named(claims))
         return dict((await self._stub.NodePrepareResources(request, timeout=45)).claims)
 
     async def unprepare(self, *claims):
-        """NodeUnprepareResources; the errors by uid."""
+        """Call NodeUnprepareResources. Returns the errors by uid."""
         request = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=_named(claims))
         answer = await self._stub.NodeUnprepareResources(request, timeout=45)
         return {uid: each.error for uid, each in answer.claims.items()}
 
     def watch(self, version="v1alpha1"):
-        """The health stream."""
+        """Open the health stream."""
         pb, watch = self._health[version]
         return watch(pb.NodeWatchResourcesRequest())
 

@@ -1,7 +1,7 @@
-"""A DRA driver for tests of the embedded kubelet, of plain grpcio: it shares no code with vdev's own.
+"""A DRA driver for tests of the embedded kubelet, in plain grpcio, without code of vdev's own driver.
 
-It publishes slices, prepares claims by a CDI spec each, keeps what is prepared on disk, and watches its slices. Every
-answer is a plain attribute that a test may replace, and every call is recorded.
+It publishes slices, writes a CDI spec for each prepared claim, stores prepared claims on disk, and watches its slices.
+A test may replace every answer, which is a plain attribute. Every call is recorded.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ NODE = "sim-node"
 
 
 class RefusalError(Exception):
-    """Raised by a test's answer: the RPC fails with this code and text."""
+    """An answer of a test raises it, so that the RPC fails with this code and text."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -151,7 +151,7 @@ class DraDriver(
         self._changed.set()
 
     async def _publish(self):
-        """Keep the slices published, also if they are deleted."""
+        """Publish the slices, also again after they were deleted."""
         self._stop_listening = self.objects.listen(self._changed.set)
         self._changed.set()
         while True:

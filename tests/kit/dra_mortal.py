@@ -1,10 +1,9 @@
-"""Prepares and unprepares a claim and is killed on the way, at every fifth point, each time in a new process.
+"""Prepares and unprepares a claim in processes that are killed during the call, at every fifth point.
 
     python -m tests.kit.dra_mortal DIRECTORY
 
-A point is as in `tests.kit.mortal`: whatever others may see, or what may come between. After each death a new driver
-takes up what is left: it starts, and gets the call that was not answered, or the opposite one. One line of JSON tells
-what was found wrong, and how many points there were.
+See `tests.kit.mortal` for points. After each kill a new driver starts, and gets the unanswered call or the opposite
+one. The output is a line of JSON with the errors and the numbers of points.
 """
 
 import asyncio
@@ -47,7 +46,7 @@ def _ref(name):
 
 
 async def _begin(directory):
-    """One claim is prepared that stays so."""
+    """Prepare the claim that stays prepared."""
     await _claims(directory).prepare([_ref("kept")])
 
 
@@ -58,7 +57,7 @@ async def _call(directory, call):
 
 
 async def _after(directory, call):
-    """The errors that a new driver finds after it has started on what is left."""
+    """Start a new driver and call it. Returns the errors."""
     claims = _claims(directory)
     await claims.restore()
     wrong = [claims.trouble] if claims.trouble else []
@@ -87,7 +86,7 @@ async def _after(directory, call):
 
 
 def _in_a_process(work, fuse):
-    """Run it in its own process, with the fuse lit. Returns its result, or None if it was killed."""
+    """Run a coroutine in its own process, with the fuse lit. Returns its result, or None if it was killed."""
     read, write = os.pipe()
     if not (child := os.fork()):
         fuse.burn()
@@ -102,7 +101,7 @@ def _in_a_process(work, fuse):
 
 
 def _begun(directory):
-    """What is there before each call that dies: a claim that stays, and before the opposite call the other one too."""
+    """Make the directories before each call: one claim is prepared, and before unprepare the other one too."""
     before = {call: directory / f"before-{call}" for call in ("prepare", "unprepare")}
     for place in before.values():
         asyncio.run(_begin(place))
@@ -115,7 +114,7 @@ def _main(directory):
     before = _begun(directory)
     for call in ("prepare", "unprepare"):
         for then in ("prepare", "unprepare"):
-            for point in range(random.randint(1, 5), NEVER, 5):  # each fifth one; each run draws which
+            for point in range(random.randint(1, 5), NEVER, 5):  # every fifth one, with a random start
                 place = directory / f"{call}-{then}-{point}"
                 shutil.copytree(before[call], place)
                 fuse = Fuse(place / "fuse")

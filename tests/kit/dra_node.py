@@ -31,7 +31,7 @@ async def until_published(agent, api_server):
 
 
 async def runs(kubelet, manifest):
-    """Create a pod and wait until it runs; the scheduler retries when slices are published."""
+    """Create a pod and wait until it runs. The scheduler retries when slices are published."""
     created = await kubelet.run_pod(manifest)
     name = created.spec.name
     await kubelet.wait_until(lambda: kubelet.pod(name).phase is Phase.RUNNING, what=f"pod {name}: {created.message}")

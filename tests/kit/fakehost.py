@@ -1,4 +1,4 @@
-"""A host's `/dev` and `/sys` made of readable YAML, with links as the kernel makes them.
+"""A host's `/dev` and `/sys` from YAML, with links as the kernel makes them.
 
     devices:                                   # below /sys/devices, parents first or not
       pci0000:00/0000:00:14.0:
@@ -12,8 +12,8 @@
     links: {/dev/serial/by-id/usb-x: ../../ttyUSB0}
     files: {/proc/swaps: ""}
 
-Without root's rights a device node is a plain file that says what it stands for (`char 189:3`), and `FakeHost.host`
-reads it so. With `real_nodes=True` it is a clone of /dev/null (1:3), which is safe to open.
+So that no root is needed, a device node is a plain file with its type and numbers (`char 189:3`), which `FakeHost.host`
+understands. With `real_nodes=True` it is a clone of /dev/null (1:3), which is safe to open.
 """
 
 import os
@@ -32,7 +32,7 @@ _OWN = {"driver", "node", "links"}
 
 
 def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
-    """The type of a path, if plain files may stand for device nodes."""
+    """The type of a path, where plain files may replace device nodes."""
     kind, major, minor = inspect(path)
     if kind is NodeKind.FILE and Path(path).stat().st_size < 32:
         word, _, numbers = Path(path).read_text(errors="replace").partition(" ")
@@ -43,7 +43,7 @@ def inspect_marked(path: str) -> tuple[NodeKind, int, int]:
 
 
 class FakeHost:
-    """A host below a temporary directory; devices come with `plug` and go with `unplug`."""
+    """A host below a temporary directory. `plug` and `unplug` add and remove devices."""
 
     def __init__(self, root: Path, *, real_nodes: bool = False) -> None:
         self.root = root

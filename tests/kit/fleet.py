@@ -47,14 +47,14 @@ def slices(api_server, name):
 
 
 def allocatable(api_server):
-    """The devices that may be allocated, by node."""
+    """The allocatable number of NPUs, by node."""
     return {
         each["metadata"]["name"]: capacity(api_server, each["metadata"]["name"])[1] for each in api_server.all("nodes")
     }
 
 
 async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False, node="n", annotations=None):
-    """A pod that a scheduler bound to the node."""
+    """Add a pod that is bound to the node."""
 
     def container(name, number, **more):
         limits = {"resources": {"limits": {NPU: str(number)}, "requests": {NPU: str(number)}}} if number else {}

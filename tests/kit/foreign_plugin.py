@@ -1,4 +1,4 @@
-"""A device plugin that is not vdev: plain grpcio, with threads, as its author would write it, and defects to choose.
+"""A device plugin that is not vdev: plain grpcio with threads, as other authors may write it, with optional defects.
 
     python -m tests.kit.foreign_plugin --socket-dir DIR --state DIR [--defect NAME]
 
@@ -33,7 +33,7 @@ DEFECTS = {
     "child": "starts a program, and leaves it behind",
     "deaf-to-sigterm": "does not end when it is told to",
 }
-_LATE_SECONDS = 2.0  # longer than a kubelet needs to look, also on a busy machine
+_LATE_SECONDS = 2.0  # longer than a kubelet needs to notice, also on a busy machine
 _LOOK_SECONDS = 0.05
 
 
@@ -58,7 +58,7 @@ class Plugin(api_grpc.DevicePluginServicer):
 
     @property
     def socket(self):
-        """Where it listens."""
+        """The path of its socket."""
         return self._directory / "widget.sock"
 
     def serve(self):

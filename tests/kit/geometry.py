@@ -1,4 +1,4 @@
-"""Geometries as tests write them, without what the configuration checks."""
+"""Geometries for tests, without the checks of the configuration."""
 
 from vdev.model.geometry import Geometry, Profile
 
@@ -9,5 +9,5 @@ def made_profile(name, **fields):
 
 
 def made_geometry(profiles, **fields):
-    """What a device can be cut into."""
+    """The possible partitions of a device."""
     return Geometry.model_construct(profiles={each.name: each for each in profiles}, **fields)

@@ -1,6 +1,6 @@
-"""A small model of a node's hardware, for tests: what a configuration offers, and which ids share a piece of it.
+"""A small model of a node's hardware, for tests: the devices of a configuration, and which ids share hardware.
 
-Shares nothing with the plugin: ids and pieces follow from the documented naming alone.
+It shares no code with the plugin: ids and pieces of hardware follow from the documented naming.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ NODES = ("null", "zero", "full")  # in /dev of every Linux
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The hardware of an id: pieces of it, alone or as one of several replicas of `base`."""
+    """The pieces of hardware of an id. With `replica`, it is one of several replicas of `base`."""
 
     base: str
     pieces: frozenset[str]
@@ -29,7 +29,7 @@ class Part:
 
 @dataclass(slots=True)
 class Node:
-    """A node's configuration, which `change` changes at random. `parts` are all ids that it ever offered."""
+    """A node's configuration, which `change` changes at random. `parts` has all ids that it ever had."""
 
     npus: str = "acme.dev/npu"
     layouts: list[tuple[str, ...] | None] = field(default_factory=lambda: [None, None])
@@ -40,7 +40,7 @@ class Node:
     parts: dict[str, Part] = field(default_factory=dict)
 
     def change(self, dice):
-        """Repartition, share, rename, resize, or move a device node to the other entry. Returns what was done."""
+        """Repartition, share, rename, resize, or move a device node to the other entry. Returns the kind of change."""
         what = dice.choice(["cut", "cut", "cut", "share", "share", "rename", "rename box", "resize", "move"])
         match what:
             case "cut":
@@ -117,7 +117,7 @@ class Node:
         return "\n".join(lines) + "\n"
 
     def overlaps(self, one, other):
-        """Whether two ids stand for the same hardware and must not be on two pods; replicas of one device may be."""
+        """Whether two ids share hardware, so two pods must not hold them. Replicas of one device do not count."""
         a, b = self.parts[one], self.parts[other]
         if a.base == b.base and a.replica and b.replica:
             return one == other

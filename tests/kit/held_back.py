@@ -1,4 +1,4 @@
-"""Delays the moment between a plan and its lists, for tests of what happens in between."""
+"""Delays the lists of a plan, for tests of events between a plan and its lists."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from vdev.agent.applier import Applier, Stage
 
 
 class HeldBack(Applier):
-    """Keeps plans from the kubelet of which `what` is not as it was before, until `go` is set."""
+    """Holds back a plan if `what(plan)` has changed, until `go` is set."""
 
     name = "holding plans back"
     stage = Stage.PREPARE

@@ -1,4 +1,4 @@
-"""Files and directories of others, in a directory of CDI specifications."""
+"""Foreign files and directories in a directory of CDI specifications."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
 
 
 def litter(directory, stem):
-    """Create one of each kind of file that is not a specification, under names of specifications."""
+    """Create one file of each kind that is not a specification, under names of specifications."""
     os.mkfifo(directory / f"{stem}pipe.json")
     os.mkfifo(directory / f"{stem}pipe.yaml")
     (directory / f"{stem}directory.json").mkdir()

@@ -102,7 +102,7 @@ def _monitor(endpoints, **more):
     }
 
 
-_OPERATOR = {  # what the CRDs of the Prometheus operator say of the fields that are used here
+_OPERATOR = {  # the used fields, as in the CRDs of the Prometheus operator
     "PodMonitor": _monitor("podMetricsEndpoints"),
     "ServiceMonitor": _monitor("endpoints", honorLabels={"type": "boolean"}),
     "PrometheusRule": {
@@ -154,7 +154,7 @@ def _validate(text):
 
 
 def permissions_of(component):
-    """The permissions of a component's roles as the API server of the tests has them: verb, resource, maybe a name."""
+    """The permissions of a component's roles in the form of the tests' API server: verb, resource, and maybe a name."""
     objects = yaml.safe_load_all((DEPLOY / "components" / component / "rbac.yaml").read_text())
     rules = [rule for each in objects if each["kind"] in ("Role", "ClusterRole") for rule in each["rules"]]
     return {
@@ -169,7 +169,7 @@ def permissions_of(component):
 def granted(objects):
     """The permissions of the agent's service account: (namespace, resource, verb).
 
-    A resource has its group, if that is not the core group, and a name, if the permission is for that one alone.
+    A resource has its group unless that is the core group, and a name if the permission is for one object only.
     """
     account = one(objects, "ServiceAccount")["metadata"]
     roles = {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in objects}
@@ -202,7 +202,7 @@ def pod_of(objects):
 
 
 def composed(components, namespace="vdev-system", *, fleet=False):
-    """The objects of an overlay: the base in this namespace, which is that of a layer between, and the components."""
+    """The objects of an overlay: the base, whose namespace an intermediate layer sets, and the components."""
     return copy.deepcopy(_composed(DEPLOY / "fleet" if fleet else DEPLOY, namespace, *components))
 
 
@@ -225,7 +225,7 @@ def _kustomization(place, **fields):
 
 
 def plain(objects):
-    """Objects without what only Helm or only kustomize adds: Helm's labels, the namespace object, empty mappings.
+    """Objects without the parts that only Helm or only kustomize adds: labels, the Namespace, empty mappings.
 
     Volumes, mounts, variables and ports are in the order of their names.
     """
@@ -245,7 +245,7 @@ def plain(objects):
             container = pod["containers"][0]
             for named in (pod["volumes"], container["volumeMounts"], container["env"], container["ports"]):
                 named.sort(key=lambda one: one["name"])
-        if each["kind"] == "ConfigMap":  # the generator of kustomize labels it as well
+        if each["kind"] == "ConfigMap":  # the generator of kustomize also labels it
             each["data"] = {name: text.strip() for name, text in each["data"].items()}
         found[each["kind"], each["metadata"]["name"]] = each
     return found

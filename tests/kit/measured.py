@@ -20,7 +20,7 @@ def ids(plan, resource):
 
 
 def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=None, sensors=None):
-    """The readings of all devices. `users` are by resource and index: a list of `namespace/pod/container`."""
+    """The readings of all devices. `users` are lists of `namespace/pod/container` by resource and index."""
     plan = plan_of(text, node)
     found = {}
     for (resource, index), names in (users or {}).items():

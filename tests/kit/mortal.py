@@ -1,10 +1,9 @@
-"""A plugin that ends as by `kill -9` at a chosen point of its work.
+"""A plugin that kills itself with SIGKILL at a chosen point.
 
     python -m tests.kit.mortal FUSE --config-file …        as `vdev run --config-file …`
 
-A point is whatever the process does that others may see, or that may come between two such things: each callback of the
-event loop (so each `await` that waited), and each file or directory that it opens, makes, renames or removes, in any
-thread. Points are counted from the moment at which the fuse is lit; at the chosen one the process kills itself.
+A point is each callback of the event loop (so each `await` that waits), and each file or directory that the process
+opens for writing, creates, renames or removes, in any thread. Points are counted from the moment when the fuse is lit.
 """
 
 import asyncio
@@ -15,11 +14,11 @@ import signal
 import struct
 import sys
 
-_FORM = struct.Struct("qq")  # the point at which to die (0: not lit), and how many there were
+_FORM = struct.Struct("qq")  # the point of death (0: not lit), and the number of points so far
 NEVER = 2**62
 _TOUCHES_FILES = ("os.", "shutil.", "tempfile.")
 _INTERVALS = {"unnamed_allocate": 2.0, "retire_handover": 1.0, "look_at_holders": 1.0}
-"""The kubelet is another process, which may be waiting for the processor."""
+"""Longer than in other tests, because the kubelet is another process, which may wait for the processor."""
 
 
 class Fuse:
@@ -32,16 +31,16 @@ class Fuse:
         os.close(handle)
 
     def light(self, point):
-        """Let the process die at this point, counted from now."""
+        """Set the point of death, counted from now."""
         _FORM.pack_into(self._shared, 0, point, 0)
 
     @property
     def passed(self):
-        """The number of points since then."""
+        """The number of points since the fuse was lit."""
         return _FORM.unpack_from(self._shared)[1]
 
     def point(self):
-        """Count one more point."""
+        """Count a point, and die if it is the chosen one."""
         last, count = _FORM.unpack_from(self._shared)
         if last:
             _FORM.pack_into(self._shared, 0, last, count + 1)

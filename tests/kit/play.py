@@ -1,6 +1,6 @@
-"""`python -m tests.kit.play`: plays the worlds that stand on stdin as JSON, in a process that has nothing but them.
+"""`python -m tests.kit.play`: plays the worlds on stdin, in a process without other work.
 
-A line for each: `{"seed", "seconds", "events"}`; its outcome is a line on stdout.
+A world is a line of JSON, `{"seed", "seconds", "events"}`, and its outcome is a line on stdout.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Any
 
 
 def played(*worlds: dict[str, Any]) -> list[dict[str, Any]]:
-    """The outcomes of these worlds, played one after the other in another process."""
+    """Play worlds one after the other in another process. Returns their outcomes."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.kit.play"],
         input="\n".join(map(json.dumps, worlds)),
-        env=os.environ | {"PYTHONHASHSEED": "0"},  # the order of sets is part of a world
+        env=os.environ | {"PYTHONHASHSEED": "0"},  # worlds depend on the order of sets
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -43,4 +43,4 @@ async def pod_lister(socket):
     finally:
         await server.stop(None)
         del server
-        gc.collect()  # a server ends its threads when it is collected, which must not be in the middle of the plugin
+        gc.collect()  # a server stops its threads when it is collected, which must not happen inside the plugin

@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 
-PATIENCE = 2.5  # seconds of a client that is not answered
+PATIENCE = 2.5  # seconds that a client waits for a connection
 
 
 def send_signal(process, number):
     """Send a signal to a process that may have ended.
 
-    asyncio's own way looks for the exit code first, and may take it from who waits for it, who is then told 255.
+    asyncio's `send_signal` polls the exit code first, so a task that waits for the process may get 255 instead.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -21,9 +21,9 @@ def send_signal(process, number):
 
 
 class Process:
-    """`vdev run` beside a kubelet, under a `ulimit`. `run_dir` is where its control socket is.
+    """`vdev run` beside a kubelet, with a `ulimit`. `run_dir` has its command socket.
 
-    As a context manager it ends by SIGTERM, which has to work.
+    As a context manager it ends the process by SIGTERM, and checks the exit code.
     """
 
     def __init__(self, directory, kubelet, text, *, ulimit="-n 1024", flags=()):
@@ -46,9 +46,9 @@ class Process:
 
     @property
     def address(self):
-        """The address of its HTTP server, from its log; it listens before it registers.
+        """The address of its HTTP server, from its log. The process listens before it registers.
 
-        The log may have the lines of earlier processes of the directory as well.
+        The log may also have lines of earlier processes.
         """
         *_, line = [each for each in self.log() if each["event"] == "serving HTTP"]
         host, _, port = line["address"].rpartition(":")
@@ -83,14 +83,14 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def crowd(address, count, text):
-    """Open many connections that send a text and then nothing more. Returns their readers.
+    """Open many connections that send a text and then nothing. Yields their writers by reader.
 
-    One that finds no place in the backlog within the patience, in which TCP asks twice, goes away.
+    A connection is given up if the backlog has no place for it within PATIENCE, in which TCP tries twice.
     """
     opened = {}
 
     async def one():
-        with contextlib.suppress(OSError):  # refused, or not answered for a while
+        with contextlib.suppress(OSError):  # refused or timed out
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(*address)
             opened[reader] = writer
@@ -105,7 +105,7 @@ async def crowd(address, count, text):
 
 
 async def say(address, text):
-    """The whole answer to a text, until the server closes the connection."""
+    """Send a text, and return the answer until the server closes the connection."""
     async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*address)
         try:
@@ -118,12 +118,12 @@ async def say(address, text):
 
 
 async def ask(address, path="/readyz", host="127.0.0.1"):
-    """The answer to a request on its own connection."""
+    """Get a path on a new connection."""
     return await say(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
 
 
 async def ready(address):
-    """Ask until the plugin is ready."""
+    """Wait until the plugin is ready."""
     async with asyncio.timeout(30):
         while "200 OK" not in await ask(address):
             pass

@@ -1,6 +1,6 @@
 """The public interfaces as lines of text, one promise per line, so that a diff shows each changed promise.
 
-Everything is read off the public face: signatures, the published schema, `--help`, and documents that were printed.
+The sources are signatures, the published schema, `--help`, and printed documents.
 """
 
 import ast
@@ -167,7 +167,7 @@ def of_document(name: str, value: object) -> Iterator[str]:
             yield f"{name}: text"
 
 
-# --- the record of what was promised ---------------------------------------------------------------------------------
+# --- the record of promises ------------------------------------------------------------------------------------------
 
 
 def differences(recorded: str, promised: Iterable[str]) -> tuple[list[str], list[str]]:

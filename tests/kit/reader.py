@@ -1,4 +1,4 @@
-"""Pages of the documentation: their blocks of code, and the environment of a reader, who installs what a page says."""
+"""Pages of the documentation: their blocks of code, and the environment of a reader who follows the page."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _WITH_SIM = re.compile(r"pip install [^\n]*\[sim\]")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. Its mark is in the comment before it, its file's name is there or in its first line."""
+    """A fenced block. Its mark is in the comment before it; its file's name is there, or in its first line."""
 
     mark: str
     language: str
@@ -38,13 +38,13 @@ def blocks(page: str, language: str = "") -> list[Block]:
 
 
 def has_cel(page: str) -> bool:
-    """Whether the page says to install the extra `sim`, which has what evaluates selectors."""
+    """Whether the page says to install the extra `sim`, which includes CEL."""
     return _WITH_SIM.search(page) is not None
 
 
 def environ(page: str, directory: Path) -> dict[str, str]:
     """An environment for the commands of a page: `vdev` is this checkout, and CEL cannot be imported unless the page
-    says to install it. What is needed for that is put below the directory.
+    says to install it. Files for this are written below the directory.
     """
     path = [str(ROOT)]
     if not has_cel(page):

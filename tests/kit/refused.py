@@ -16,7 +16,7 @@ def refusals(text: str) -> list[str]:
 
 
 def check_refusals(subtests, cases: Iterable[tuple[str, str]], text: str) -> None:
-    """Check that each part in place of `@` in the text has an error with these words."""
+    """Check that the text with each part in place of `@` has an error with these words."""
     for part, expected in cases:
         with subtests.test(part=part):
             found = refusals(text.replace("@", part, 1))

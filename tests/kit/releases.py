@@ -1,9 +1,9 @@
-"""The rules of Kubernetes releases other than that of the embedded API server."""
+"""The rules of other Kubernetes releases than that of the embedded API server."""
 
 from vdev.sim.api.rules import Rules
 
-_SPLIT_COUNTERS = (1, 35)  # from here on, counters need another slice than devices
-_GATES = (1, 36)  # from here on, partitions, taints and shares are enabled by default
+_SPLIT_COUNTERS = (1, 35)  # the first release in which counters need their own slice
+_GATES = (1, 36)  # the first release in which partitions, taints and shares are enabled by default
 _GATED = (
     *("taints", "consumesCounters", "allowMultipleAllocations"),
     *("bindsToNode", "bindingConditions", "bindingFailureConditions"),
@@ -34,7 +34,7 @@ class Release(Rules):
         super().complete(kind, new, now=now)
 
     def problems(self, kind, old, new):
-        """Ask `more`, too. Before 1.35, counters may be in the slice of their devices."""
+        """Add the problems of `more`. Before 1.35, counters may be in the slice of their devices."""
         for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "exclude each other" not in text:
                 yield field, text

@@ -5,11 +5,11 @@ from vdev.model.problem import Where
 
 
 def with_rules(head, *rules):
-    """What `head` says, with these rules, each in flow style."""
+    """The configuration `head` with these rules, each in flow style."""
     return head + "faults:\n  rules:\n" + "".join(f"    - {{{rule}}}\n" for rule in rules)
 
 
 def rule(seed=7, **fields):
-    """A rule called x, unless it has a name, with these fields: keys of the file, in snake case."""
+    """A rule with these fields, which are keys of the file in snake case. Its default name is x."""
     made = FaultRule.model_validate({"name": "x", **fields}, by_name=True, by_alias=True)
     return made.with_private(_where=Where("f.yaml")).seeded(seed)

@@ -1,4 +1,4 @@
-"""The tools of containers, run as a container runs them: by one shell, on directories of data files."""
+"""The tools of containers, run as in a container: by a shell, on directories of data files."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A node for the scenarios of vdev itself: with device nodes on its host, and with vdev's reasons of Unhealthy."""
+"""A node for the scenarios of vdev, with device nodes on its host, and with vdev's reasons of Unhealthy."""
 
 import asyncio
 import os
@@ -16,9 +16,9 @@ from vdev.sim.scenarios.scenario import Capability
 
 
 class VdevNode(EmbeddedNode):
-    """A node whose plugin is `vdev run` in a process, or what `plugin` makes of its places.
+    """A node whose plugin is `vdev run` in a process, or the result of `plugin(places)`.
 
-    `kubeconfig` is how the plugin reaches the API server of the option `objects`.
+    `kubeconfig` is the plugin's kubeconfig for the API server of the option `objects`.
     """
 
     def __init__(self, plugin=VdevRun, *, kubeconfig=None, **kubelet_options):
@@ -45,7 +45,7 @@ class VdevNode(EmbeddedNode):
             await asyncio.to_thread(shutil.rmtree, self._host)
 
     async def hook(self, name):
-        """Let the device npu/0 fail, or heal it: the hooks `fail` and `heal` of the built-in scenarios."""
+        """Let the device npu/0 fail or recover: the hooks `fail` and `heal` of the built-in scenarios."""
         healthy = self._places.configuration.read_text().partition("faults:")[0]
         sick = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}\n"
         await self.edit_configuration(healthy + {"fail": sick, "heal": ""}[name])
@@ -59,7 +59,7 @@ class VdevNode(EmbeddedNode):
         await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=False)
 
     async def reasons(self):
-        """Those in `vdev status`; none while no agent answers."""
+        """The reasons in `vdev status`; empty while no agent answers."""
         try:
             return reasons_in(await command_socket.ask(self._run_dir, {"do": "status"}))
         except SocketError:

@@ -1,4 +1,4 @@
-"""The interface of an agent for the HTTP server, with nothing wrong."""
+"""The interface of a healthy agent for the HTTP server."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from vdev.observe import http
 
 @contextlib.asynccontextmanager
 async def served(app, *, hosts=()):
-    """Serve an application on a free port; the address."""
+    """Serve an application on a free port. Yields the address."""
     listener = await asyncio.to_thread(http.listen, "127.0.0.1:0")
     address = http.name_of(listener)
     async with in_background(http.serve_on(listener, app, hosts), name="http"):
