@@ -45,7 +45,6 @@ class FaultControl:
             directory=options.fault_dir if options.fault_injection else None,
         )
         self._exit = options.exit
-        self._api_fails = False  # a rule answers in place of the API server
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """Put the rules of a configuration in force, for the devices that it gives the node."""
@@ -100,9 +99,7 @@ class FaultControl:
                 service.recheck_faults()
             agent.dra.recheck_faults()
             agent.holders.ask()  # a rule may have begun or ceased to hide PodResources
-            api_failed, self._api_fails = self._api_fails, self.engine.fails_api
-            if api_failed and not self._api_fails:
-                agent.retrier.retry_now()  # the API server answers again
+            agent.retrier.retry_now()  # the API server may answer again
 
     # --- status -------------------------------------------------------------------------------------------------------
 

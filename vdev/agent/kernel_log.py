@@ -38,15 +38,6 @@ class _Occurrence(NamedTuple):
     rule: str
     address: str  # on the PCI bus
 
-    @property
-    def lines(self) -> tuple[str, str]:
-        """The line that names the GPU, and the line of the Xid."""
-        place, text = self.address.rpartition(".")[0], TEXTS.get(self.number, "unknown error")
-        return (
-            f"NVRM: GPU at PCI:{place}: {self.raw}",
-            f"NVRM: Xid (PCI:{place}): {self.number}, pid='<unknown>', name=<unknown>, {text}.",
-        )
-
 
 class KernelLog(Applier):
     """Writes Xids to the target that the configuration names as `faults.kernelLog`."""
@@ -71,13 +62,15 @@ class KernelLog(Applier):
 
     def _write(self, target: str, what: _Occurrence) -> None:
         path = self._host.path(target) if target == KMSG else Path(target)
+        place, text = what.address.rpartition(".")[0], TEXTS.get(what.number, "unknown error")
+        xid = f"NVRM: Xid (PCI:{place}): {what.number}, pid='<unknown>', name=<unknown>, {text}."
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(path, flags & ~os.O_CREAT if target == KMSG else flags, 0o644)
             try:
                 is_kernel = target == KMSG or stat.S_ISCHR(os.fstat(handle).st_mode)
                 prefix = f"<{_ERROR}>" if is_kernel else self._syslog_prefix()
-                for line in what.lines:
+                for line in (f"NVRM: GPU at PCI:{place}: {what.raw}", xid):
                     os.write(handle, f"{prefix}{line}\n".encode())
             finally:
                 os.close(handle)

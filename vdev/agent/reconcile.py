@@ -103,7 +103,8 @@ class Reconciler:
         self.published = True
         self.previous = plan.as_previous(self._clock.now(), self._agent.options.intervals.retire_handover)
         if self.previous.dropped:
-            await self._retrier.run("forgetting devices", self._forget)
+            forget = functools.partial(asyncio.to_thread, self.scanner.forget, self.scan, self.advertised)
+            await self._retrier.run("forgetting devices", forget)
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
         # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
@@ -187,9 +188,6 @@ class Reconciler:
         for applier in self._agent.appliers:
             if applier.stage is stage:
                 await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
-
-    async def _forget(self) -> None:
-        await asyncio.to_thread(self.scanner.forget, self.scan, self.advertised)
 
     # --- configuration and devices ------------------------------------------------------------------------------------
 

@@ -336,10 +336,6 @@ class Engine:
                 return run.rule.name, block
         return None
 
-    @property
-    def fails_api(self) -> bool:
-        return any(run.rule.api is not None for run in self._active)
-
     def on_stream(self, resource: str) -> StreamFaults | None:
         """How the open streams of a resource are disturbed now."""
         for run, block in self._acting(lambda rule: rule.stream, resource):
