@@ -97,6 +97,8 @@ def test_commands_exist(subtests):
                     for argument in arguments:
                         if argument.startswith(("deploy/", "tests/", "requirements/")):
                             assert (ROOT / argument).exists(), argument
+                        if argument.startswith("config."):  # Helm takes a dot without a backslash for a nested key
+                            assert argument.startswith("config.default\\.yaml="), argument
 
 
 def test_links_have_targets(subtests):

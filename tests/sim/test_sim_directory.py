@@ -12,7 +12,7 @@ import yaml
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod, template
-from vdev.errors import HostError
+from vdev.errors import HostError, SocketError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import SimOptions, serve
 from vdev.sim.node_objects import NodeObjects
@@ -237,6 +237,23 @@ async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
     address = json.loads(file.read_text())["clusters"][0]["cluster"]["server"]
     with await asyncio.to_thread(urllib.request.urlopen, f"{address}/api/v1/nodes/n1", timeout=30) as answer:
         assert "n1" == json.load(answer)["metadata"]["name"]
+
+
+async def test_the_kubeconfig_is_that_of_the_running_kubelet(sim, short_dir):
+    """A second kubelet that is refused leaves the kubeconfig of the first alone; it is removed at the end."""
+    _, first = await sim(api_server="127.0.0.1:0")
+    file = short_dir / "k" / "kubeconfig"
+    async with asyncio.timeout(30):
+        while not file.exists():
+            await asyncio.sleep(0)
+    before = file.read_text()
+    _, second = await sim(api_server="127.0.0.1:0")
+    with pytest.raises(SocketError, match="another kubelet is running here"):
+        await second
+    assert before == file.read_text()
+    first.cancel()
+    await asyncio.wait([first])
+    assert not file.exists()
 
 
 async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):

@@ -55,7 +55,7 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _state(status)
     missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not need it
     if status["resources"] or not (missing or status["standBy"]):  # a stand-by has no devices yet
-        yield from _devices_in_short(status["resources"], status["dra"])
+        yield from _devices_in_short(status["node"], status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])
@@ -89,13 +89,13 @@ def _state(status: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {reason}", Color.BAD)
 
 
-def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
+def _devices_in_short(node: str, resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
     devices = [device for resource in resources for device in resource["devices"]]
     if not devices and any(each["devices"] for each in drivers):
         yield "no devices of the device plugin; claims get those of the DRA drivers below"
         return
     if not devices:
-        yield "no devices; vdev plan FILE --explain says why none is found"
+        yield f"no devices; vdev plan FILE --node-name {node} --explain says why"
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Color.BAD) if bad else "all healthy"

@@ -72,8 +72,9 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     homes = _homes(root)
     from difflib import get_close_matches  # only needed for errors
 
-    near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
-    if key in homes:
+    mistyped = get_close_matches(key, allowed, n=1, cutoff=_ALIKE)
+    near = mistyped or get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
+    if key in homes and not mistyped:
         hint = f"it belongs under {' or '.join(homes[key])};"
     elif near:
         home = "" if near[0] in allowed else f" under {' or '.join(homes[near[0]])}"

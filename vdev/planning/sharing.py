@@ -126,7 +126,8 @@ def _selected(
                 if reference not in known:
                     kind = "index" if reference.replace(":", "").isdigit() else "id"
                     message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
-                    unfit.append(error(rule.where, message, f"its indices: {indices}"))
+                    hint = f"{did_you_mean(reference, entries)} its indices: {indices}".lstrip()
+                    unfit.append(error(rule.where, message, hint))
     if unfit and rule.for_nvidia:
         instead = "every device is shared, as by NVIDIA's plugin"
         problems += (warning(each.where, each.message, instead) for each in unfit)

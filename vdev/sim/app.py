@@ -17,7 +17,6 @@ from .api.api_objects import ApiObjects
 from .api.server import ApiServer
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
-from .kubelet.kubelet_directory import make_directories
 from .kubelet_life import Compat
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
@@ -77,10 +76,11 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
                 await stack.enter_async_context(api)
             except OSError as error:
                 raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
-            await asyncio.to_thread(make_directories, options.kubelet_dir)
-            await asyncio.to_thread(write_atomic, options.kubeconfig, api.kubeconfig().encode())
         stack.enter_context(acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}))
-        await stack.enter_async_context(kubelet)
+        await stack.enter_async_context(kubelet)  # refuses a directory in which another kubelet runs
+        if api is not None:
+            await asyncio.to_thread(write_atomic, options.kubeconfig, api.kubeconfig().encode())
+            stack.callback(options.kubeconfig.unlink, missing_ok=True)
         if not options.as_json:
             out.write(_banner(options))
         for entry in kubelet.journal.entries:  # those of its start

@@ -290,6 +290,7 @@ def test_entry_names_are_unique() -> None:
         ("migStrategy: mixed", "it belongs under flags"),
         ("flags: {plugin: {migStrateg: x}}", "did you mean 'migStrategy' under flags?"),
         ("sharing: {timeSlicing: {resources: [{nam: x}]}}", "did you mean 'name'?"),
+        ("fleet: {nodes: [{name: a, taint: []}]}", "did you mean 'taints'?"),  # though fault rules have the key 'taint'
     ],
 )
 def test_an_unknown_key_gets_suggestions(text: str, expected: str) -> None:

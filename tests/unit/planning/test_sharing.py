@@ -53,6 +53,7 @@ def test_impossible_rules_are_errors(subtests, build):
         (({"devices": 3},), "3 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
         (({"devices": ("7",)},), "has no device with index '7' on this node"),
         (({"devices": ("GPU-zzzz",)},), "has no device with id 'GPU-zzzz' on this node"),
+        (({"devices": ("gpus",)},), "has no device with id 'gpus' on this node; did you mean 'gpu'? its indices: 0, 1"),
         (
             ({"devices": ("0",), "where": "t:1:1"}, {"devices": ("0",)}),
             "device 0 of 'nvidia.com/gpu' is already shared by t:1:1",
@@ -63,7 +64,7 @@ def test_impossible_rules_are_errors(subtests, build):
         with subtests.test(rules=rules):
             sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
             stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
-            assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
+            assert any(text in str(problem) and problem.is_error for problem in stock.problems), stock.problems
             assert 2 == len(stock.resources["acme.dev/npu"].slots)
 
 
