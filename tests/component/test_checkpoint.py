@@ -43,7 +43,7 @@ def spoil(path, content):
     fresh.rename(path)
 
 
-async def test_an_unusable_checkpoint_is_logged_and_ignored(kubelet, start_agent):
+async def test_an_unusable_checkpoint_is_ignored(kubelet, start_agent):
     """It is logged once. The plugin serves without it, and uses it again as soon as it is valid."""
     path = kubelet.device_plugin_dir / podresources.FILE_NAME
     agent = await start_agent(CONFIG, look_at_holders=0.02)
@@ -113,7 +113,7 @@ async def test_the_last_valid_checkpoint_counts_while_the_file_is_damaged(kubele
     await shows(ONE, 2, 1)
     assert device in kubelet.listed()[TWO]
     await kubelet.delete_pod("waits")
-    await kubelet.run_pod(manifest("next"))  # until then the kubelet keeps what the pod before it had
+    await kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the last pod
     await shows(ONE, 2, 2)
     assert [] == kubelet.errors
 
@@ -127,6 +127,6 @@ async def test_a_waiting_partition_makes_the_kubelet_rewrite_its_checkpoint(kube
     assert {ONE: 1, TWO: 0} == {name: kubelet.node().allocatable[name] for name in (ONE, TWO)}
     assert device in kubelet.listed()[TWO]
     await kubelet.delete_pod("waits")
-    await kubelet.run_pod(manifest("next"))  # until then the kubelet keeps what the pod before it had
+    await kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the last pod
     await shows(ONE, 2, 2)
     assert [] == kubelet.errors

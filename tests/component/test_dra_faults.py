@@ -1,4 +1,4 @@
-"""Faults of DRA: a rule in the file, and what the kubelet, its pods and the API server see of it."""
+"""Faults of DRA: rules in the file, and their effects on the kubelet, its pods and the API server."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Each kind of fault over real sockets and in virtual time: what the kubelet sees, during and after it."""
+"""Each kind of fault over real sockets and in virtual time: its effects on the kubelet, during and after it."""
 
 import asyncio
 

@@ -251,7 +251,7 @@ CONTRASTS = """(() => {
 })()"""
 
 
-async def test_everything_that_a_page_says(page, show, subtests):
+async def test_the_contents_of_the_page(page, show, subtests):
     """Few and many devices, problems, injected faults, claims and the history, on small and large screens."""
     await many_devices(page, show, subtests)
     with subtests.test("the summary says how many of what, with what is wrong marked"):

@@ -99,7 +99,7 @@ def written(api_server):
 
 
 async def test_rules_about_pre_start_do_not_hinder_a_change_of_partitions(start_agent, shows, account, choose, told):
-    """The resource that a rule concerns is gone at once, when its partitions go."""
+    """A resource with such a rule is removed at once with its partitions."""
     rule = "{name: slow, resource: '*', rpc: PreStartContainer, delay: 1ms}"
     agent = await start_agent(OWN + f"faults: {{rules: [{rule}]}}\n", api_server=account)
     for layout, resource, count in (("all-1g.5gb", SMALL, 7), ("all-3g.20gb", LARGE, 2)):

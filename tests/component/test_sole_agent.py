@@ -1,4 +1,4 @@
-"""One agent per kubelet, also after somebody removed the kubelet's directory and made it again."""
+"""One agent per kubelet, also after the kubelet's directory was deleted and recreated."""
 
 import asyncio
 import contextlib

@@ -117,7 +117,7 @@ async def test_a_device_by_its_index_includes_its_partitions(vdev):
     """This is the same as in rules."""
     await vdev("device", "set", "a100/0", "--health", "Unhealthy")
     _, lines = await vdev("status")
-    parts = [row for row in rows(lines, "nvidia.com/mig-1g.5gb") if len(row) > 1]  # without the lines that say why
+    parts = [row for row in rows(lines, "nvidia.com/mig-1g.5gb") if len(row) > 1]  # without the lines with reasons
     assert ["Unhealthy"] * 2 == [row[3] for row in parts]
     assert ["Healthy"] * 2 == [row[2] for row in rows(lines, "nvidia.com/gpu")]
 

@@ -1,4 +1,4 @@
-"""Fixtures of the embedded kubelet's tests: a kubelet, and a device plugin written by hand.
+"""Fixtures of the embedded kubelet's tests: a kubelet, and a hand-written device plugin.
 
 The plugin shares no code with vdev's own. Each RPC is a plain attribute that a test may replace, and is recorded.
 """
@@ -66,7 +66,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         return self
 
     async def register(self, *, version="v1beta1", name=None, endpoint=None, options=None, deadline=20):
-        """Register with the kubelet; raises grpc.aio.AioRpcError if it is refused."""
+        """Register with the kubelet. Raises grpc.aio.AioRpcError if it is refused."""
         request = api.RegisterRequest(
             version=version,
             endpoint=self.endpoint if endpoint is None else endpoint,
@@ -127,7 +127,7 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         return self.options
 
     async def ListAndWatch(self, request, context):
-        """Send the list, and each new one, until the test ends the stream."""
+        """Send the present list and each new one until the test ends the stream."""
         await self._called("ListAndWatch", request, context)
         queue = asyncio.Queue()
         self.streams.append(queue)
@@ -181,7 +181,7 @@ def clock():
 
 @pytest.fixture
 async def kubelet(clock, cdi_dir):
-    """A kubelet of 1.36 in its own directory. Its node status follows at once, its grace period the test's clock."""
+    """A kubelet of 1.36 in its own directory. Its node status follows at once; its timers use the test's clock."""
     timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir) as running:
         yield running
@@ -191,7 +191,7 @@ async def kubelet(clock, cdi_dir):
 
 @functools.cache
 def documented_events():
-    """The fields of each kind of event of `vdev sim`, by the table of the documentation."""
+    """The fields of each kind of event of `vdev sim` in the documentation's table."""
     text = (Path(__file__).parents[2] / "docs" / "embedded-kubelet.md").read_text()
     table = text.partition("### Events")[2].partition("\n\nEach of")[0]
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (.*) \|$", table, re.MULTILINE)
@@ -200,7 +200,7 @@ def documented_events():
 
 @pytest.fixture
 async def plugins(kubelet):
-    """Make plugins. On return they serve, are registered and shown by the node, if no option says otherwise."""
+    """Make plugins. By default, they serve, are registered, and are shown by the node on return."""
     made = []
 
     async def make(resource="acme.dev/npu", devices=("d1", "d2"), *, serve=True, register=True, on=None, **options):

@@ -1,10 +1,10 @@
-"""Quantities, as pods and slices have them and as the embedded API server gives them back."""
+"""Quantities in pods and slices, and their canonical form in the embedded API server."""
 
 from vdev.sim.objects.amounts import as_given_back, canonical, exact
 
 
-def test_quantities_are_written_in_one_way(subtests):
-    """The same amount with the largest suffix that leaves it whole; what is no quantity stays, to be refused."""
+def test_canonical_quantities(subtests):
+    """The canonical form has the largest suffix with a whole number. Invalid quantities stay, and are refused later."""
     cases = [
         ("0", "0"),
         ("0Gi", "0"),
@@ -42,8 +42,8 @@ def test_quantities_are_written_in_one_way(subtests):
             assert back == canonical(back)
 
 
-def test_what_is_no_quantity(subtests):
-    """Kubernetes takes neither spaces nor underscores, and one suffix or exponent."""
+def test_invalid_quantities(subtests):
+    """Kubernetes accepts neither spaces nor underscores, and only one suffix or exponent."""
     for written in [
         *["", " 1", "1 ", "1_0", "\uff11", "1K", "1ki", "1e", "1e3k", "0x1", "inf", "NaN", "1.2.3"],
         "9" * 65,
@@ -56,7 +56,7 @@ def test_what_is_no_quantity(subtests):
 
 
 def test_all_quantities_of_an_object():
-    """At any depth; the given object is not changed."""
+    """They are changed at any depth, in a copy of the object."""
     value = {"value": "1024Mi", "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "1024Mi"}}}
     device = {
         "name": "a",

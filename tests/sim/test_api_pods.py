@@ -1,4 +1,4 @@
-"""Pods at the API server: what is filled in, as by a real one of 1.36.2; bindings, evictions."""
+"""Pods at the API server: defaults as in a real one of 1.36.2, bindings, and evictions."""
 
 PODS, MERGE = "/api/v1/namespaces/default/pods", "application/merge-patch+json"
 CONTAINER = {"name": "c", "image": "busybox"}

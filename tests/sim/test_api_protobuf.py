@@ -29,7 +29,7 @@ def body(api_version, kind, message=None):
     return b"k8s\0" + pb.Unknown(typeMeta=about, raw=raw).SerializeToString()
 
 
-def test_each_field_is_what_it_is_in_json(subtests):
+def test_recorded_bodies_match_their_json(subtests):
     """The recorded bodies are those of a Go client."""
     for name, recorded in RECORDED.items():
         with subtests.test(name=name):

@@ -30,7 +30,7 @@ def of(kind, name, spec, **more):
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec, **more}
 
 
-async def test_a_slice_gets_what_a_real_server_adds(ask):
+async def test_fields_that_the_server_adds_to_a_slice(ask):
     """A generation, and the times of its taints. Empty lists are dropped."""
     status, made = await ask("POST", SLICES, slice_({"name": "a", "taints": [TAINT], "attributes": {}}))
     assert 201 == status
@@ -66,7 +66,7 @@ async def test_a_slice_is_refused(ask):
     )
 
 
-async def test_what_is_immutable(ask):
+async def test_immutable_fields(ask):
     """The driver, the pool and the node of a slice; the whole specification of a claim."""
     await ask("POST", SLICES, slice_({"name": "a"}))
     for change in ({"driver": "other.dev"}, {"pool": {"name": "n2"}}, {"nodeName": "n2"}):
@@ -185,7 +185,7 @@ async def test_metadata_is_refused(ask):
     ],
 )
 async def test_selectors(ask, selector, chosen):
-    """Every form of a requirement, with spaces or without. A Node is schedulable unless it says otherwise."""
+    """Every form of a requirement, with or without spaces. A Node without `unschedulable` is schedulable."""
     nodes = [("n1", {"a": "x", "b": "1"}, {"unschedulable": True}), ("n2", {"a": "y", "b": "2"}, {}), ("n3", {}, {})]
     for name, labels, spec in nodes:
         await ask("POST", NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec})
@@ -244,7 +244,7 @@ async def test_a_deletion_by_selector(ask):
 
 
 async def test_finalizers_hold_an_object(ask):
-    """The object goes when the last one is removed."""
+    """The object is deleted when the last finalizer is removed."""
     meta = {"name": "m", "finalizers": ["acme.dev/mine"]}
     await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
     _, marked = await ask("DELETE", f"{MAPS}/m")
@@ -254,7 +254,7 @@ async def test_finalizers_hold_an_object(ask):
 
 
 async def test_a_pod_stays_until_its_kubelet_deletes_it(ask):
-    """A pod with a node is Terminating. Without a node, or without grace, it goes at once."""
+    """A pod with a node is Terminating. Without a node, or without a grace period, it is deleted at once."""
     for name, node in (("bound", "n1"), ("forced", "n1"), ("free", None)):
         spec = {"containers": [{"name": "c", "image": "i"}]} | ({"nodeName": node} if node else {})
         await ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})

@@ -78,7 +78,7 @@ WRONG_DEVICES = [
 
 
 def problems(spec):
-    """What is wrong with a slice: field and message of each problem, without the `spec` in front."""
+    """The problems of a slice: field and message of each, without the prefix `spec`."""
     found = validation.wrong_fields("ResourceSlice", {"metadata": {"name": "one"}, "spec": spec})
     return [f"{field}: {why}".removeprefix("spec").removeprefix(".") for field, why in found]
 

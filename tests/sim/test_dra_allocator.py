@@ -93,7 +93,7 @@ def test_slices_are_tried_by_name():
     assert ["z", "a"] == names([second, first], claim("one", exactly(count=2)))
 
 
-def test_it_goes_back_if_a_later_request_gets_no_device():
+def test_backtracking_if_a_later_request_gets_no_device():
     """The first request could have the only device that the second can use."""
     slices = [slice_of("acme.dev", [device("a", attributes={"big": True}), device("b")])]
     assert ["b", "a"] == names(slices, claim("one", exactly(name="any"), exactly("big", name="big")))
@@ -218,7 +218,7 @@ def shared(capacity):
         (None, "5Gi", None),
     ],
 )
-def test_a_share_takes_what_its_policy_says(policy, asked, taken):
+def test_a_share_follows_its_request_policy(policy, asked, taken):
     capacity = {"value": "4Gi"} | ({"requestPolicy": policy} if policy else {})
     request = exactly(**({"capacity": {"requests": {"memory": asked}}} if asked else {}))
     if taken is None:

@@ -236,7 +236,7 @@ async def test_an_unknown_claim(kubelet, driver):
 
 
 async def test_a_failed_unprepare_keeps_the_pod_terminating(kubelet, clock, driver):
-    """It goes when a later call succeeds."""
+    """The pod is deleted when a later call succeeds."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     sound = driver.unprepare_claim
@@ -267,7 +267,7 @@ async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
 
 
 async def test_a_reboot_prepares_again(kubelet, clock, driver):
-    """No container runs, and CDI files in memory are gone, although the kubelet's file has the claim."""
+    """After a reboot no container runs and CDI files in memory are lost, although the kubelet's file has the claim."""
     await add(kubelet, claim("gpu"))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     await kubelet.power_off()

@@ -162,7 +162,7 @@ async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):
 
 
 def resolved(directory, names, containers, **more):
-    """What CDI names make, if these are the edits of each device."""
+    """The result of CDI names if devices have these edits."""
     devices = [{"name": name, "containerEdits": each} for name, each in containers.items()]
     document = {"cdiVersion": "0.8.0", "kind": "acme.dev/gpu", "devices": devices, **more}
     (directory / "gpu.json").write_text(json.dumps(document))

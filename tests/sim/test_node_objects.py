@@ -68,7 +68,7 @@ async def node(clock, cdi_dir):
         assert task.cancelled(), task.exception()
 
 
-async def test_who_owns_the_conditions(node):
+async def test_the_owner_of_the_conditions(node):
     """As on a real Node, the kubelet owns the fields that it wrote after the registration."""
     await node.until(lambda: node.all("Node"), "the Node")
     (document,) = node.all("Node").values()
@@ -111,7 +111,7 @@ def condition(node, name):
 
 
 async def test_a_pod_that_is_created_runs(node, plugins):
-    """A pod gets its node and its devices; one that does not fit waits and says why."""
+    """A pod gets its node and its devices. One that does not fit waits, with the reason."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
     await node.create(manifest("one", {NPU: 1}))
     await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
@@ -131,7 +131,7 @@ async def test_a_pod_that_is_created_runs(node, plugins):
     await node.until(lambda: "Running" == node.status("two").get("phase"), "pod two")
 
 
-async def test_what_is_seen_of_containers(node, plugins):
+async def test_container_statuses(node, plugins):
     """A pod has container statuses only after it is admitted; a finished init container is terminated."""
     plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
     go = plugin.hold("Allocate")
@@ -248,6 +248,6 @@ async def test_a_waiting_pod_that_is_deleted_leaves_no_claim(node, force):
     for name in names:
         await node.delete(name, force=force)
     await node.until(lambda: not node.all("Pod") and not node.kubelet.pods(), "the end of all pods")
-    await node.create(pod("last", templates=["gpu"]))  # what was under way for the others is over when it has a claim
+    await node.create(pod("last", templates=["gpu"]))  # when it has a claim, the work for the other pods is over
     await node.until(lambda: any(each.startswith("last-") for each in node.all("ResourceClaim")), "the last claim")
     await node.until(lambda: 1 == len(node.all("ResourceClaim")), "the end of the other claims")

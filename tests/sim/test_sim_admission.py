@@ -242,7 +242,7 @@ async def test_preferred_is_intersected(kubelet, plugins):
 
 async def test_slow_and_hung_allocate(short_dir, plugins):
     """A slow Allocate is a finding; one that exceeds the bound is cancelled and is another."""
-    timings = Timings(slow=0.1, bound=1.5)  # that every other call has as well, on any machine
+    timings = Timings(slow=0.1, bound=1.5)  # the bound is for all calls, so it must be long enough for slow machines
     async with Kubelet(short_dir, clock=ManualClock(), timings=timings) as kubelet:
         plugin = await plugins(NPU, ["d1"], on=kubelet)
         plugin.hold("Allocate")

@@ -76,7 +76,7 @@ ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
     ],
     ids=["YAML", "another kind", "a list", "empty", "a value"],
 )
-async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
+async def test_errors_have_their_line(kubelet, pods, text, line, error):
     """The report has the line of the mistake or of its document; no pod of the file runs, and other files are read."""
     path = pods / "a.yaml"
     write(path, text)
@@ -227,7 +227,7 @@ async def test_sim_prints_json(sim, short_dir):
     assert ["kubelet", "pod", "kubelet"] == [line["event"] for line in lines]
 
 
-async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
+async def test_the_node_exists_when_the_kubeconfig_does(sim, short_dir):
     """When the kubeconfig exists, the Node exists too."""
     await sim(api_server="127.0.0.1:0", node_name="n1")
     file = short_dir / "k" / "kubeconfig"
@@ -256,7 +256,7 @@ async def test_the_kubeconfig_is_that_of_the_running_kubelet(sim, short_dir):
     assert not file.exists()
 
 
-async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir):
+async def test_sim_refuses_a_missing_directory_of_pods(sim, short_dir):
     (short_dir / "pods").rmdir()
     _, task = await sim()
     with pytest.raises(HostError, match="pods: not a directory; give --pods the directory of the manifests"):

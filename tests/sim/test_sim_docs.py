@@ -1,4 +1,4 @@
-"""The documentation's examples run as they stand, and its tables name what is printed."""
+"""The documentation's examples run unchanged, and its tables list the printed events."""
 
 import re
 import subprocess

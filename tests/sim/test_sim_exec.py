@@ -30,7 +30,7 @@ WITH_CHILD = f"{sys.executable}{PLUGIN.removeprefix('PYTHON')} --defect child"  
 HOOKS = {"fail": "touch {dir}/0.broken", "heal": "rm {dir}/0.broken"}
 READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"atLeast": 1}}}}
 
-# By defect: the scenario that finds it, and what is said then.
+# By defect: the scenario that finds it, and the message.
 FOUND = {
     "early": ("registration", "warning: registered-before-serving: acme.dev/widget: nothing listened on .*widget.sock"),
     "never-serves": (
@@ -60,12 +60,12 @@ FOUND = {
 }
 
 
-# What is waited for until the time is over; all else fails as soon as it is seen.
+# Defects that are found only after a timeout; the others are found at once.
 WAITED_FOR = ("deaf", "never-serves", "stale", "hangs", "deaf-to-sigterm")
 
 
 async def played(*scenarios, command=PLUGIN, **options):
-    """The exit code, and what was printed."""
+    """Play scenarios. Returns the exit code and the output."""
     run = {name: options.pop(name) for name in ("junit", "logs", "as_json") if name in options}
     out = io.StringIO()
     if "PYTHON" in command:
@@ -105,7 +105,7 @@ async def test_a_defect_is_found(defect):
 
 
 @pytest.mark.long
-async def test_a_defect_that_is_waited_for_is_found():
+async def test_defects_that_are_found_after_a_timeout():
     """All of them run at the same time, with enough time for a plugin to start on a busy machine."""
     await asyncio.gather(*(finds(defect, timeout=6) for defect in WAITED_FOR))
 
@@ -181,7 +181,7 @@ async def test_a_failure_in_junit_and_on_paper(tmp_path):
     assert "expected 3, seen 2" in two.find("failure").get("message")
     assert "registered acme.dev/widget" in two.find("system-out").text
     assert "registered acme.dev/widget\n" == (tmp_path / "logs" / "bad.log").read_text()
-    assert (tmp_path / "logs" / "good.log").exists()  # it may have ended before the plugin said anything
+    assert (tmp_path / "logs" / "good.log").exists()  # it may have ended before any output of the plugin
 
 
 async def test_events_of_scenarios_are_as_documented(tmp_path):

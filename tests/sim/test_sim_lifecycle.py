@@ -158,8 +158,8 @@ async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock):
     assert [f"Error: {said}"] * 2 == [event.message for event in kubelet.events]
 
 
-async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
-    """An unreadable checkpoint is a finding, and is ignored."""
+async def test_broken_checkpoint_is_ignored(kubelet, plugins):
+    """An unreadable checkpoint is a finding."""
     await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     await kubelet.stop()
@@ -169,7 +169,7 @@ async def test_broken_checkpoint_counts_as_none(kubelet, plugins):
     assert ["checkpoint-unreadable"] == [finding.code for finding in kubelet.findings]
 
 
-async def test_new_node_zeroes_what_it_showed(kubelet, plugins):
+async def test_new_node_sets_extended_resources_to_zero(kubelet, plugins):
     """Conformance 43: without a checkpoint, the node counts as new and its extended resources are zero."""
     await plugins(NPU, ["d1"])
     await kubelet.stop()

@@ -39,7 +39,7 @@ async def test_list_shape(kubelet, plugins, api):
     assert {NPU} == {entry.resource_name for entry in container.devices}
 
 
-async def test_who_is_listed(kubelet, plugins, api):
+async def test_listed_pods(kubelet, plugins, api):
     """Conformance 10: List has pods without devices and sidecars, but no regular init containers and no ended pods."""
     await plugins(NPU, ["d1", "d2", "d3"])
     await kubelet.run_pod(manifest("plain"))

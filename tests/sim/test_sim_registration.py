@@ -40,7 +40,7 @@ async def test_invalid_name(kubelet, plugins):
     assert [] == plugin.calls
 
 
-async def test_nobody_serves(short_dir, plugins):
+async def test_no_server_behind_the_endpoint(short_dir, plugins):
     """A registration without a server behind its endpoint fails once the dial times out."""
     async with Kubelet(short_dir, timings=Timings(dial=0.3)) as kubelet:
         plugin = await plugins(NPU, ["d1"], on=kubelet, serve=False)
@@ -69,7 +69,7 @@ gc.collect()
 """
 
 
-def test_a_path_that_no_socket_has_is_dialled_in_vain(short_dir):
+def test_an_endpoint_path_that_is_too_long(short_dir):
     """A path over 107 bytes is refused after the dial timeout, and the process can end."""
     command = [sys.executable, "-c", UNREACHABLE, short_dir]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)

@@ -28,7 +28,7 @@ class Stubs:
             await stub.stop()
 
     async def check(self):
-        """Nothing ends by itself."""
+        """A stub never ends by itself."""
 
 
 class StubDriver(EmbeddedNode):
@@ -138,8 +138,8 @@ async def test_a_whole_story(driver):
         ({"registrations": {NPU: 2}}, "registrations: expected 2, seen 1"),
     ],
 )
-async def test_what_does_not_come_true(driver, expect, text):
-    """An expectation that does not become true says what was seen."""
+async def test_a_failed_expectation(driver, expect, text):
+    """The error has the observed state."""
     runs = {"expect": {"pods": {"one": {"phase": "Running"}}}}
     assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, runs, pods=ONE), driver)
     with pytest.raises(ScenarioError, match=text):
@@ -178,7 +178,7 @@ async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
     assert [] == await play(scenario(shows(2, 2), bad), driver)
 
 
-async def test_steps_that_a_driver_cannot(driver):
+async def test_unsupported_steps(driver):
     """Steps that a driver cannot do are skipped with a reason."""
     driver.capabilities = frozenset({Capability.KUBELET})
     story = scenario(shows(2, 2), {"advanceClock": 1}, {"createDeviceNode": "/dev/x"}, {"stopPlugin": None})
@@ -223,8 +223,8 @@ def test_strict_form(subtests):
             parse({"title": "t", "configuration": "", "steps": [], **change})
 
 
-async def test_what_cannot_come_true_is_not_waited_for(driver):
-    """A pod that has failed ends the waiting at once."""
+async def test_an_impossible_expectation_fails_at_once(driver):
+    """A failed pod never runs."""
     greedy = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": {NPU: 3}}}]}}}
     wants = {"expect": {"pods": {"one": {"phase": "Running"}}}}
     with pytest.raises(
@@ -234,8 +234,8 @@ async def test_what_cannot_come_true_is_not_waited_for(driver):
         await play(scenario(shows(2, 2), {"createPod": "one"}, wants, pods=greedy), driver, patience=600)
 
 
-async def test_a_finding_is_not_waited_for(driver):
-    """It ends the waiting at once, because it is never removed."""
+async def test_a_finding_fails_at_once(driver):
+    """Findings are never removed."""
     forbids = {"expect": {"findings": ["id-too-long"]}}
     story = scenario(shows(1, 1), {"expect": {"findings": "none"}}, forbids, configuration={NPU: ["d" * 64]})
     with pytest.raises(ScenarioError, match=r"step 3: it cannot become true any more: warning: id-too-long"):
@@ -258,7 +258,7 @@ async def test_numbers(driver):
             await play(scenario(*before, wants(amount)), driver, patience=1)
 
 
-async def test_what_comes_true_and_does_not_stay(driver):
+async def test_an_expectation_that_does_not_stay_true(driver):
     """A change within `stays` fails the step."""
 
     async def change():

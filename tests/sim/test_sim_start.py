@@ -12,7 +12,7 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
 
 NPU = "acme.dev/npu"
-SOURCES = 3600.0  # seconds: nothing comes by itself
+SOURCES = 3600.0  # seconds; longer than a test, so pods are known only when a test advances the clock
 
 
 @pytest.fixture

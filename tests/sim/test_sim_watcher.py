@@ -80,8 +80,8 @@ def lost(kubelet):
     return [entry.fields["error"] for entry in kubelet.journal.of("pluginLost")]
 
 
-async def test_its_devices_are_the_nodes(kubelet, watched):
-    """It is notified, called at the full path of its endpoint, and gets pods."""
+async def test_a_watched_plugin_is_registered(kubelet, watched):
+    """It is notified, called at the full path of its endpoint, and the node shows its devices."""
     asked = await watched()
     assert [(True, "")] == asked.statuses
     await shows(kubelet, NPU, 2, 2)
@@ -89,7 +89,7 @@ async def test_its_devices_are_the_nodes(kubelet, watched):
     assert pod.container().edits.envs["STUB_DEVICES"] in {"d1", "d2"}
     (noted,) = kubelet.journal.of("registered")
     assert (NPU, asked.info.endpoint) == (noted.fields["resource"], noted.fields["endpoint"])
-    assert 0 == kubelet.metrics.registrations[NPU]  # a real kubelet counts only what comes over kubelet.sock
+    assert 0 == kubelet.metrics.registrations[NPU]  # a real kubelet counts only registrations over kubelet.sock
     assert [] == kubelet.findings
 
 
@@ -108,7 +108,7 @@ async def test_its_devices_are_the_nodes(kubelet, watched):
         ),
     ],
 )
-async def test_what_is_refused(kubelet, clock, watched, info, said, code):
+async def test_refused_plugins(kubelet, clock, watched, info, said, code):
     """Versions are checked before the name; a refused plugin is asked again later."""
     asked = await watched(**info)
     text = f"RegisterPlugin error -- plugin validation failed with err: {said}"
@@ -145,7 +145,7 @@ def refusals(kubelet):
     return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
 
 
-async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monkeypatch):
+async def test_a_relative_endpoint_cannot_be_dialed(short_dir, clock, watched, monkeypatch):
     """A relative endpoint starts at the kubelet's working directory."""
     async with Kubelet(short_dir, clock=clock, timings=Timings(dial=0.2, **QUICK)) as kubelet:
         monkeypatch.chdir(short_dir)
@@ -156,7 +156,7 @@ async def test_a_relative_endpoint_leads_nowhere(short_dir, clock, watched, monk
         assert {} == kubelet.node().capacity
 
 
-async def test_a_plugin_goes_with_its_registration_socket(kubelet, clock, watched):
+async def test_a_plugin_is_unregistered_when_its_registration_socket_is_removed(kubelet, clock, watched):
     """Its devices are unhealthy and its stream is closed, even if it still serves."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)
@@ -201,8 +201,8 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await shows(kubelet, NPU, 2, 2)
 
 
-async def test_a_plugin_that_cannot_be_told_is_let_go(kubelet, clock, watched):
-    """After a failed NotifyRegistrationStatus, it is unregistered and tried again."""
+async def test_a_plugin_that_cannot_be_notified_is_unregistered(kubelet, clock, watched):
+    """After a failed NotifyRegistrationStatus, its registration is retried."""
     asked = await watched(devices=["d1"], fails=True)
     await kubelet.wait_until(lambda: lost(kubelet))
     asked.fails = False

@@ -1,4 +1,4 @@
-"""Manifests are read as Kubernetes reads them, and whatever cannot be read is one error."""
+"""Manifests are read as in Kubernetes, and every failure is a YAML error."""
 
 import pytest
 import yaml
@@ -7,7 +7,7 @@ from vdev.sim.objects import yaml_text
 
 
 def test_scalars(subtests):
-    """Numbers and booleans of YAML 1.1, but nothing that only Python's reader makes of a text."""
+    """Numbers and booleans follow YAML 1.1, without the dates and sexagesimal numbers of Python's reader."""
     cases = [
         ("2026-01-02", "2026-01-02"),
         ("2026-13-45", "2026-13-45"),
@@ -30,8 +30,8 @@ def test_scalars(subtests):
             assert [{"a": found}, {"a": found}] == yaml_text.documents(f"a: {text}\n---\na: {text}\n")
 
 
-def test_what_cannot_be_read(subtests):
-    """Is an error of YAML, whatever the reader trips over."""
+def test_unreadable_texts(subtests):
+    """Each one raises an error of YAML, no matter what fails in the reader."""
     for text in [
         "a: !!int x",
         "a: !!bool x",

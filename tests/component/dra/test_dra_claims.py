@@ -122,7 +122,7 @@ async def test_a_device_is_prepared_for_one_claim_only(driver, allocate):
     assert "" == (await kubelet.prepare(other))[uid(other)].error
 
 
-async def test_shares_are_told_apart(driver, allocate):
+async def test_shares_have_their_own_cdi_names(driver, allocate):
     """Two claims have shares of one device, and one of them has two shares."""
     shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(3)]
     _, kubelet = driver
