@@ -3,11 +3,9 @@
     VdevError
     ├── ConfigError          the configuration is wrong; has every problem found             exit 2
     ├── UsageError           the command line or the environment is wrong                    exit 2
-    ├── AllocationError      a request cannot be granted; the text is for the pod's event
+    ├── AllocationError      a request or claim cannot be granted                            FAILED_PRECONDITION
     │   ├── UnknownDevice        NOT_FOUND
-    │   ├── UnhealthyDevice      FAILED_PRECONDITION
-    │   ├── InvalidRequest       INVALID_ARGUMENT
-    │   └── ClaimRefused         FAILED_PRECONDITION
+    │   └── InvalidRequest       INVALID_ARGUMENT
     ├── ActionFailed         an action before a container's start failed                     FAILED_PRECONDITION
     ├── RegistrationRefused  the kubelet refuses a resource permanently
     ├── SocketError          a socket cannot be bound or reached
@@ -45,7 +43,7 @@ class UsageError(VdevError):
 
 
 class AllocationError(VdevError):
-    """A container's request cannot be granted. The kubelet copies the text into the pod's event."""
+    """A container's request or a claim cannot be granted. The kubelet copies the text into the pod's event."""
 
     grpc_status = "FAILED_PRECONDITION"
 
@@ -56,18 +54,10 @@ class UnknownDevice(AllocationError):
     grpc_status = "NOT_FOUND"
 
 
-class UnhealthyDevice(AllocationError):
-    """The request names a device that is Unhealthy now."""
-
-
 class InvalidRequest(AllocationError):
     """The request is malformed or breaks a rule of the resource (size, sharing limit)."""
 
     grpc_status = "INVALID_ARGUMENT"
-
-
-class ClaimRefused(AllocationError):
-    """A resource claim cannot be prepared on this node."""
 
 
 class ActionFailed(VdevError):

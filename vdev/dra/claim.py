@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ClaimRefused
+from ..errors import AllocationError
 from ..model.device import EMPTY
 from ..planning.cdi import Document
 
@@ -54,21 +54,21 @@ class Claim:
 
 
 def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
-    """Read a ResourceClaim for one driver. Raises ClaimRefused if its uid differs or it is not allocated."""
+    """Read a ResourceClaim for one driver. Raises AllocationError if its uid differs or it is not allocated."""
     metadata = document["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     if metadata.get("uid") != uid:
-        raise ClaimRefused(
+        raise AllocationError(
             f"ResourceClaim {namespace}/{name} is another one by now: its uid is {metadata.get('uid')}, and {uid} was "
             "to be prepared; delete the pod, so that a new one gets the new claim"
         )
     allocation = (document.get("status") or {}).get("allocation")
     if not allocation:
-        raise ClaimRefused(f"ResourceClaim {namespace}/{name} has no allocation")
+        raise AllocationError(f"ResourceClaim {namespace}/{name} has no allocation")
     devices = allocation.get("devices") or {}
     results = tuple(_result(each) for each in devices.get("results") or () if each["driver"] == driver)
     if not results:
-        raise ClaimRefused(f"no device of driver {driver} is allocated to ResourceClaim {namespace}/{name}")
+        raise AllocationError(f"no device of driver {driver} is allocated to ResourceClaim {namespace}/{name}")
     opaque = [each for each in devices.get("config") or () if (each.get("opaque") or {}).get("driver") == driver]
     return Claim(
         uid=uid,

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
-from ..errors import ClaimRefused
+from ..errors import AllocationError
 from ..model.device import EMPTY, Device
 from ..model.problem import did_you_mean
 from ..model.scalars import EnvName, Flag, Memory, Text, Whole, between, one_of
@@ -115,7 +115,7 @@ Decoded = Sequence[tuple[OpaqueConfig, _MigDeviceConfig]]
 
 
 def decoded_configs(claim: Claim, driver: str) -> Decoded:
-    """The configurations that the driver uses. Raises ClaimRefused if one is invalid, even if another overrides it."""
+    """The configurations that the driver uses. Raises AllocationError if any is invalid, even an overridden one."""
     return [(each, _decoded(each)) for each in claim.configs if not _is_foreign(each, driver)]
 
 
@@ -129,7 +129,7 @@ def settings_of(
 ) -> tuple[Mapping[str, str], MpsConfig | None]:
     """The variables for an allocated device, and its MPS limits if the configuration requests MPS.
 
-    Raises ClaimRefused for configuration that the device cannot have.
+    Raises AllocationError for configuration that the device cannot have.
     """
     for config, decoded in reversed([each for each in configs if each[0].covers(result)]):
         if decoded.partitions in (None, device.is_partition):
@@ -138,7 +138,7 @@ def settings_of(
             return decoded.env if isinstance(decoded, _DeviceConfig) else EMPTY, mps
         if config.requests:
             what = "a partition" if device.is_partition else "a whole device"
-            raise ClaimRefused(
+            raise AllocationError(
                 f"{_where(config)}: {decoded.kind} is not for request {result.request}, which got {what}"
             )
     return EMPTY, None
@@ -151,18 +151,18 @@ def _where(config: OpaqueConfig) -> str:
 def _decoded(config: OpaqueConfig) -> _MigDeviceConfig:
     given = config.parameters
     if not isinstance(given, Mapping):
-        raise ClaimRefused(
+        raise AllocationError(
             f"{_where(config)} is not an object; it needs apiVersion and kind, such as {OURS} DeviceConfig"
         )
     written = (given.get("apiVersion"), given.get("kind"))
     kind = next((kind for known, kind in _KINDS.items() if known == written), None)
     if kind is None:
         known = ", ".join(" ".join(each) for each in _KINDS)
-        raise ClaimRefused(f"{_where(config)} is of an unknown kind, {written[0]} {written[1]}; known are {known}")
+        raise AllocationError(f"{_where(config)} is of an unknown kind, {written[0]} {written[1]}; known are {known}")
     try:
         return kind.model_validate(given)
     except ValidationError as wrong:
-        raise ClaimRefused(f"{_where(config)}: {_first_of(wrong)}") from wrong
+        raise AllocationError(f"{_where(config)}: {_first_of(wrong)}") from wrong
 
 
 def _first_of(wrong: ValidationError) -> str:

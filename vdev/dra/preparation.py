@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import AllocationError, ClaimRefused
+from ..errors import AllocationError
 from ..model.device import Device, Mount, Slot, grouped
 from ..model.entry import DeviceListStrategy
 from ..model.quantity import QuantityError, parse_quantity
@@ -108,15 +108,15 @@ def _member(configs: Decoded, result: AllocationResult, find: Find) -> _Member:
     found = find(result.pool, result.device)
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
-        raise ClaimRefused(f"{what} cannot be prepared: {found}")
+        raise AllocationError(f"{what} cannot be prepared: {found}")
     pool, published = found
     if published.lost:
-        raise ClaimRefused(f"{what} cannot be prepared: it is only published for the claims that have it already")
+        raise AllocationError(f"{what} cannot be prepared: it is only published for the claims that have it already")
     if published.device.raw.refused:
-        raise ClaimRefused(f"{what} cannot be prepared: {published.device.raw.refused}")
+        raise AllocationError(f"{what} cannot be prepared: {published.device.raw.refused}")
     if not result.admin and bool(result.share_id) is not published.shared:
         was, now = ("as a share", "as a whole") if result.share_id else ("as a whole", "in shares")
-        raise ClaimRefused(
+        raise AllocationError(
             f"{what} was allocated {was} and is published {now} by now; delete the pod and its claim, so that new ones "
             "are allocated"
         )
@@ -160,7 +160,9 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     for each in members:
         for variable, value in each.env.items():
             if variable in own:
-                raise ClaimRefused(f"the configuration sets {variable}, which the driver sets itself; remove it there")
+                raise AllocationError(
+                    f"the configuration sets {variable}, which the driver sets itself; remove it there"
+                )
             whole.env[variable] = value
     return cdi.CdiDevice(name, mounts=tuple(whole.mounts.values()), env=whole.env)
 
@@ -189,7 +191,7 @@ def _check_devices(mps: MpsConfig, positions: dict[str, int]) -> None:
     known = {*positions, *map(str, positions.values())}
     for name in mps.default_per_device_pinned_memory_limit:
         if name not in known:
-            raise ClaimRefused(
+            raise AllocationError(
                 f"the configuration limits the memory of {name!r}, which is neither the id of a device of the request "
                 f"nor its position, 0 to {len(positions) - 1}"
             )
@@ -199,4 +201,4 @@ def _amount(text: str) -> int:
     try:
         return parse_quantity(text)
     except QuantityError as wrong:
-        raise ClaimRefused(f"the claim was given a capacity that vdev cannot read: {wrong}") from wrong
+        raise AllocationError(f"the claim was given a capacity that vdev cannot read: {wrong}") from wrong

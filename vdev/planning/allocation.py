@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
+from ..errors import AllocationError, InvalidRequest, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
 from ..model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, Entry
@@ -55,7 +55,7 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
         )
     for slot in slots:
         if not slot.health.healthy:
-            raise UnhealthyDevice(
+            raise AllocationError(
                 f"device {slot.id!r} of {resource.name} is unhealthy: {slot.health.reason or 'no reason given'}"
             )
     return slots

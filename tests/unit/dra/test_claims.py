@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from tests.kit import dra
 from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedClaim, PreparedDevice, read_claim
-from vdev.errors import AllocationError, ClaimRefused
+from vdev.errors import AllocationError
 from vdev.model.entry import Container
 from vdev.model.spec import SharingKind
 
@@ -110,7 +110,7 @@ def test_two_things_at_one_container_path_are_refused(build, prepare):
 def test_a_claim_that_is_not_allocated_is_refused(status):
     """Nothing says which devices are meant."""
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
-    with pytest.raises(ClaimRefused, match="ResourceClaim default/c has no allocation"):
+    with pytest.raises(AllocationError, match="ResourceClaim default/c has no allocation"):
         read_claim(document, DRIVER, uid=UID)
 
 
@@ -120,15 +120,15 @@ def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
     device = replace(device, raw=replace(device.raw, refused="it is the node's own disk"))
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
     found = dra.published(device, dra.resource(device))
-    with pytest.raises(ClaimRefused, match="cannot be prepared: it is the node's own disk"):
+    with pytest.raises(AllocationError, match="cannot be prepared: it is the node's own disk"):
         preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
 
 
 def test_a_device_must_be_allocated_as_it_is_published(prepare):
     """A configuration that changed in between: shares of a device that is whole now, and the other way round."""
-    with pytest.raises(ClaimRefused, match="was allocated as a whole and is published in shares by now; delete"):
+    with pytest.raises(AllocationError, match="was allocated as a whole and is published in shares by now; delete"):
         prepare(("r", "gpu-0"), shared=True)
-    with pytest.raises(ClaimRefused, match="was allocated as a share and is published as a whole by now"):
+    with pytest.raises(AllocationError, match="was allocated as a share and is published as a whole by now"):
         prepare(("r", "gpu-0", {"shareID": "s"}))
 
 
@@ -287,7 +287,7 @@ CLAIM = "the configuration of the claim"
 )
 def test_configuration_is_decoded_strictly(prepare, parameters, text):
     """A sentence that says what is wrong and where."""
-    with pytest.raises(ClaimRefused) as refused:
+    with pytest.raises(AllocationError) as refused:
         prepare(("r", "gpu-0"), config=[dra.config(parameters, DRIVER)])
     assert text in str(refused.value)
 
@@ -324,7 +324,7 @@ def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
     for driver, parameters in cases:
         with subtests.test(driver=driver):
             document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
-            with pytest.raises(ClaimRefused, match="is of an unknown kind"):
+            with pytest.raises(AllocationError, match="is of an unknown kind"):
                 preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
 
 

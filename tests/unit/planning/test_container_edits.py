@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
+from vdev.errors import AllocationError, InvalidRequest, UnknownDevice
 from vdev.model.device import DeviceNode, Mount
 from vdev.model.entry import CDI_STRATEGIES, Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.model.spec import SharingKind
@@ -180,7 +180,7 @@ def test_mounts_of_mps_come_before_the_device_list(build):
         ((), InvalidRequest, "names no device"),
         (("nope",), UnknownDevice, "unknown device: 'nope'"),
         ((A, A), InvalidRequest, "names device 'GPU-gggg0' twice"),
-        ((B,), UnhealthyDevice, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
+        ((B,), AllocationError, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
     ],
 )
 def test_allocate_says_no_clearly(build, ids, error, text):
@@ -188,8 +188,9 @@ def test_allocate_says_no_clearly(build, ids, error, text):
     entry = build.entry()
     raws = build.raws(entry)
     stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as refused:
         edits(stock, GPU, *ids)
+    assert error is type(refused.value)
 
 
 def test_shared_requests_above_one_can_be_refused(build):

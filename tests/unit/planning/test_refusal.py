@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.specs import made_entry, made_spec
-from vdev.errors import UnhealthyDevice
+from vdev.errors import AllocationError
 from vdev.model.device import DeviceNode, RawDevice
 from vdev.model.entry import Action, Container, DeviceListStrategy
 from vdev.model.sources import Usb
@@ -95,7 +95,7 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
             ((problem),) = stock.problems
             assert "t.yaml:4:5: devices[0]" == problem.where
             assert said in problem.message
-            with pytest.raises(UnhealthyDevice, match="not handed out"):
+            with pytest.raises(AllocationError, match="not handed out"):
                 allocation.allocate(stock.resources[NAME], ["e-1"])
             container_edits(stock.resources[NAME], allocation.allocate(stock.resources[NAME], ["e-2"]))
             (document,) = cdi_documents(stock).values()
