@@ -110,7 +110,7 @@ class Agent:
             self.tools,  # before the CDI specifications that mount them
             self.cdi,
             self.state,
-            self.measures,  # before any that waits, because a resource that stops meanwhile loses its metrics
+            self.measures,  # before appliers that wait, because a resource that stops in that time loses its metrics
             self.handovers,
             self.kernel_log,
             *self.node_api.appliers,
@@ -133,7 +133,7 @@ class Agent:
     # --- the parts ----------------------------------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """Read the configuration again soon, and try at once what failed."""
+        """Read the configuration again soon, and retry failed operations at once."""
         self.retrier.retry_now()
         self.pending.add(reload=True)
 
@@ -311,7 +311,7 @@ class Agent:
         """Reconcile once, and wait until there is a reason for the next time."""
         async with self._reconciling:
             begun, plan_at = self.options.clock.now(), None
-            await self._observe()  # what fails stays pending
+            await self._observe()  # work that fails stays pending
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
@@ -325,7 +325,7 @@ class Agent:
                 self.notifier.look()
         await self.pending.wait(until)
         if plan_at is not None and plan_at <= self.options.clock.now():
-            self.holders.ask()  # what pods hold may decide what changes now
+            self.holders.ask()  # the devices that pods hold may decide the next plan
 
     async def _observe(self) -> None:
         """Read the files and look for the devices that pending work names."""

@@ -28,7 +28,7 @@ _MOST_SHOWN = 3  # reasons in one text
 
 _Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
-_Wanted = tuple[object, ...]  # what the file says of a device, and the fault that spoils the file
+_Wanted = tuple[object, ...]  # the fields of a device in the file, and the fault that spoils the file
 
 
 class CdiFiles(HostFiles[_Name, _Wanted]):
@@ -39,9 +39,9 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     def __init__(self, directory: Path, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
-        self._documents: Sequence[cdi.Document] | None = None  # what our files should say; None: not read yet
+        self._documents: Sequence[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
         self._devices: dict[_Name, _Device] = {}  # of the documents
-        self._texts: dict[str, bytes] = {}  # what was found or written, by file name
+        self._texts: dict[str, bytes] = {}  # the text that was read or written last, by file name
         self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
     @property
@@ -168,7 +168,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
 
 
 def _content(path: Path) -> bytes:
-    """Return what a plain file has; nothing for anything else."""
+    """Return the content of a plain file; nothing for any other kind."""
     try:
         return read_plain(path, limit=_MAX_BYTES, follow=False) or b""
     except HostError:
@@ -185,5 +185,5 @@ def _document(text: bytes) -> cdi.Document | None:
 
 
 def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
-    """Return what a container gets with each device of a document, by name."""
+    """Return the container edits of each device of a document, by name."""
     return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}

@@ -241,7 +241,7 @@ class HandoverActions(Applier):
     # --- before a container starts ------------------------------------------------------------------------------------
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Run what is due before a container with these slots starts. Raises ActionFailed with the reason."""
+        """Run the actions that are due before a container with these slots starts. Raises ActionFailed."""
         deadline = self._clock.now() + PRE_START_LIMIT
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
         try:
@@ -276,7 +276,7 @@ class HandoverActions(Applier):
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
 
     def _overlapping(self, devices: Mapping[str, Device]) -> list[DeviceKey]:
-        """Return what is to be released and is the same hardware as one of these devices, whole or in part."""
+        """Return the devices with a release to do that share hardware with one of these devices."""
         slots = [Slot(each.id, each) for each in devices.values()]
         found = []
         for release in self._ledger.releases:

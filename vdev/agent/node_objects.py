@@ -137,7 +137,7 @@ class NodeObject:
 
 
 class NodeApi:
-    """The Node of one agent: `object` is what the API server has, and `access` is for writes.
+    """The Node of one agent: `object` is its state in the API server, and `access` is for writes.
 
     `situation` returns what Events report besides the plan, `faults` may answer instead of the server, and `retry_now`
     is called when the server answers again.

@@ -52,7 +52,7 @@ class Reconciler:
         self.base = EMPTY  # the inventory that follows from both
         self.warnings: tuple[Problem, ...] = ()  # of the configuration
         self.published = False  # whether this process has sent any list
-        self.previous = Previous()  # what the last reconciliation told others, or what an earlier process listed
+        self.previous = Previous()  # the lists and pools of the last reconciliation, or of an earlier process
         self.scanner = Scanner(agent.options, agent.retrier)
         self.verdicts = Verdicts(agent.health, agent.metrics)
         self._agent = agent
@@ -221,7 +221,7 @@ class Reconciler:
         return True
 
     def resume(self, recorded: Inventory) -> None:
-        """Take over what an earlier process listed, so that the first list is an edit of it."""
+        """Take over the lists of an earlier process, so that the first lists are edits of them."""
         self.previous = Previous(advertised=recorded)
         if self._agent.layouts.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
@@ -279,7 +279,7 @@ class Reconciler:
             self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
             self.scan, self.base = scan, base
             if self._agent.config.status.kept_at:
-                await self.reload()  # this may have been what was wrong
+                await self.reload()  # these devices may have been the reason for the refusal
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return arrange(self._agent.layouts.in_force(spec), self._agent.options.node, scan.devices)

@@ -52,7 +52,7 @@ def open_pty(host: HostRoot) -> Pty:
     return Pty(master, terminal, f"/dev/pts/{number}")
 
 
-_MAX_LINE = 4096  # bytes of an unfinished line; what is longer cannot be in a script
+_MAX_LINE = 4096  # bytes of an unfinished line; no script has a longer one
 _PIECE = 1024  # bytes
 
 
@@ -89,7 +89,7 @@ class Line:
         self._loop.add_reader(self.pty.master, self._answer)
 
     def _answer(self) -> None:
-        """Answer what came. What a full line does not take is lost, as on a line without flow control."""
+        """Answer the bytes that came. If the line is full, the answer is lost, as without flow control."""
         with contextlib.suppress(OSError):
             answer = self._response(os.read(self.pty.master, _PIECE))
             if answer:
@@ -98,7 +98,7 @@ class Line:
         self._end_pause = self._clock.call_later(self._seconds, self._listen)
 
     def _response(self, data: bytes) -> bytes:
-        """Return what to send back for these bytes. A line ends with CR, LF or both; an empty one has no answer."""
+        """Return the answer to these bytes. A line ends with CR, LF or both; an empty one has no answer."""
         if self._end is not LineEnd.SCRIPT:
             return data if self._end is LineEnd.ECHO else b""
         *lines, rest = (self._unfinished + data).replace(b"\r", b"\n").split(b"\n")

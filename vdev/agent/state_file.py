@@ -1,4 +1,4 @@
-"""The file of the state directory: one JSON document with what the next process must know.
+"""The file of the state directory: one JSON document for the next process.
 
     listed      the lists of the kubelet and the layouts that labels chose: the first list after a start edits it
     config      the texts of the last good configuration, for a start with bad files
@@ -60,7 +60,7 @@ class _Section(BaseModel):
 
 
 class ListedSlot(NamedTuple):
-    """One id of a list, with what is needed to know which hardware it stands for.
+    """One id of a list, with the fields that identify its hardware.
 
     The entry, the flags and the presets are left out: ids and slices mean the same to every version of the file.
     """
@@ -111,7 +111,7 @@ class Listed(_Section):
         )
 
     def inventory(self, *, numbers: bool) -> Inventory:
-        """Return what was listed, all of it Healthy.
+        """Return the lists, with all devices Healthy.
 
         `numbers`: device nodes still have the numbers that they had then, so `owns` and `uses` still mean the same.
         """

@@ -76,7 +76,7 @@ class Triggers:
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
-        self._unnamed: frozenset[Key] = frozenset()  # what was allocated and had no pod in the last answer
+        self._unnamed: frozenset[Key] = frozenset()  # allocated devices without a pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
     # --- files --------------------------------------------------------------------------------------------------------
