@@ -154,7 +154,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         if wait:
             await kubelet.wait_until(lambda: running.task.done() or _is_up(agent, kubelet), what="the agent")
             if running.task.done():
-                await running.task  # raises what stopped it
+                await running.task  # raises the error that ended it
             await running.settled(kubelet)
         return running
 

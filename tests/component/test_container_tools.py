@@ -147,7 +147,7 @@ class _Raw:
 
 
 async def test_the_load_shows(kubelet, start_agent, inside):
-    """A held device is busy and has a program; its memory adds up."""
+    """A held device is busy and has a process, and its amounts of memory add up."""
     steady = ", telemetry: {pattern: steady, gpu: 75, memory: 50}"
     await start_agent(config(entry=steady, count=1))
     box = inside(await kubelet.run_pod(manifest("a", {GPU: 1})))

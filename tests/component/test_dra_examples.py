@@ -11,7 +11,7 @@ pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates 
 
 OVERLAY = DEPLOY / "overlays" / "dra"
 EXAMPLES = sorted(path.stem for path in DEPLOY.glob("examples/dra-*.yaml"))
-WANTED = {  # by example: the device of each container, and how its id begins
+WANTED = {  # by example: the device of each container, and the prefix of its id
     "dra-extended-resource": [("gpu-0", "GPU-")],
     "dra-gpu": [("gpu-1", "GPU-")],
     "dra-mig": [("gpu-2-mig-1g5gb-19-0", "MIG-"), ("gpu-2-mig-3g20gb-9-4", "MIG-")],

@@ -45,7 +45,7 @@ async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
 
 
 async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubelet, directory):
-    """A triggered fault goes on while the file is missing, and ends when the file has come and gone."""
+    """A triggered fault continues without the file, and ends when the file has been created and deleted."""
     flag = directory / "flags" / "absent"
     flag.parent.mkdir()
     agent = await start_agent(config(flag), fault_injection=True, **NO_LOOKS)

@@ -54,7 +54,7 @@ async def test_fields_with_another_owner_stay(api_server, api, node, kubeconfig)
 
 
 async def test_fields_from_the_registration_stay(api_server, api, kubeconfig):
-    """Nobody owns these fields, so an empty apply would remove them too."""
+    """These fields have no owner, so an empty apply would remove them too."""
     born = {"capacity": {"cpu": "8", "pods": "110"}, "allocatable": {"cpu": "7", "pods": "110"}}
     born["conditions"] = [{"type": "Registered", "status": "True"}]
     await api_server.add("nodes", {"metadata": {"name": "n"}, "status": born}, manager="kubelet")

@@ -125,7 +125,7 @@ async def test_an_api_server_that_restarts(kubelet, start_agent, account, api_se
 
 
 async def test_the_file_for_node_feature_discovery(start_agent, directory, api_server, account):
-    """It is written whole, follows edits, is repaired, and stays at the end. The API server is not asked."""
+    """It is written atomically, follows edits, is repaired, and stays at the end. The API server is not used."""
     features = directory / "features.d"
     features.mkdir()
     agent = await start_agent(config("nfd"), api_server=account, features_dir=features)
@@ -142,8 +142,8 @@ async def test_the_file_for_node_feature_discovery(start_agent, directory, api_s
     assert [] == api_server.asked
 
 
-async def test_from_the_object_to_the_file(start_agent, directory, api_server, account, labels):
-    """An edit that changes the place removes the labels from the old one."""
+async def test_labels_move_between_node_and_file(start_agent, directory, api_server, account, labels):
+    """An edit that changes the place removes the labels from the old place."""
     features = directory / "features.d"
     features.mkdir()
     agent = await start_agent(config(), api_server=account, features_dir=features)

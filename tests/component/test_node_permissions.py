@@ -58,7 +58,7 @@ async def test_the_permissions_of_a_component_are_enough(component, switch, done
 
 @pytest.mark.parametrize("switch", ["labels", "events", "conditions"])
 async def test_a_missing_permission_is_one_problem(switch, start_agent, account, api_server, shows):
-    """The device plugin serves. There is one problem until the permission is granted, and then the write follows."""
+    """There is one problem until the permission is granted, and the device plugin serves."""
     await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet")
     api_server.permissions = {"list nodes", "watch nodes"}
     agent = await start_agent(

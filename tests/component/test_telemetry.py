@@ -84,7 +84,7 @@ async def test_load_follows_pods(agent, kubelet):
     assert 80 <= shared["default/one"] == shared["default/two"] <= 98
     assert {"default/three"} == values(told, "DCGM_FI_DEV_GPU_UTIL", gpu="1").keys()
     await kubelet.finish_pod("three")
-    agent.clock.advance(20)  # until the kubelet is asked again
+    agent.clock.advance(20)  # until the holders are read again
     told = await eventually(agent, kubelet, lambda text: "three" not in text, "the end of the pod")
     assert {"": 0} == values(told, "DCGM_FI_DEV_GPU_UTIL", gpu="1")
     assert values(told, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", gpu="1")[""] > 0
@@ -101,7 +101,7 @@ async def test_a_fault_shows_in_the_metric_when_it_shows_in_the_list(start_agent
     assert {"": 0} == values(told, "DCGM_FI_DEV_XID_ERRORS", gpu="0")
 
 
-async def test_heat_of_a_fault_comes_with_time(start_agent, kubelet):
+async def test_the_temperature_of_a_fault_rises_over_time(start_agent, kubelet):
     """The temperature depends on the clock, not on the number of reads."""
     rules = "faults: {rules: [{name: hot, devices: [a100/1], overheat: {to: 100, within: 60s}}]}\n"
     running = await start_agent(CONFIG + rules)

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Boots this machine's systemd once more, in namespaces of its own: machine.sh DIR ROOT PREFIX, as root.
+# Boots a second instance of this machine's systemd in new namespaces: machine.sh DIR ROOT PREFIX, as root.
 #
-# DIR/units are all its units but systemd's own, DIR/etc is its /etc/vdev, and what the units write into /opt/out is in
-# DIR/out. ROOT, the checkout, is its /opt/vdev, and PREFIX, of Python, its /opt/python. Nothing else that it writes is
-# seen outside, and it ends with the process that started it.
+# DIR/units has all its units except those of systemd, DIR/etc is its /etc/vdev, and DIR/out is its /opt/out. ROOT, the
+# checkout, is its /opt/vdev, and PREFIX, of Python, its /opt/python. Its other writes are not visible outside, and it
+# ends with the process that started it.
 set -eu
 if [ "${4:-}" != inside ]; then
   for hierarchy in /sys/fs/cgroup/systemd /sys/fs/cgroup; do

@@ -1,6 +1,6 @@
 """Shorter intervals for an agent and a kubelet in a test.
 
-Nothing here decides who wins a race that a test is about.
+No interval here decides a race that a test checks.
 """
 
 from vdev.sim import Timings
