@@ -72,16 +72,11 @@ def _published(pools: "Pools") -> Iterator[Placeholder]:
 
 
 def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
-    nodes = {name: _made(entry, by_cdi=by_cdi) for name, entry in resource.entries.items()}
-    for device in devices if any(nodes.values()) else ():
-        if node := nodes.get(device.entry):
-            yield Placeholder(resource.entries[device.entry], device, node)
-
-
-def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
-    """Return the placeholder of each device of an entry. With CDI, the runtime makes device nodes itself."""
-    node = entry.virtual.node if entry.virtual else None
-    return None if by_cdi and node and node.like else node
+    for device in devices:
+        entry = resource.entries.get(device.entry)
+        node = entry.virtual.node if entry and entry.virtual else None
+        if entry and node and not (by_cdi and node.like):  # with CDI, the runtime makes device nodes itself
+            yield Placeholder(entry, device, node)
 
 
 _UNFINISHED = f".{NODE_PREFIX}"
