@@ -17,14 +17,12 @@ import grpc.aio
 import structlog
 
 from ..aio.tasks import Interrupted, Interruption, acting_on, in_background
-from ..deviceplugin.podresources import FILE_NAME
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.service import ServiceState
 from ..deviceplugin.servicer import Requests
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import DraDrivers
 from ..faults.schedule import earliest
-from ..hostfs.watch import Watcher
 from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..telemetry.applier import Telemetry
@@ -194,17 +192,16 @@ class Agent:
             if self.notifier is not None:
                 telling = self.retrier.run_forever("telling the service manager", self.notifier.run_once)
                 await stack.enter_async_context(in_background(telling, name="service manager"))
-            watcher = None
             with contextlib.suppress(Interrupted):
                 async with self._starting:
                     if not self._stop.is_set():
-                        watcher = await self._prepare(stack)
-            if watcher is not None:
-                await self._work(watcher)
+                        await self._prepare(stack)
+            if not self._stop.is_set():
+                await self._work()
         log.info("stopped")
         return 1 if self._displaced else 0
 
-    async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher:
+    async def _prepare(self, stack: contextlib.AsyncExitStack) -> None:
         """Get ready for work, and put the clean-up on the stack."""
         if self.options.http_address:
             from ..observe import http  # it imports a web server
@@ -214,23 +211,18 @@ class Agent:
             await stack.enter_async_context(in_background(serving, name="http"))
         if self.node_api.api is not None:
             stack.push_async_callback(self.node_api.api.aclose)
-        intervals = self.options.intervals
-        # The kubelet writes its checkpoint beside its socket, after each change of a pod.
-        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
-        stack.enter_context(watcher)
-        await self.triggers.begin(watcher)
+        await self.triggers.begin(stack)
         if not await self.reconciler.start():
             self.pending.add(reload=True)
         await self.triggers.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
-        return watcher
 
-    async def _work(self, watcher: Watcher) -> None:
+    async def _work(self) -> None:
         """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""
         async with asyncio.TaskGroup() as group:
-            tasks = self._follow(group, watcher)
+            tasks = self._follow(group)
             with contextlib.suppress(Interrupted):
                 async with self._starting:
                     if await self.lock.take(self._stop):
@@ -244,11 +236,11 @@ class Agent:
             await self.dra.stop(hands_over=await self.lock.is_awaited())
             await self.lists.stop()
 
-    def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
+    def _follow(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that also run in stand-by."""
         repeated: dict[str, _Work] = {
-            "reconciling": functools.partial(self._reconcile, watcher),
-            "watching files": functools.partial(self.triggers.watch, watcher),
+            "reconciling": self._reconcile,
+            "watching files": self.triggers.watch,
             "looking at the kubelet regularly": self.triggers.look_at_kubelet,
             "looking at all devices regularly": self.triggers.look_again,
         }
@@ -307,7 +299,7 @@ class Agent:
         self.retrier.retry_now()
         self.pending.add()
 
-    async def _reconcile(self, watcher: Watcher) -> None:
+    async def _reconcile(self) -> None:
         """Reconcile once, and wait until there is a reason for the next time."""
         async with self._reconciling:
             begun, plan_at = self.options.clock.now(), None
@@ -315,7 +307,7 @@ class Agent:
             if self.lists.running:  # else another agent serves the node
                 plan_at = await self.reconciler.reconcile()
                 await self.retrier.run("injecting faults", functools.partial(self.faults.act, self))
-            await self.retrier.run("watching directories", functools.partial(self.triggers.arm, watcher))
+            await self.retrier.run("watching directories", self.triggers.arm)
             until = earliest((plan_at, self.retrier.next_attempt(begun), self.faults.engine.next_change))
             self.reconciled_at = self.options.clock.now()
             self.reconciles += 1

@@ -5,6 +5,7 @@ an endless loop (see `Retrier.run_forever`).
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator, Collection, Set
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..aio.clock import Clock
+from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
 from . import config_files
@@ -73,6 +75,7 @@ class Triggers:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._intervals, self._clock = agent.options.timing
+        self._watcher: Watcher  # from `begin` on
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
@@ -81,15 +84,19 @@ class Triggers:
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    async def begin(self, watcher: Watcher) -> None:
+    async def begin(self, stack: contextlib.AsyncExitStack) -> None:
         """Watch the configuration files before they are read for the first time, so that no change is missed."""
+        intervals = self._intervals
+        # The kubelet writes its checkpoint beside its socket, after each change of a pod.
+        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
+        self._watcher = stack.enter_context(watcher)
         await self.find_files()
         await watcher.follow(dict.fromkeys(self._configured, True))
 
-    async def watch(self, watcher: Watcher) -> None:
+    async def watch(self) -> None:
         """Wait for changes of files, and add the work that they need."""
-        await self.arm(watcher)
-        changed = await watcher.changes()
+        await self.arm()
+        changed = await self._watcher.changes()
         if changed & self._agent.link.directories:
             await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._mark(changed)
@@ -116,7 +123,7 @@ class Triggers:
         files = {*self._agent.options.files, *self._agent.config.chooser.chosen.files, *self._agent.config.files}
         self._configured = await asyncio.to_thread(config_files.directories, files)
 
-    async def arm(self, watcher: Watcher) -> None:
+    async def arm(self) -> None:
         """Watch the directories that matter now, and no others.
 
         A directory that is new here may have changed since it was last read, so it counts as changed.
@@ -129,7 +136,7 @@ class Triggers:
         wanted |= dict.fromkeys(self._configured | self._agent.faults.directories, True)
         for applier in self._agent.appliers:
             wanted |= dict.fromkeys(applier.directories, True)
-        self._mark(await watcher.follow(wanted))
+        self._mark(await self._watcher.follow(wanted))
 
     async def look_again(self) -> None:
         """Look at everything regularly, because some file systems send no events."""
