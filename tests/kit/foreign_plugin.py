@@ -26,6 +26,7 @@ DEFECTS = {
     "stale": "registers again with a socket that the kubelet has deleted",
     "leftover": "does not start where its own socket is left",
     "drops": "takes a broken device from its list",
+    "drops-allocated": "takes a device from its list half a second after its Allocate",
     "duplicate": "lists an id twice",
     "hangs": "hangs in Allocate",
     "dies": "ends by itself at an Allocate",
@@ -53,6 +54,7 @@ class Plugin(api_grpc.DevicePluginServicer):
         self._ids = ["widget-0", "widget-1"]
         if defect == "forgets":
             self._ids = [f"widget-{os.getpid()}-{number}" for number in range(2)]
+        self._allocated_at = {}  # by id, monotonic seconds
         self._server = None
         self.over = threading.Event()
 
@@ -122,6 +124,8 @@ class Plugin(api_grpc.DevicePluginServicer):
         ids = self._ids * 2 if self._defect == "duplicate" else self._ids
         if self._defect == "drops":
             ids = [id_ for id_ in ids if id_ not in broken]
+        if self._defect == "drops-allocated":
+            ids = [id_ for id_ in ids if time.monotonic() - self._allocated_at.get(id_, float("inf")) < 0.5]
         return [api.Device(ID=id_, health="Unhealthy" if id_ in broken else "Healthy") for id_ in ids]
 
     def GetDevicePluginOptions(self, request, context):
@@ -143,6 +147,8 @@ class Plugin(api_grpc.DevicePluginServicer):
         if self._defect == "dies":
             say("panic: index out of range")
             os._exit(2)
+        for each in request.container_requests:
+            self._allocated_at |= dict.fromkeys(each.devices_ids, time.monotonic())
         responses = [
             api.ContainerAllocateResponse(envs={"WIDGETS": ",".join(each.devices_ids)})
             for each in request.container_requests

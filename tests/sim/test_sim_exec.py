@@ -53,6 +53,7 @@ FOUND = {
     ),
     "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
     "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),
+    "drops-allocated": ("pod", "held-device-dropped"),
     "hangs": ("pod", "error: hung-rpc: acme.dev/widget: Allocate did not answer within 6 s"),
     "dies": ("pod", r"ended with exit code 2 by itself(.|\n)*\| panic: index out of range"),
     "forgets": ("plugin-restart", "error: held-device-dropped: acme.dev/widget: held device 'widget-"),
@@ -115,6 +116,13 @@ async def finds(defect, timeout):
     code, text = await played(name, command=f"{PLUGIN} --defect {defect}", hooks=HOOKS, timeout=timeout)
     assert 1 == code, (defect, text)
     assert re.search(said, text), (defect, text)
+
+
+async def test_a_resource_that_does_not_register_is_named():
+    """The message has the resources that are registered, because the name may be mistyped."""
+    code, text = await played("pod", resources=("acme.dev/widgets",), timeout=3)
+    assert 1 == code
+    assert "acme.dev/widgets is not registered; the plugin has registered acme.dev/widget" in text
 
 
 async def ended(pid):

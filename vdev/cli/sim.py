@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         return _play(args)
     if given := [name for name in _ONLY_WITH_EXEC if getattr(args, name)]:
         raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log each plugin that ends
     from ..sim import Compat  # not needed for --help
     from ..sim.app import SimOptions, serve
 

@@ -309,7 +309,10 @@ class EmbeddedNode:
 
     async def causes(self) -> list[str]:
         """Known reasons why an expectation may not have come true yet."""
-        return _missing_registrations(self.kubelet.journal.entries)
+        registered = sorted({each.fields["resource"] for each in self.kubelet.journal.of("registered")})
+        others = f"the plugin has registered {', '.join(registered) or 'nothing'}"
+        unknown = [f"{each} is not registered; {others}" for each in self._options.resources if each not in registered]
+        return [*_missing_registrations(self.kubelet.journal.entries), *unknown]
 
     # --- mistakes of the plugin ---------------------------------------------------------------------------------------
 
