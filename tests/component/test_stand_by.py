@@ -1,13 +1,15 @@
 """Rolling updates: the second agent of a node is up to date and ready, and serves when the first one ends."""
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
-from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
@@ -111,6 +113,15 @@ async def test_an_agent_that_hangs_and_is_killed(kubelet, stand_by, shows, direc
         process.end = second.stop  # its own process has ended
 
 
+def is_locked(directory):
+    """Whether this process has locked the present directory. An attempt to lock it would disturb the agent."""
+    for handle in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # it may be closed by now
+            if handle.samefile(directory) and "lock:" in Path("/proc/self/fdinfo", handle.name).read_text():
+                return True
+    return False
+
+
 async def test_a_recreated_directory_is_left_to_the_serving_agent(kubelet, start_agent, stand_by, shows):
     """The standby agent checks more often. If it took the lock, the other one would end with its streams open."""
     first = await start_agent(config())
@@ -122,6 +133,8 @@ async def test_a_recreated_directory_is_left_to_the_serving_agent(kubelet, start
     await kubelet.wait_until(lambda: is_locked(kubelet.device_plugin_dir), what="the new lock")
     await kubelet.start()
     await shows(NPU, 2, 2)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    assert [] == kubelet.errors
     await kubelet.wait_until(lambda: stands_by(second), what="it to stand by")
     assert not first.task.done()
     assert {} == registrations(second)
@@ -129,6 +142,24 @@ async def test_a_recreated_directory_is_left_to_the_serving_agent(kubelet, start
     second.clock.advance(second.agent.options.intervals.directory_remade)
     await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
     await shows(NPU, 2, 2)
+
+
+async def test_an_agent_that_loses_the_lock_of_a_recreated_directory_ends(kubelet, start_agent):
+    """If another agent has locked the new directory, two would serve, so the first one ends with an error."""
+    agent = await start_agent(config())
+    await kubelet.stop()
+    fresh = kubelet.device_plugin_dir.with_name("fresh")
+    fresh.mkdir()
+    handle = os.open(fresh, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        shutil.rmtree(kubelet.device_plugin_dir, ignore_errors=True)  # its agent may remove a socket first
+        fresh.rename(kubelet.device_plugin_dir)
+        async with asyncio.timeout(30):
+            assert 1 == await agent.task
+    finally:
+        os.close(handle)
+    assert any("another vdev serves it" in each["event"] for each in agent.logs)
 
 
 LINE = """version: v1
