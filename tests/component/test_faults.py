@@ -44,7 +44,7 @@ def injected(agent, name):
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-async def test_drop_harms(start, shows, clock, kubelet):
+async def test_a_harmful_drop(start, shows, clock, kubelet):
     """With allowHarmful, a held id leaves the list at once."""
     await start('name: x, devices: ["acme/*"], at: 10s, drop: true, allowHarmful: true')
     await kubelet.run_pod(manifest("p", {NPU: 1}))

@@ -175,7 +175,7 @@ async def test_a_port_that_becomes_free_is_used(monkeypatch):
     assert 1 == len([each for each in logs if each["log_level"] == "error"])
 
 
-async def test_it_ends_with_the_agent(start_agent):
+async def test_the_server_ends_with_the_agent(start_agent):
     """The port is free after the agent's end, although a client keeps its connection open."""
     agent = await start_agent(CONFIG, http_address=ANY_PORT)
     host, _, port = served(agent).rpartition(":")

@@ -58,7 +58,7 @@ async def test_resources_are_written_instead_of_served(kubelet, start_agent, acc
     assert "8" == status_of()["capacity"]["cpu"]
 
 
-async def test_a_kubelet_that_sets_it_to_zero(start_agent, account, api_server, status_of):
+async def test_a_kubelet_that_sets_capacity_to_zero(start_agent, account, api_server, status_of):
     """A kubelet that starts without a checkpoint does so, and then owns the fields. vdev takes them back."""
     await start_agent(config(), api_server=account, wait=False)
     await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))

@@ -140,7 +140,7 @@ async def test_a_socket_path_that_is_too_long(kubelet, start_agent):
     assert 0 == await agent.stop()
 
 
-async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
+async def test_without_a_kubelet_socket_the_plugin_only_serves(kubelet, start_agent):
     """An empty --kubelet-socket serves without registering, as with NVIDIA's plugin."""
     agent = await start_agent(CONFIG, kubelet_socket=None, wait=False)
     await kubelet.wait_until(lambda: is_in(agent, ServiceState.SERVING), what="serving")

@@ -167,7 +167,7 @@ async def test_a_foreign_driver_of_the_same_name(start_agent, account, api_serve
     assert ["x"] == devices(slices())
 
 
-async def test_it_is_not_ready_while_slices_are_not_published(start_agent, account, api_server, node):
+async def test_the_agent_is_not_ready_while_slices_are_not_published(start_agent, account, api_server, node):
     """At the start, and after they were deleted."""
     allowed = {"get nodes", "list nodes", "watch nodes", *MAY_PUBLISH}
     api_server.permissions = allowed - {"create resourceslices"}

@@ -278,7 +278,7 @@ async def test_a_namespace_is_deleted_with_its_objects(ask):
     assert [] == left["items"]
 
 
-def test_it_listens_on_loopback_only():
+def test_the_server_listens_on_loopback_only():
     """It has no users and permissions."""
     with pytest.raises(UsageError, match=r"0\.0\.0\.0: the API server knows no users"):
         ApiServer(host="0.0.0.0")  # which is refused

@@ -47,7 +47,7 @@ def two(**fields):
     return slice_of("acme.dev", [device("a", **fields), device("b")])
 
 
-def test_the_first_that_fits():
+def test_the_first_device_that_fits():
     assert ["a"] == names([two()], claim("one"))
     assert ["b"] == names([two()], claim("one"), others=[held("a")])
     assert ["a", "b"] == names([two()], claim("one"), claim("two"))

@@ -107,7 +107,7 @@ async def test_affinity_buckets(kubelet, plugins):
         assert expected == {*pod.container().devices[NPU]}
 
 
-async def test_no_topology_is_no_affinity(kubelet, plugins):
+async def test_no_affinity_without_topology(kubelet, plugins):
     """Affinity has no effect on a resource whose devices have no NUMA nodes."""
     await plugins(NPU, ["d1", "d2"])
     pod = await kubelet.run_pod(manifest("p", {NPU: 2}), numa_affinity=[0])

@@ -39,7 +39,7 @@ def test_example_test_passes(tmp_path):
 
 
 @pytest.mark.usefixtures("prepared_python")
-async def test_example_scenario_comes_true():
+async def test_example_scenario_passes():
     """The example scenario is valid and passes."""
     async with VdevNode() as driver:
         assert [] == await play(parse(yaml.safe_load(snippet("yaml"))), driver, patience=30)

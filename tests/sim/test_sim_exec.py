@@ -160,7 +160,7 @@ async def test_sigterm_ends_everything(tmp_path):
 
 
 @pytest.mark.long
-async def test_a_failure_in_junit_and_on_paper(tmp_path):
+async def test_a_failure_in_junit_and_in_text(tmp_path):
     """Both have the step with its line, the difference, the history, and the plugin's output."""
     good = scenario(tmp_path, {"expect": READY}, name="good")
     bad = scenario(
@@ -350,7 +350,7 @@ def test_usage(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_the_scenarios_that_come_with_it(capsys):
+def test_the_built_in_scenarios(capsys):
     """All files are listed with the hooks that they need."""
     assert 0 == main(["sim", "--list-scenarios"])
     printed = capsys.readouterr().out

@@ -118,7 +118,7 @@ async def test_pod_status_only_when_health_changes(kubelet, plugins):
     assert 1 == len(updates)
 
 
-async def test_dropped_device_leaves_the_status_standing(kubelet, plugins):
+async def test_dropped_device_does_not_change_the_pod_status(kubelet, plugins):
     """A held id that is dropped does not change the pod's status, but is a finding."""
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))

@@ -45,7 +45,7 @@ async def test_capacity_and_allocatable(kubelet, plugins):
     await shows(kubelet, GPU, 1, 1)
 
 
-async def test_everything_is_forgotten_after_the_grace(kubelet, plugins, clock):
+async def test_a_resource_is_forgotten_after_the_grace_period(kubelet, plugins, clock):
     """Conformance 48: a disconnect makes all devices unhealthy; after the grace period, the resource is unknown."""
     plugin = await plugins(NPU, ["d1"])
     await plugin.stop()

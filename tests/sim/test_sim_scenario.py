@@ -92,7 +92,7 @@ ONE = {"one": {"spec": {"containers": [{"name": "main", "resources": {"limits": 
 
 
 @pytest.mark.long
-async def test_a_whole_story(driver):
+async def test_every_kind_of_step(driver):
     """Every kind of step works."""
     got = {
         "phase": "Running",

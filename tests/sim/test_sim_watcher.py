@@ -167,7 +167,7 @@ async def test_a_plugin_is_unregistered_when_its_registration_socket_is_removed(
     assert [f"the registration socket for {asked.info.endpoint} is gone"] == lost(kubelet)
 
 
-async def test_it_is_found_again_after_a_restart_of_the_kubelet(kubelet, watched):
+async def test_a_plugin_is_found_again_after_a_kubelet_restart(kubelet, watched):
     """It is registered again, because its socket in plugins_registry remains."""
     asked = await watched()
     await shows(kubelet, NPU, 2, 2)

@@ -81,7 +81,7 @@ async def test_the_number_of_requests(start, api_server, until, directory, clock
     assert watched == asked_since(api_server, before)
 
 
-async def test_it_ends_at_once_while_requests_hang(start, api_server, until, clock):
+async def test_the_controller_ends_at_once_while_requests_hang(start, api_server, until, clock):
     """It sends no further requests."""
     hanging = api_server.fail(verb="create", hang=True)
     fleet = await start(of(40), clock=clock)

@@ -79,7 +79,7 @@ class Policy:
 
 
 @kustomize
-async def test_the_role_is_enough(start, api_server, directory):
+async def test_the_permissions_of_the_role_are_enough(start, api_server, directory):
     """No permission is missing, and each one is used."""
     policy = Policy(api_server) if importlib.util.find_spec("cel_expr_python") else None
     await api_server.add("nodes", {"metadata": {"name": "k", "labels": {"type": "kwok"}}})
