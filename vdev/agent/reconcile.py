@@ -253,9 +253,9 @@ class Reconciler:
             if is_new := spec != self.spec:
                 scan = await self.scanner.scan(self.scan, spec)
                 base = await asyncio.to_thread(self._arrange, spec, scan)
-            strict = self._agent.config.status.kept_at and spec.flags.fail_on_init_error  # the start is not over
-            if is_new or strict:
-                _must_be_good(base, scan if strict else Scan())
+            start_is_over = not self._agent.config.status.kept_at or not spec.flags.fail_on_init_error
+            if is_new or not start_is_over:
+                _must_be_good(base, Scan() if start_is_over else scan)
         except ConfigError as bad:
             self._agent.config.refused(bad)
             return

@@ -24,6 +24,12 @@ from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.resources import LIST_LIMIT, Resource
 from .rpc import RIGHT, Context, RpcCalls, unary
 
+log = structlog.get_logger(__name__)
+
+_PRE_START = 28.0  # seconds; the kubelet waits 30
+_LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
+_SERVICE = "v1beta1.DevicePlugin"
+
 
 def list_response(slots: Iterable[Slot]) -> bytes:
     """Return a `ListAndWatchResponse` as bytes, which are compared with the last list and sent to each stream."""
@@ -85,7 +91,10 @@ def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> S
 
 
 def faulty_list(fault: StreamFaults, slots: Sequence[Slot], right: bytes) -> bytes:
-    """Return the list that a stream sends under this fault."""
+    """Return the list that a stream sends under this fault.
+
+    Protobuf appends the repeated fields of concatenated messages, so more devices are simply more bytes.
+    """
     if fault.duplicate_ids:  # with the opposite health
         return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
     if fault.oversized:
@@ -98,12 +107,6 @@ def _other(each: str, *, healthy: bool) -> bytes:
     device = pb.Device(ID=each, health="Healthy" if healthy else "Unhealthy")
     return pb.ListAndWatchResponse(devices=[device]).SerializeToString()
 
-
-log = structlog.get_logger(__name__)
-
-_PRE_START = 28.0  # seconds; the kubelet waits 30
-_LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
-_SERVICE = "v1beta1.DevicePlugin"
 
 HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]
 """What is done when these slots of a resource change hands."""
@@ -235,7 +238,7 @@ class Servicer:
             self._on_stream()
             await self.calls.inject(Rpc.LIST)
             while not self.calls.closing and cut == self._cut:
-                woken = self.calls.woken
+                woken = self.calls.woken  # taken before the state is read, so that no change after it is missed
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.flood is not None:

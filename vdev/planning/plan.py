@@ -201,7 +201,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
-    held, claimed = NOTHING_CLAIMED, dict[Key, Device]()
+    held, claimed = NOTHING_CLAIMED, dict[DeviceKey, Device]()
     if observed.claimed:
         held = claimed_devices(previous.pools, observed.claimed)
         for driver in held:
