@@ -104,6 +104,22 @@ async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
     assert "hung until the fault 'x' ended" in (await call).message
 
 
+async def test_devices_of_an_unanswered_allocate_stay_listed(start, kubelet, clock):
+    """An edit that removes devices waits for the pod that is about to get them."""
+    rule = "name: x, rpc: Allocate, delay: 1h"
+    agent = await start(rule)
+    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 4})))
+    await kubelet.wait_until(lambda: injected(agent, "x"))
+    agent.edit(config(rule, head=DEVICES.replace("count: 4", "count: 1")))
+    await agent.serves(2, kubelet)
+    for _ in range(20):
+        clock.advance(60)
+        await agent.settled(kubelet)
+    assert 4 == len(agent.agent.reconciler.advertised.resources[NPU].slots)
+    clock.advance(3600)
+    await call
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
