@@ -77,9 +77,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         del plan
         return {}
 
-    async def made(self) -> None:
-        """Called on the event loop after `make`."""
-
     async def apply(self, plan: DesiredState) -> None:
         now = self._clock.now()
         try:
@@ -99,7 +96,6 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             retry_at = now + self._intervals.retry_host_files
             self.retry_at = retry_at if remove_at is None else min(retry_at, remove_at)
         self.directories = self._watched if self._wanted or self._left else frozenset()
-        await self.made()
 
     def _work(self, plan: DesiredState, now: float) -> float | None:
         """Compare what is wanted with what exists, and change it; return when something left over may go, or None."""

@@ -182,14 +182,16 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
     # --- serial lines, on the event loop ------------------------------------------------------------------------------
 
-    async def made(self) -> None:
-        """Answer new lines, close those that nothing needs, and put edited answers in force."""
+    async def apply(self, plan: DesiredState) -> None:
+        """Make the placeholders. Then answer new lines, close those that nothing needs, and adopt edited answers."""
+        await super().apply(plan)
         opened, self._opened = self._opened, {}
         for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
             self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
-        over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
+        needed = {device for device, each in self._standing.items() if each.node.pty is not None}
+        over = {device: each for device, each in self._lines.items() if device not in needed}
         if over:  # a claim may keep the link, and the terminal's number will belong to another program
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
@@ -200,9 +202,6 @@ class VirtualNodes(HostFiles[str, Placeholder]):
             answers = {heard: template.render(values) for heard, template in node.answers.items()}
             otherwise = None if node.otherwise is None else node.otherwise.render(values)
             line.behave(node.pty or LineEnd.SILENCE, answers, otherwise)
-
-    def _is_line(self, device: str) -> bool:
-        return device in self._standing and self._standing[device].node.pty is not None
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
