@@ -1,9 +1,9 @@
-"""What a node should advertise: pure functions from what is observed to what is desired.
+"""Plans what a node advertises: pure functions from the observed state to the desired state.
 
-    plan        all of it in order: `desired_state(observed) -> DesiredState`
+    plan        the complete plan: `desired_state(observed) -> DesiredState`
     inventory   the devices of all entries: owners, partitions, names, replicas
     in_use      which devices pods may hold; `retired` keeps these in the lists
-    allocation  what a container gets; `preferred` chooses which devices; `cdi` has the documents
+    allocation  the edits for a container; `preferred` chooses its devices; `cdi` makes the CDI documents
 
-Nothing is remembered between two calls.
+No state is kept between calls.
 """

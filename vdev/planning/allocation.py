@@ -1,8 +1,8 @@
-"""The answer to an Allocate, and CDI devices.
+"""The response to Allocate, and CDI devices.
 
-`allocate` grants or refuses the ids of a request. `container_edits` joins what its devices add to the container:
-variables, device nodes, mounts, annotations and CDI names. `cdi_device` and `cdi_documents` give the same as CDI
-devices, for the CDI strategies and for claims.
+`allocate` grants or refuses the ids of a request. `container_edits` merges the edits of the devices of a container:
+variables, device nodes, mounts, annotations and CDI names. `cdi_device` and `cdi_documents` return the same edits as
+CDI devices, for the CDI strategies and for claims.
 """
 
 import posixpath
@@ -24,8 +24,8 @@ from .resources import Inventory, Resource
 from .sharing import mps_share
 
 _NO_BLOCK = Container()
-_NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation keys made here
-_NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
+_NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # for generated annotation keys
+_NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # prevents NVIDIA's runtime from injecting CDI devices a second time
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
 _LIST_ROOT = "/var/run/vdev-container-devices"
 
@@ -34,7 +34,7 @@ _LIST_ROOT = "/var/run/vdev-container-devices"
 
 
 def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
-    """Grant a container's request, or raise the AllocationError that says why not."""
+    """Return the slots for a container's request. Raises AllocationError if it is refused."""
     if not ids:
         raise InvalidRequest(f"invalid request for {resource.name}: it names no device")
     try:
@@ -62,7 +62,7 @@ def allocate(resource: Resource, ids: Sequence[str]) -> tuple[Slot, ...]:
 
 
 def _short(slot_id: str) -> str:
-    """An id for a message. If it is longer than any real id, it is cut, so that it cannot flood a status or a log."""
+    """An id for a message. An id that is longer than any real one is cut, so that it cannot flood a status or a log."""
     return repr(slot_id if len(slot_id) <= 2 * MAX_ID else f"{slot_id[:MAX_ID]}…")
 
 
@@ -80,12 +80,12 @@ class DeviceEdits:
     env: Mapping[str, str]
     annotations: Mapping[str, str]
     nodes: tuple[DeviceNode, ...]
-    """As `mounts`, empty if containers get nothing but CDI devices."""
+    """Like `mounts`, but empty if containers get only CDI devices."""
     mounts: tuple[Mount, ...]
 
 
 def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
-    # To render the templates of eight devices takes as long as the rest of an Allocate, so that is done once.
+    # Cached: rendering the templates of eight devices takes as long as the rest of an Allocate.
     known: dict[str, DeviceEdits] = resource.rendered
     if device.id not in known:
         entry, flags = resource.entries[device.raw.entry], resource.flags
@@ -107,7 +107,7 @@ def _device_edits(resource: Resource, device: Device) -> DeviceEdits:
 
 
 def any_cdi(flags: Flags) -> bool:
-    """Whether containers are given CDI devices; a node with its own numbers then need not exist on the host."""
+    """Whether containers get CDI devices. A device node with configured numbers then need not exist on the host."""
     return not CDI_STRATEGIES.isdisjoint(flags.plugin.device_list_strategy)
 
 
@@ -126,7 +126,7 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
 
 
 def _values(resource: Resource, entry: Entry, device: Device) -> Mapping[str, str]:
-    """The values for the templates of the entry's block; empty if it has no block, as most entries."""
+    """The values for the templates of the entry's block; empty without a block, which is the common case."""
     return EMPTY if entry.container == _NO_BLOCK else placeholders(resource.name, device)
 
 
@@ -175,7 +175,7 @@ def _below(root: str, path: str) -> str:
 
 @dataclass(slots=True)
 class ContainerEdits:
-    """The answer to one container's request, in a deterministic order; nodes and mounts by container path."""
+    """The edits for one container, in a deterministic order; nodes and mounts are sorted by container path."""
 
     env: dict[str, str] = field(default_factory=dict)
     mounts: dict[str, Mount] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class ContainerEdits:
 def container_edits(resource: Resource, slots: Sequence[Slot]) -> ContainerEdits:
     """The edits for a container that gets these slots.
 
-    Raises AllocationError when two of its devices want the same container path for different things.
+    Raises AllocationError if two of its devices use the same container path for different things.
     """
     distinct = {slot.device.id: slot.device for slot in slots}
     groups = grouped((each.raw.entry, _device_edits(resource, each)) for each in distinct.values())
@@ -235,7 +235,7 @@ def _join(target: dict[str, str], templates: Mapping[str, Template], texts: Sequ
 def _add_lists(
     edits: ContainerEdits, resource: Resource, slots: Sequence[Slot], devices: Sequence[DeviceEdits]
 ) -> None:
-    """Add the list of the devices in the form that each strategy wants."""
+    """Add the list of the devices in the form of each strategy."""
     flags = resource.flags
     strategies = flags.plugin.device_list_strategy
     is_nvidia = any(each.entry.is_nvidia for each in devices)
@@ -246,7 +246,7 @@ def _add_lists(
         names = [cdi.qualified(cdi.kind(each.entry.resource), each.listed) for each in devices]
         if DeviceListStrategy.CDI_ANNOTATIONS in strategies:
             owner = "nvidia-device-plugin" if is_nvidia else "vdev"
-            # NVIDIA draws this id at random. Ours is made from the request: the same request gets the same answer.
+            # NVIDIA's plugin uses a random id. This one is derived from the request, so that it is reproducible.
             unique = uuid.uuid5(_NAMESPACE, "\n".join((resource.name, *(slot.id for slot in slots))))
             edits.annotations[f"{flags.plugin.cdi_annotation_prefix}{owner}_{unique}"] = ",".join(names)
         if DeviceListStrategy.CDI_CRI in strategies:
@@ -260,7 +260,7 @@ def _add_lists(
                 path = posixpath.join(root, each.listed)
                 edits.env[variable] = root
                 edits.mounts[path] = Mount("/dev/null", path)
-    if is_nvidia:  # these ask NVIDIA's runtime for more than devices, under every strategy
+    if is_nvidia:  # these request more than devices from NVIDIA's runtime, for every strategy
         asked = {
             "NVIDIA_GDRCOPY": flags.gdrcopy_enabled,
             "NVIDIA_GDS": flags.gds_enabled,
@@ -274,7 +274,7 @@ def _add_lists(
 
 @dataclass(frozen=True, slots=True)
 class MpsShare:
-    """The share of a device that a container gets; 0 is no limit."""
+    """The share of a device that a container gets; 0 means no limit."""
 
     position: int
     """The device's position in the list of the container's devices."""
@@ -299,7 +299,7 @@ def _add_mps(edits: ContainerEdits, resource: Resource, slots: Sequence[Slot]) -
     if shares and root:
         edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
         edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
-        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # a path of the container
+        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # the target is in the container
 
 
 def mps_limits(edits: ContainerEdits, shares: Sequence[MpsShare]) -> None:
@@ -338,7 +338,7 @@ def cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Devi
             continue
         for slot in resource.slots:
             device = slot.device
-            # For a device of an unknown entry, an earlier process wrote what a container may need.
+            # For a device of an unknown entry, the specification of an earlier process is kept.
             if device.raw.entry != UNKNOWN_ENTRY and not device.raw.refused:
                 entry = resource.entries[device.raw.entry]
                 yield cdi.kind(entry.resource), _list_name(device, resource.flags), resource, device

@@ -1,7 +1,8 @@
 """CDI specifications as data: kinds, names, and the edits of each device.
 
-Sources: the CDI specification 0.3.0 to 1.0.0, and containerd. It crashes on one-letter classes, cannot resolve a device
-that is in two files, ignores a file whose version is too low for its content, and rejects a device without edits.
+Sources: the CDI specification 0.3.0 to 1.0.0, and containerd. containerd crashes on one-letter classes, cannot resolve
+a device that is in two files, ignores a file whose version is too low for its content, and rejects a device without
+edits.
 """
 
 import re
@@ -20,12 +21,12 @@ ALL = "all"
 Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
-_MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
+_MAX_FILE = 200  # characters of a kind in a file name, which leaves room for the suffix of temporary files
 
 
 @dataclass(frozen=True, slots=True)
 class CdiDevice:
-    """One device of a kind, and what it adds to a container."""
+    """One device of a kind, with its container edits."""
 
     name: str
     nodes: tuple[DeviceNode, ...] = ()
@@ -36,9 +37,8 @@ class CdiDevice:
 def kind(resource: str) -> str:
     """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
 
-    If CDI would not accept the name as a class (one letter, a leading digit), it becomes `device-<name>-<fingerprint>`,
-    so that no resource name can make a file that the runtime ignores or crashes on. The fingerprint keeps the kind
-    different from that of a resource with this very name.
+    If the name is not a valid CDI class (one letter, a leading digit), it becomes `device-<name>-<fingerprint>`, as the
+    runtime would ignore the file or crash. The fingerprint avoids a conflict with a resource of that name.
     """
     domain, name = domain_and_name(resource)
     name = _NOT_IN_CLASS.sub("-", name)
@@ -52,10 +52,10 @@ def qualified(cdi_kind: str, name: str) -> str:
 
 
 def file_name(cdi_kind: str) -> str:
-    """The file name of a kind. The prefix marks the file as one of vdev.
+    """The file name of a kind. The prefix marks the file as written by vdev.
 
-    A fingerprint follows if the name would be too long, or if the domain contains a `-`: then another kind could have
-    the same name, because a `-` also separates domain and class.
+    A fingerprint is appended if the name would be too long, or if the domain contains a `-`: because `-` also separates
+    domain and class, another kind could otherwise have the same file name.
     """
     plain = cdi_kind.replace("/", "-")
     domain = cdi_kind.partition("/")[0].removeprefix(VENDOR_PREFIX)
@@ -67,7 +67,7 @@ def file_name(cdi_kind: str) -> str:
 def document(
     cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
 ) -> Document:
-    """The specification of a kind, with a device `all` for all devices; containers get `env` with each device."""
+    """The specification of a kind, with a device `all` for all devices. Each device also adds the variables `env`."""
     members = sorted(devices, key=attrgetter("name"))
     if members and with_all:
         members.append(_all(members))
@@ -80,7 +80,7 @@ def document(
 
 
 def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
-    """The edits of a device of a specification, with those that all its devices have."""
+    """The edits of a device in a specification, including the common edits of the specification."""
     own: dict[str, Any] = device["containerEdits"]
     common = (whole.get("containerEdits") or {}).get("env", [])
     return {**own, "env": [*own.get("env", []), *common]} if common else own
@@ -91,10 +91,10 @@ def with_leftovers(
     present: Iterable[Document],
     kept: Collection[tuple[str, str]],
 ) -> dict[str, Document]:
-    """The `wanted` specifications, with those devices of the `present` ones that are `kept`, by kind and name.
+    """The `wanted` specifications, with the devices of the `present` ones that are `kept`, by kind and name.
 
-    A container that restarts gets the same CDI names again. So a device that a pod still holds must stay resolvable
-    after the configuration lost it. The device `all` of a kind has only the wanted devices.
+    A container that restarts gets the same CDI names again. So a device that a pod still holds must remain resolvable
+    after it was removed from the configuration. The device `all` of a kind has only the wanted devices.
     """
     merged = dict(wanted)
     for old in present:
@@ -149,7 +149,7 @@ def is_document(value: object) -> TypeGuard[Document]:
 
 
 def device_id(device: Mapping[str, Any]) -> str:
-    """The id of a device in a document of vdev, from the value of its variable. Its name may be an index."""
+    """The id of a device in a document of vdev, from its variable, because its name may be an index."""
     variables: list[str] = device["containerEdits"].get("env", [])
     return variables[0].partition("=")[2] if variables else str(device["name"])
 
@@ -188,17 +188,17 @@ def _node(node: DeviceNode) -> dict[str, Any]:
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    if mount.tmpfs:  # it has no source, and CDI requires an absolute path
+    if mount.tmpfs:  # a tmpfs has no source, but CDI requires an absolute path
         path, options = mount.container_path, ["nosuid", "nodev", "rw"]
         return {"hostPath": path, "containerPath": path, "type": "tmpfs", "options": options}
-    # No nodev: serial lines are mounted, and could not be opened. The device cgroup decides what may be opened.
+    # No nodev, because mounted serial lines could not be opened. The device cgroup restricts access instead.
     options = ["rbind", "nosuid", "ro" if mount.read_only else "rw"]
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 
 def _version(cdi_kind: str) -> str:
-    """The version of the CDI specification; runtimes ignore a file that claims less than its content needs.
+    """The version of the CDI specification. Runtimes ignore a file whose version is too low for its content.
 
-    Every runtime with CDI in a release that is still maintained knows 0.5.0; a class with dots needs 0.6.0.
+    All maintained releases of runtimes with CDI support 0.5.0; a class with dots needs 0.6.0.
     """
     return "0.6.0" if "." in cdi_kind.partition("/")[2] else "0.5.0"

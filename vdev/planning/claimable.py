@@ -1,7 +1,7 @@
-"""The devices that claims can get, by the driver that publishes them, with the partitions that claims may have.
+"""The devices that claims can get, by the driver that publishes them, with the partitions that claims may get.
 
-Each driver's offer is a Resource with the name of the driver, so health and faults reach it as they reach the resources
-that the device plugin lists. MIG strategies and patterns for names do not matter here.
+The devices of each driver are a Resource with the driver's name, so that health and faults apply to it as to the
+resources of the device plugin. MIG strategies and name patterns do not apply to claims.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from .resources import Resource
 def by_driver(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Resource]:
-    """The devices of these entries that claims can get, by driver. A driver may have no device at the moment."""
+    """The devices of these entries that claims can get, by driver. A driver may currently have no device."""
     of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
@@ -59,7 +59,7 @@ def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int
 
 
 def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequence[Device]) -> dict[str, int]:
-    """How many claims may have each device at the same time, if the section `sharing` names its resource."""
+    """The number of claims that may use each device at the same time, if the section `sharing` names its resource."""
     if spec.sharing is None or not devices:
         return {}
     named = ((naming.name_of(spec, entry, device.profile), device) for device in devices)

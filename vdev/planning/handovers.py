@@ -1,17 +1,17 @@
-"""Which pod got a device and which gave it back, and which actions are due before the next container starts.
+"""Tracks which pod got or released a device, and which actions must run before the next container starts.
 
     Allocate            proves that the previous holder of the slot has ended; the new pod is not known yet
     PreStartContainer   a container is about to start with allocated slots: its pod holds the devices from now on
     PodResources        names pods, and shows which slots no pod can hold any more
 
 A holder is a pod; its name may be unknown. It holds a device, not a slot: a pod with two replicas of one device holds
-it once, and a shared device has several holders, each of which comes and goes alone.
+it once. A shared device has several holders, which get and release it independently.
 
 A pod holds a device from the first start of a container: a pod that was refused after its allocation never held it.
-A slot that is allocated twice without a start in between was for two containers of one pod, the first of them an init
+If a slot is allocated twice without a start in between, both allocations are for one pod, and the first is for an init
 container, because all devices of a pod are allocated before its first container starts.
 
-Everything here is a value and a pure function of it.
+This module has only immutable values and pure functions.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,7 +25,7 @@ _NOT_STARTED = 0
 
 
 class Tenant(NamedTuple):
-    """A slot that was allocated or that a pod holds; slots of one pod have the same number in `holder`."""
+    """A slot that is allocated or held by a pod. Slots of one pod have the same number in `holder`."""
 
     resource: str
     slot: str
@@ -38,7 +38,7 @@ class Tenant(NamedTuple):
 
 
 class Occasion(StrEnum):
-    """When an action runs; the keys of the configuration."""
+    """When an action runs. The values are configuration keys."""
 
     ALLOCATE = "onAllocate"
     RELEASE = "onRelease"
@@ -46,7 +46,7 @@ class Occasion(StrEnum):
 
 
 class Handover(NamedTuple):
-    """A holder got a device (ALLOCATE) or gave it back (RELEASE); `pod` is empty if its name is not known."""
+    """A holder got a device (ALLOCATE) or released it (RELEASE). `pod` is empty if its name is not known."""
 
     occasion: Occasion
     resource: str
@@ -61,9 +61,9 @@ class Handover(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The slots in use of devices that have actions, and the handovers whose actions are not done, the oldest first.
+    """The used slots of devices with actions, and the handovers whose actions have not completed, oldest first.
 
-    The state file keeps it.
+    It is saved in the state file.
     """
 
     tenants: tuple[Tenant, ...] = ()
@@ -88,7 +88,7 @@ EMPTY = Ledger()
 
 
 def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
-    """The ledger after an Allocate: previous holders of these slots have ended, with everything that they held."""
+    """Return the ledger after an Allocate: previous holders of these slots have ended and release all their devices."""
     held = ledger.started
     ledger = _end(ledger, {held[key].holder for key in keys if key in held})
     fresh = [key for key in dict.fromkeys(keys) if key not in ledger.allocated]
@@ -96,10 +96,10 @@ def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
 
 
 def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> Ledger:
-    """The ledger after an answer of PodResources; `named` are pods by name, of after the last Allocate of each slot.
+    """Return the ledger after an answer of PodResources. `named` has the pod of each slot since its last Allocate.
 
-    A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that was not known
-    before has held its slots for an unknown time, so there is no arrival.
+    A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that appears for
+    the first time may have held its slots for long, so no `onAllocate` action runs for it.
     """
     ended: set[int] = set()
     pods: dict[int, str] = {}
@@ -121,10 +121,10 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
 def pre_start(
     ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
 ) -> tuple[Ledger, tuple[Handover, ...]]:
-    """Return the ledger, and the handovers that must be done before a container with these slots starts.
+    """Return the ledger, and the handovers whose actions must run before a container with these slots starts.
 
-    These are releases first, and then arrivals. `overlapping` are other devices that are partly the same hardware;
-    their releases come first as well.
+    If a release is left, these are only releases. `overlapping` are other devices that share hardware with these
+    slots; their releases must come first, too.
     """
     units = {*map(_device_key, keys), *overlapping}
     releases = tuple(each for each in ledger.releases if each.device_key in units)
@@ -138,12 +138,12 @@ def pre_start(
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
-    """The ledger after the actions of a handover."""
+    """Return the ledger after the actions of a handover have completed."""
     return replace(ledger, due=tuple(each for each in ledger.due if each != handover))
 
 
 def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
-    """Let the pod of these slots hold them; returns an arrival for each device that was allocated to it just now."""
+    """Record that a pod holds these slots; returns an ALLOCATE handover for each device that it was just given."""
     held, granted = ledger.started, ledger.allocated
     fresh = [key for key in dict.fromkeys(keys) if key not in held]
     if not fresh:
@@ -161,12 +161,12 @@ def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> 
 
 
 def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
-    """End these holders: a release becomes due for each device of each of them."""
+    """Remove these holders, and add a RELEASE handover for each device of each holder."""
     if not holders:
         return ledger
     ended = sorted(each for each in ledger.tenants if each.holder in holders)
     handovers = (Handover(Occasion.RELEASE, *_device_key(each.key), each.holder, each.pod) for each in ended)
-    # One for each device of a holder, even if only some of its slots were known by name.
+    # One per device of a holder. The last of several wins, so that a known pod name is kept.
     releases = {(each.device_key, each.holder): each for each in sorted(handovers)}
     due = (each for each in ledger.due if each.occasion is Occasion.RELEASE or each.holder not in holders)
     return Ledger(tenants=tuple(each for each in ledger.tenants if each not in ended), due=(*due, *releases.values()))

@@ -1,4 +1,4 @@
-"""Which devices are the same hardware, and which hardware an id stands for."""
+"""Finds devices that are the same hardware, and the hardware that an id stands for."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -13,13 +13,13 @@ from .resources import Inventory
 
 
 def same(one: RawDevice, other: RawDevice) -> bool:
-    """Whether one of two raw devices hands out a host node that the other consists of."""
+    """Whether one of two raw devices hands out a host node that the other device owns."""
     owned, others = set(one.owns), set(other.owns)
     return not (owned.isdisjoint((*other.owns, *other.uses)) and others.isdisjoint(one.uses))
 
 
 def overlaps(one: Slot, other: Slot) -> bool:
-    """Whether two slots stand for the same hardware and cannot both be handed out; replicas of one device can."""
+    """Whether two slots stand for the same hardware and exclude each other. Replicas of one device do not."""
     if one.device.raw.id != other.device.raw.id:
         return same(one.device.raw, other.device.raw)
     if one.device.id == other.device.id:
@@ -29,7 +29,7 @@ def overlaps(one: Slot, other: Slot) -> bool:
 
 
 def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventory:
-    """The inventory with every slot Unhealthy that overlaps a taken one, for the reason that is given with that."""
+    """The inventory with each slot that overlaps a taken slot marked Unhealthy, with the reason given for that slot."""
     by_part = grouped((part, each) for each in taken for part in _parts(each[0]))
 
     def judged(_name: str, slot: Slot) -> Slot:
@@ -41,7 +41,7 @@ def blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventor
 
 
 def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collection[DeviceKey]) -> Inventory:
-    """The inventory whose offers to claims lack what overlaps these slots, unless it is `claimed` (driver and id)."""
+    """The inventory without devices for claims that overlap these slots, except `claimed` ones (driver and id)."""
     by_part = grouped((part, (slot, "")) for slot in taken for part in _parts(slot))
     if not by_part:
         return devices
@@ -53,7 +53,7 @@ def without_overlaps(devices: Inventory, taken: Iterable[Slot], claimed: Collect
 
 
 def _parts(slot: Slot) -> tuple[str, ...]:
-    """What two slots that overlap have in common: the raw device, or a node of the host."""
+    """The keys that overlapping slots have in common: the raw device, or a node of the host."""
     raw = slot.device.raw
     return (raw.id, *raw.owns, *raw.uses)
 
@@ -68,10 +68,10 @@ def _reason(slot: Slot, by_part: Mapping[str, Iterable[tuple[Slot, str]]]) -> st
 
 
 def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
-    """A slot for each held id that these devices lack and that may be one of this node's configuration.
+    """A slot for each held id that is not among these devices but may belong to this node's configuration.
 
-    These are all ids of a resource that exists. Of another resource in the same domain, these are the ids that the
-    hardware could be advertised under: with other partitions, or shared otherwise.
+    For a resource that exists, these are all ids. For another resource in the same domain, these are the ids that the
+    hardware could have with other partitions or other sharing.
     """
     resources = devices.resources
     domains = {domain_and_name(name)[0] for name in resources}
@@ -93,7 +93,7 @@ def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
 
 
 def _possible_devices(devices: Inventory, ids: Collection[str]) -> Mapping[str, Device]:
-    """The devices of these ids, among all that the node's hardware could be cut into."""
+    """The devices with these ids, among all partitions that the node's hardware could have."""
     raws = {
         slot.device.raw.id: (slot.device.raw, resource.entries[slot.device.raw.entry])
         for resource in devices.resources.values()

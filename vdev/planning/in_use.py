@@ -1,21 +1,21 @@
-"""Which devices pods may hold.
+"""Determines which devices pods may hold.
 
-A device is in use if PodResources, the kubelet's checkpoint or an Allocate of ours names it:
+A device is in use if PodResources, the kubelet's checkpoint or an Allocate of this agent names it:
 
-    PodResources.List  names the pods. It leaves out regular init containers. A kubelet that has just started answers
-                       with no pods at all for about a second; one that is down does not answer.
-    the checkpoint     `kubelet_internal_checkpoint` names every held device, init containers' as well. It may also name
-                       devices of pods that have ended, until the kubelet writes it again.
+    PodResources.List  names the pods. It leaves out regular init containers. For about a second after its start, a
+                       kubelet answers without any pods. A kubelet that is down does not answer.
+    the checkpoint     `kubelet_internal_checkpoint` names all held devices, including those of init containers. Devices
+                       of pods that have ended stay in it until the kubelet writes it again.
     own Allocates      are known before the kubelet has admitted the pod.
 
-A device is free when a trusted answer and the checkpoint both leave it out. An answer is trusted when the kubelet has
-answered for `kubelet_grace`. Because the checkpoint names ended pods too, there are two exceptions: a device that the
-kubelet has listed and lists no longer is free at once, and time runs out after `retire_blind` for one that only the
-checkpoint names, unless the answer names its pod with another device.
+A device is free when neither a trusted answer nor the checkpoint names it. An answer is trusted when the kubelet has
+answered for `kubelet_grace`. Because the checkpoint also names ended pods, there are two exceptions: a device that the
+kubelet has listed and no longer lists is free at once. A device that only the checkpoint names is free after
+`retire_blind`, unless the answer names its pod with another device.
 
-Keeping a device too long only delays a change of the configuration; releasing it too early gives it to two pods.
+Keeping a device too long only delays a configuration change; releasing it too early gives it to two pods.
 
-Everything here is a value or a pure function; times are monotonic seconds. Observed on Kubernetes 1.36.2.
+This module has only values and pure functions. Times are monotonic seconds. Observed on Kubernetes 1.36.2.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class KubeletCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A container that has a device by a claim: of a driver's pool, under the name that is published there."""
+    """A container that uses a device through a claim. `device` is the published name in the driver's pool."""
 
     pod: str
     container: str
@@ -59,13 +59,13 @@ class Holder:
     """The pod that may hold a device."""
 
     pod: str = ""
-    """As namespace/name; empty if it is not known."""
+    """namespace/name; empty if it is not known."""
     container: str = ""
-    """The name of its container, if that is known."""
+    """The name of its container; empty if it is not known."""
     unlisted_since: float | None = None
-    """When it was allocated, or first missing in an answer; None: the last answer names it."""
+    """When the device was allocated or first missing in an answer; None: the last answer names it."""
     is_awaited: bool = False
-    """Whether it was allocated by us and may still appear in an answer."""
+    """Whether this agent allocated the device and an answer with it may still come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,25 @@ class HoldersAnswer:
     holders: Mapping[Key, Holder]
     """The pod and the container of each device."""
     claimed: tuple[Use, ...] = ()
-    """The devices that containers have by claims."""
+    """The devices that containers use through claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersReading:
-    """One question to the kubelet."""
+    """One call of PodResources.List, with the checkpoint."""
 
     at: float
-    """When the question was asked."""
+    """When the call was made."""
     answer: HoldersAnswer | None
     """None: there was no answer."""
     checkpoint: KubeletCheckpoint = KubeletCheckpoint()
-    """Read after the answer came."""
+    """The checkpoint, read after the answer."""
     kubelet: object = None
-    """Equal for readings of one kubelet process."""
+    """Identifies the kubelet process: equal for readings of the same process."""
     is_served: bool = True
-    """Whether the kubelet has a stream of this agent open, so that it could have answered."""
+    """Whether the kubelet has an open stream to this agent, so it is running and could have answered."""
     is_refused: bool = False
-    """Whether the kubelet's rate limit refused the question."""
+    """Whether the kubelet's rate limit refused the call."""
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
@@ -101,28 +101,28 @@ class HoldersReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
-    """The devices that pods may hold, after the readings so far. `update` adds a reading."""
+    """The devices that pods may hold, according to all readings so far. `update` adds a reading."""
 
     devices: Mapping[Key, Holder] = field(default_factory=dict)
     """Every device that a pod may hold."""
     in_flight: frozenset[Key] = frozenset()
     """The devices that an unfinished request of the kubelet names."""
     ended: frozenset[Key] = frozenset()
-    """The devices that the checkpoint names although no pod holds them any more."""
+    """The devices that the checkpoint still names but no pod holds."""
     claims: tuple[Use, ...] = ()
-    """The devices that containers have by claims, in the last answer."""
+    """The devices that containers use through claims, in the last answer."""
     is_complete: bool = True
-    """Whether every pod that holds a device is known: the answer is trusted, or time ran out without any answer."""
+    """Whether all holders are known: the answer is trusted, or none came within `retire_blind`."""
     kubelet: object = None
     """The kubelet that answered last."""
     asked_at: float = _NEVER
-    """When the last question was asked."""
+    """When the last call was made."""
     answered_at: float = _NEVER
-    """When the last question that has an answer was asked."""
+    """When the last call that was answered was made."""
     answers_since: float | None = None
-    """Since when the kubelet answers; None: it did not answer the last question."""
+    """Since when the kubelet answers; None: it did not answer the last call."""
     silent_since: float | None = None
-    """Since when a kubelet that has a stream open does not answer."""
+    """Since when the kubelet does not answer although it has an open stream; None otherwise."""
 
     def may_hold(self, key: Key) -> bool:
         """Whether a pod may hold the device."""
@@ -133,23 +133,23 @@ class InUse:
 
     @property
     def pods(self) -> Mapping[Key, str]:
-        """The pods that are known by name: of the last answer, and while that is not trusted those known before."""
+        """The known pod names: from the last answer, and until that is trusted, also from earlier ones."""
         return {key: each.pod for key, each in self.devices.items() if each.pod}
 
     @property
     def unlisted(self) -> frozenset[Key]:
-        """The devices that may be in use although the last answer does not name them."""
+        """The devices that may be in use but that the last answer does not name."""
         return frozenset(key for key, each in self.devices.items() if each.unlisted_since is not None)
 
     @property
     def awaited(self) -> frozenset[Key]:
-        """The devices that were allocated and whose pod is not in an answer yet."""
+        """The devices that were allocated, but whose pod has not appeared in an answer yet."""
         return frozenset(key for key, each in self.devices.items() if each.is_awaited)
 
     def has_heard_since(self, moment: float, intervals: Intervals) -> bool:
-        """Whether a trusted answer came so long after this moment that every admission of that time is over.
+        """Whether a trusted answer came long enough after this moment that all admissions of that time have ended.
 
-        If a kubelet that serves does not answer, time runs out.
+        Also true if a kubelet with an open stream has not answered for `retire_blind`.
         """
         if self.answers_since is not None:
             return self.is_complete and self.asked_at - moment >= intervals.retire_settle
@@ -158,46 +158,46 @@ class InUse:
         )
 
     def with_allocated(self, keys: Iterable[Key], now: float) -> "InUse":
-        """With devices that were just allocated: the pods that held them before have ended."""
+        """Add devices that were just allocated; the pods that held them before have ended."""
         fresh = dict.fromkeys(keys, Holder(unlisted_since=now, is_awaited=True))
         return replace(self, devices={**self.devices, **fresh}, ended=self.ended - fresh.keys())
 
     def with_recorded(self, keys: Iterable[Key], now: float) -> "InUse":
-        """With devices that were held when an earlier process ended."""
+        """Add devices that were held when an earlier process ended."""
         return replace(self, devices={**dict.fromkeys(keys, Holder(unlisted_since=now)), **self.devices})
 
 
 UNKNOWN = InUse(is_complete=False)
-"""Before the first reading."""
+"""The state before the first reading."""
 
 
 def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUCTION) -> InUse:
-    """The devices in use after one more reading."""
+    """Return the devices in use after a new reading."""
     answer, on_disk, at = reading.answer, reading.checkpoint.keys, reading.at
     if reading.is_refused:
-        # The kubelet works, so its earlier answers stay trusted; those of another kubelet do not. Only the checkpoint
-        # is new, and it adds devices.
+        # The kubelet runs, so its earlier answers stay trusted, unless it is another process. Only the checkpoint is
+        # new, and it can only add devices.
         fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
         is_complete = before.is_complete and reading.kubelet == before.kubelet
         return replace(before, devices={**fresh, **before.devices}, is_complete=is_complete)
     if answer is None:
         return _unanswered(before, reading, intervals)
     if before.answers_since is None or reading.kubelet != before.kubelet:
-        # Another kubelet, or one that may have restarted: what it has not listed yet is in use until it is trusted.
+        # This may be a new kubelet process. Until its answers are trusted, devices that it does not list are in use.
         unlisted = {
             key: each if each.is_awaited else replace(each, unlisted_since=at) for key, each in before.devices.items()
         }
         before = replace(before, devices=unlisted, ended=frozenset(), answers_since=at, kubelet=reading.kubelet)
     assert before.answers_since is not None
     is_trusted = at - before.answers_since >= intervals.kubelet_grace
-    # A pod that the answer names has its other devices for its init containers.
+    # The answer leaves out init containers, so a listed pod still holds its other devices in the checkpoint.
     listed_pods = [keys for keys in reading.checkpoint.pods.values() if not keys.isdisjoint(answer.holders)]
     of_listed_pods = frozenset[Key]().union(*listed_pods)
     devices: dict[Key, Holder] = {}
     for key in before.devices.keys() | answer.holders.keys() | (on_disk - before.ended):
         known = before.devices.get(key, Holder(unlisted_since=at))
         if known.is_awaited and known.unlisted_since is not None and known.unlisted_since >= at:
-            devices[key] = known  # allocated after the kubelet was asked: the answer is about the pod before
+            devices[key] = known  # allocated after the call: the answer is about the previous pod
         elif key in answer.holders:
             devices[key] = answer.holders[key]
         elif known.unlisted_since is not None:
@@ -207,7 +207,7 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
             if is_awaited or is_on_disk or not is_trusted:
                 pod = "" if is_trusted else known.pod
                 devices[key] = replace(known, pod=pod, is_awaited=is_awaited)
-        # else this kubelet has listed the device, and its pod has ended
+        # Otherwise, this kubelet has listed the device before, so its pod has ended.
     return replace(
         before,
         devices=devices,
@@ -221,9 +221,9 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
 
 
 def _unanswered(before: InUse, reading: HoldersReading, intervals: Intervals) -> InUse:
-    """Silence releases nothing, and the checkpoint adds devices.
+    """Return the devices in use after a call without an answer: none is released, and the checkpoint may add some.
 
-    Only if PodResources never answered, because it is not mounted, time runs out while a kubelet serves.
+    Only if PodResources has never answered, e.g. because it is not mounted, devices are released after a timeout.
     """
     at, on_disk = reading.at, reading.checkpoint.keys
     silent_since = None

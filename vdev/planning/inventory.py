@@ -1,7 +1,7 @@
-"""Arranges the devices that discovery found into the inventory of a node.
+"""Builds the inventory of a node from the devices that discovery found.
 
-`arrange` decides which entry owns a host node, cuts devices into partitions, names resources, and adds replicas. An
-error leaves out only the devices that it concerns.
+`arrange` decides which entry owns a host node, partitions devices, names resources, and adds replicas. An error leaves
+out only the devices that it concerns.
 """
 
 import uuid
@@ -21,14 +21,14 @@ from .resources import LIST_LIMIT, Inventory, Resource, list_size
 def _owned(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
-    """The devices that each entry gets: a host node belongs to the first entry that found it, in the file's order."""
-    owners: dict[str, RawDevice] = {}  # by host node: the device that is this node
-    users: dict[str, RawDevice] = {}  # by host node: the first device that also hands it out
+    """The devices of each entry. A host node belongs to the first entry in the file that found it."""
+    owners: dict[str, RawDevice] = {}  # by host node: the device that owns it
+    users: dict[str, RawDevice] = {}  # by host node: the first device that hands it out without owning it
     devices: dict[str, list[RawDevice]] = {entry.name: [] for entry in entries}
     twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)  # by both entries
     for entry in entries:
         for raw in found.get(entry.name, ()):
-            # Nobody else may have a node that the device owns. Several devices may use a node that none owns.
+            # A node that a device owns belongs to no other device. Several devices may use a node that none owns.
             if other := _first(raw.owns, owners, users) or _first(raw.uses, owners):
                 twins[entry.name, other.entry].append((raw, other))
                 continue
@@ -42,7 +42,7 @@ def _owned(
 
 
 def _first(keys: Sequence[str], *taken: Mapping[str, RawDevice]) -> RawDevice | None:
-    """The device that has one of these host nodes already."""
+    """The device that already has one of these host nodes, or None."""
     return next((each[key] for key in keys for each in taken if key in each), None)
 
 
@@ -65,17 +65,17 @@ def _shown(raw: RawDevice) -> str:
 
 
 def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
-    """The inventory of a node, as discovery sees it."""
+    """Build the inventory of a node from discovered devices."""
     problems: list[Problem] = []
     entries = spec.on_node(node)
 
-    # 1. Which entry has each device, and whether its facts may be put into the entry's templates.
+    # 1. Decide which entry gets each device, and whether its values may be used in the entry's templates.
     devices = refusal.checked(problems, entries, _owned(problems, entries, found))
 
-    # 2. Each device is cut into its partitions, and gets its name.
+    # 2. Partition the devices and name them.
     named = naming.named_devices(problems, spec, entries, devices)
 
-    # 3. Shared devices have a slot for each replica.
+    # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
         problems += sharing.unknown_names(spec.sharing, named, _names_elsewhere(spec, node))
     slots: dict[str, list[Slot]] = {}
@@ -85,10 +85,10 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         for target, slot in sharing.slots_of(problems, spec, name, members, named.keys()):
             slots.setdefault(target, []).append(slot)
 
-    # 4. Claims get the same devices, cut by other rules.
+    # 4. Offer the same devices to claims; other rules partition them.
     offers = claimable.by_driver(problems, spec, entries, devices) if any(each.dra for each in entries) else {}
 
-    # 5. The kubelet takes only some ids, names and sizes of lists.
+    # 5. Leave out ids, names and lists that the kubelet would refuse.
     listed = {entry.name: entry for entry in entries if entry.listed}
     entry_of = {each.device.raw.id: each.entry for members in named.values() for each in members}
     ids: dict[str, str] = {}  # the resource of each id
@@ -134,7 +134,7 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 def _is_valid_id(
     problems: list[Problem], slot: Slot, name: str, seen: dict[str, str], entries: Mapping[str, Entry]
 ) -> bool:
-    """Whether the id is unique on the node and short enough. The kubelet looks health up by the id alone."""
+    """Whether the id is short enough and unique on the node, because the kubelet looks up health by the id alone."""
     if slot.id in seen:
         wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
     elif len(slot.id) > names.MAX_ID:
@@ -156,13 +156,13 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
     )
 
 
-_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
+_NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of generated ids; must never change
 
 
 def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
-    """The devices of an entry on the node of that name, in the order of their index.
+    """The devices of an entry on a node, in the order of their index.
 
-    Their ids are `<name>-<index>`, or as NVIDIA's driver makes them, UUIDs that no other node has.
+    Their ids are `<name>-<index>`, or UUIDs in the style of NVIDIA's driver, which are unique across nodes.
     """
     ids: Sequence[str] = source.ids
     if not ids and source.model.id_style is IdStyle.NVIDIA:
@@ -184,7 +184,7 @@ def virtual_devices(entry: Entry, source: VirtualDevices, node: str) -> list[Raw
 
 
 def inventory(spec: Spec, node: str) -> Inventory:
-    """The inventory of the node of that name without real devices."""
+    """The inventory of a node with virtual devices only."""
     found = {
         entry.name: tuple(virtual_devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual
     }

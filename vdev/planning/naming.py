@@ -1,4 +1,4 @@
-"""The resource of each device: by its entry, by patterns, by the profile of a partition."""
+"""Names the resource of each device, by its entry, by patterns, or by the profile of a partition."""
 
 import glob
 import uuid
@@ -14,7 +14,7 @@ from ..model.problem import Problem, error, warning
 from ..model.spec import PatternItem, Spec
 from .partitions import place
 
-_NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of ids made here; must never change
+_NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of generated ids; must never change
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ _OfResource = Sequence[tuple[Entry, Sequence[RawDevice]]]  # the entries of one 
 def named_devices(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[NamedDevice]]:
-    """All devices that the device plugin lists, cut into their partitions, by the name of their resource.
+    """All devices that the device plugin lists, partitioned, by the name of their resource.
 
-    A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
-    A resource without devices is there with none, so that a hot-plug can show.
+    A resource whose devices break the strategy's rules is left out, with an error; other resources are not affected.
+    A resource without devices is included, so that devices can be hot-plugged later.
     """
     members: dict[str, list[NamedDevice]] = {}
     is_cut = False
@@ -77,9 +77,9 @@ def named_devices(
 def _by_resource(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, _OfResource]:
-    """The entries that are listed, by resource. Of a name with placeholders, each device makes its own resource.
+    """The listed entries by resource. If the name has placeholders, each device determines its own resource.
 
-    A device whose name no kubelet takes is left out.
+    A device whose resource name the kubelet would refuse is left out.
     """
     groups: dict[str, list[tuple[Entry, Sequence[RawDevice]]]] = {}
     for entry in entries:
@@ -98,8 +98,8 @@ def _by_resource(
 
 
 def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> Iterator[tuple[Entry, Device]]:
-    """The devices of one resource: of each entry the whole ones, then the partitions."""
-    following = 0  # the lowest ordinal above those of the entries before; the indices of absent devices stay free
+    """The devices of one resource: for each entry the whole devices, then the partitions."""
+    following = 0  # the first ordinal of the entry; indices of absent devices stay unused
     for entry, raws in own:
         first, is_cut = following, entry.is_cut
         partitions: list[Device] = []
@@ -115,7 +115,7 @@ def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> It
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
-    """A raw device that is not cut."""
+    """The device for a raw device without partitions."""
     return Device(
         id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
     )
@@ -124,7 +124,7 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
 def listed_partitions(
     problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
 ) -> Iterable[Device]:
-    """The partitions of a raw device with the wanted profiles. If they do not fit, there are none, and a problem."""
+    """The configured partitions of a raw device. If they do not fit, adds a problem and returns none."""
     assert entry.geometry is not None, "checked when the configuration was read"
     try:
         placements = place(entry.geometry, wanted)
@@ -136,9 +136,9 @@ def listed_partitions(
 
 
 def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
-    """The partition of a raw device at a place. In the mode with one partition, it has the id of the device.
+    """The partition of a raw device at a placement. In a mode with one partition, it has the id of the device.
 
-    Other ids are made of the device, the profile and the first slice, so that other partitions do not change them.
+    Other ids depend on the device, the profile and the first slice, so that changes of other partitions keep them.
     """
     profile = placement.profile
     own_id = f"{raw.id}-{profile.name.replace('+', '.')}-{placement.start}"
@@ -161,7 +161,7 @@ def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) 
 def _single_problem(
     resource: str, where: str, devices: Sequence[tuple[Entry, Device]], empty: Sequence[str]
 ) -> Problem | None:
-    """What breaks the rules of migStrategy single: all devices are cut or none, and all partitions are alike."""
+    """The violation of the rules of migStrategy single: all devices or none are partitioned, with one profile."""
     parts = [device for _, device in devices if device.is_partition]
     whole, cut = len(devices) - len(parts), len({device.raw.id for device in parts})
     kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))) for device in parts}
@@ -182,7 +182,7 @@ def _single_problem(
 
 
 def name_of(spec: Spec, entry: Entry, profile: str = "") -> tuple[str, str] | Problem:
-    """The name of the entry's whole devices or of its partitions of a profile, and the reason; or why there is none."""
+    """The resource name of whole devices or of partitions with a profile, and the reason for it; or a problem."""
     if profile:
         assert entry.geometry is not None
         for pattern in _partition_patterns(spec, entry):
@@ -238,7 +238,7 @@ def _unused_patterns(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -
 
 
 def _mixed_names(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> Iterator[Problem]:
-    """A warning for each name of both whole devices and partitions: a pod that asks for one may get the other."""
+    """A warning for each name that whole devices and partitions share: a pod may get either."""
     where = next((pattern.where for pattern in spec.resources.mig), "")
     for name, own in members.items():
         if len({each.device.is_partition for each in own}) > 1:
@@ -247,5 +247,5 @@ def _mixed_names(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> It
 
 
 def matches(pattern: str, text: str) -> bool:
-    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself."""
+    """Whether the whole text matches one of NVIDIA's patterns, in which only `*` is special: any characters."""
     return fnmatchcase(text, glob.escape(pattern).replace("[*]", "*"))

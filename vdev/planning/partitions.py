@@ -1,7 +1,7 @@
-"""Places partitions on the slices of a device (`place`), and makes the counters that let claims do so (`counters`).
+"""Places partitions on the slices of a device (`place`), and makes counters for partitioning by claims (`counters`).
 
 Sets of slices are bit masks. The search is depth first in order of preference, so the first solution is the preferred
-one. Dead ends are remembered by the occupied slices. Real hardware takes a few dozen steps.
+one. Dead ends are memoized by the occupied slices. Real hardware takes a few dozen steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ def _pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]]) -> list[int
     steps = 0
 
     def fit(item: int, occupied: int, first: int) -> list[int] | None:
-        """Starts for the items from `item` on. Equal items take later and later choices, so no set is tried twice."""
+        """Starts for the items from `item` on. Equal items use ascending choices, so that no set is tried twice."""
         nonlocal steps
         if item == len(items):
             return []
@@ -58,12 +58,12 @@ class _Want:
 
     profile: Profile
     starts: tuple[int, ...]
-    """The slices where it may start, best first; if the user gave one, only that."""
+    """The slices at which it may start, best first; only the given one if the item has `@<start>`."""
     is_pinned: bool = False
 
     @property
     def rank(self) -> tuple[bool, int, int, str]:
-        """The order of choice: pinned ones, larger profiles, profiles with fewer starts; then by name."""
+        """The sort key: pinned items first, then larger profiles, then profiles with fewer starts; then by name."""
         return (not self.is_pinned, -self.profile.slices, len(self.starts), self.profile.name)
 
 
@@ -115,7 +115,7 @@ def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
 
 
 def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """The limit that the list exceeds, in words, or an empty text; it names the last item."""
+    """A sentence about the limit that the last item exceeds; empty if none."""
     for limit in _limits(geometry):
         needed = sum(limit.takes.get(want.profile.name, 0) for want in wants)
         if needed > limit.most:
@@ -127,8 +127,8 @@ def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
 
 
 def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...] | None:
-    """The preferred arrangement on the slices, without regard to limits, in the order of the list, or None."""
-    order = sorted(range(len(wants)), key=lambda position: wants[position].rank)  # stable: equals keep list order
+    """The preferred arrangement in the order of the list, or None. Limits are not checked."""
+    order = sorted(range(len(wants)), key=lambda position: wants[position].rank)  # stable: equal items keep their order
     packed = _pack(geometry.slices, [(wants[position].profile.slices, wants[position].starts) for position in order])
     if packed is None:
         return None
@@ -137,7 +137,7 @@ def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...
 
 
 def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
-    """Why the list is impossible: the first item that does not fit beside those before it."""
+    """The error for an impossible list: it names the first item that does not fit with the items before it."""
     before: tuple[Placement, ...] = ()
     for position, want in enumerate(wants):
         prefix, profile = wants[: position + 1], want.profile
@@ -157,7 +157,7 @@ def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
 
 
 MAX_COUNTERS = 32
-"""Counters in a set, as a ResourceSlice takes them."""
+"""The maximum of counters in a counter set of a ResourceSlice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class Limit:
 
     name: str
     most: int
-    """How much of it the device has."""
+    """The amount that the device has."""
     takes: Mapping[str, int]
-    """How much of it a partition takes, by profile."""
+    """The amount that a partition consumes, by profile."""
 
     def implies(self, other: "Limit") -> bool:
-        """Whether partitions within this limit are always within the other one."""
+        """Whether all partitions that satisfy this limit also satisfy the other one."""
         own = self.takes
         return self.most > 0 and all(
             each * self.most <= own.get(name, 0) * other.most for name, each in other.takes.items()
@@ -187,7 +187,7 @@ class Counters:
 
     @property
     def all(self) -> dict[str, int]:
-        """The whole device: all counters with their full values."""
+        """All counters with the full values of the device."""
         return {limit.name: limit.most for limit in self.limits} | dict.fromkeys(map(_slice, range(self.slices)), 1)
 
     def taken_by(self, placement: Placement) -> dict[str, int]:
@@ -197,7 +197,7 @@ class Counters:
 
 
 def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
-    """The counters of a device of this geometry: the `known` ones, and those that its rules need in addition."""
+    """The counters of a device with this geometry: `known` limits, and additional ones that its rules need."""
     limits = list(known)
     for limit in _limits(geometry):
         if not any(each.implies(limit) for each in limits):
@@ -234,6 +234,6 @@ def _slice(number: int) -> str:
 
 
 def _names(name: str) -> Iterator[str]:
-    """The name, then the name with a number."""
+    """Yield the name, then the name with the numbers from 2."""
     yield name
     yield from (f"{name[:50]}-{number}" for number in range(2, 2**16))

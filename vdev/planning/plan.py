@@ -3,9 +3,9 @@
     planning/inventory.py  configuration + discovered devices -> inventory (owners, partitions, names, replicas)
     desired_state          inventory + health + faults + devices in use -> lists, CDI documents, labels, pools
 
-`desired_state` reads no clock (the time is part of the observed state), does no I/O, and keeps nothing between calls.
-The appliers (`agent/applier.py`) and the fleet work from its result alone. `prove` finds problems of a configuration
-by planning for nodes that could exist.
+`desired_state` does no I/O, reads no clock (the time is part of the observed state), and keeps no state between calls.
+The appliers (`agent/applier.py`) and the fleet use only its result. `prove` finds problems of a configuration by
+planning for sample nodes.
 """
 
 import re
@@ -45,31 +45,31 @@ class Previous:
     """The results of the last plan. Before the first one, `advertised` is what an earlier process recorded."""
 
     advertised: Inventory = EMPTY
-    """The device lists that the kubelet has."""
+    """The device lists that were sent to the kubelet."""
     retired: Mapping[Key, Retired] = field(default_factory=dict)
-    """The devices in these lists that are there only because a pod may hold them."""
+    """The devices that are in these lists only because a pod may hold them."""
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
-    """The ids that left a list a moment ago."""
+    """The ids that were removed from a list recently."""
     devices: Inventory = EMPTY
     """The devices that existed."""
     lost: Losses = field(default_factory=dict)
-    """The devices that were gone or broken."""
+    """The devices that were missing or unhealthy."""
     pools: Pools = field(default_factory=lambda: NO_POOLS)
     """The ResourceSlice pools, by driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedState:
-    """Everything that the plan depends on, at one moment."""
+    """The complete input of the plan, at one moment."""
 
     spec: Spec = Spec()
-    """The configuration, with the partition layouts in force that labels of the node choose."""
+    """The configuration, with the partition layouts that node labels select and that are in force."""
     layouts: Progresses = field(default_factory=dict)
-    """These layouts, by label, and whether each is in force."""
+    """The state of these layouts, by label."""
     node: str = ""
     """The name of the node."""
     machine: Machine = Machine()
-    """The node's hardware, for its labels."""
+    """The hardware of the node, for labels."""
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
     """The raw devices by entry, as discovery found them. Needed for labels only."""
     inventory: Inventory = EMPTY
@@ -77,15 +77,15 @@ class ObservedState:
     health: Mapping[str, Health] = field(default_factory=dict)
     """The health of raw devices by id, from probes and from appliers that cannot deliver a device to containers."""
     without_tools: frozenset[str] = frozenset()
-    """The ids of raw devices whose containers cannot get the maker's tools."""
+    """The ids of raw devices for which the maker's tools are not available in containers."""
     faults: ActiveFaults = targets.NONE
-    """What fault rules do to devices now."""
+    """The active faults of devices."""
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
-    """What fault rules do to CDI files now, by file name."""
+    """The active faults of CDI files, by file name."""
     in_use: InUse = InUse()
     """The devices that pods may hold."""
     claimed: Held = field(default_factory=dict)
-    """The published names of the devices that prepared claims have, by driver, perhaps with their records."""
+    """The published names of the devices of prepared claims, by driver, with their records if available."""
     previous: Previous = Previous()
     """The results of the last plan."""
     now: float = 0.0
@@ -99,47 +99,47 @@ class ObservedState:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """What each applier must make true. Appliers read the observed state from `observed`."""
+    """The desired state for all appliers. They read the observed state from `observed`."""
 
     observed: ObservedState
-    """What this was computed from."""
+    """The input of this plan."""
     devices: Inventory
-    """The devices that exist, with their health, no matter whether a pod holds them."""
+    """The devices that exist, with their health."""
     advertised: Inventory
-    """The device lists: `devices`, and those that only pods keep in a list."""
+    """The device lists: `devices`, and retired devices that pods may still hold."""
     served: Inventory
-    """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
+    """The lists of the device plugin; empty if the resources are written to the Node's status instead."""
     retired: Mapping[Key, Retired]
-    """The devices in the lists that are there only because a pod may hold them."""
+    """The devices that are in the lists only because a pod may hold them."""
     claimed: Mapping[DeviceKey, Device]
-    """The devices that prepared claims have, by driver and device id."""
+    """The devices of prepared claims, by driver and device id."""
     cdi: Mapping[str, Document]
     """The CDI documents by kind."""
     pools: Pools
     """The ResourceSlice pools, by driver."""
     lost: Losses
-    """The devices that should exist and do not, or do not work."""
+    """The devices that are missing or unhealthy."""
     labels: Mapping[str, str]
     """The labels of the Node object."""
     features: Mapping[str, str] | None
-    """The labels in the file for Node Feature Discovery; None: no file."""
+    """The labels for the file of Node Feature Discovery; None: no file."""
     capacity: Mapping[str, SlotCounts]
     """The extended resources in the Node's status, by name."""
     conditions: tuple[NodeCondition, ...]
     """The conditions in the Node's status."""
     problems: tuple[Problem, ...]
-    """What is wrong with labels and pools."""
+    """The problems of labels and pools."""
     again_at: float | None
-    """The monotonic time at which to plan again even if nothing happens, or None."""
+    """The monotonic time at which to plan again even if nothing changes, or None."""
 
     @property
     def xids(self) -> Mapping[DeviceKey, tuple[XidError, ...]]:
-        """The driver's errors that devices have now, by resource and device."""
+        """The active XID errors, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.xids)
 
     @property
     def sensors(self) -> Mapping[DeviceKey, tuple[SensorFault, ...]]:
-        """What faults do to the sensors of devices now, by resource and device."""
+        """The active sensor faults, by resource and device."""
         return targets.of_devices(self.devices, self.observed.faults.sensors)
 
     @cached_property
@@ -149,7 +149,7 @@ class DesiredState:
 
     @property
     def to_list_again(self) -> frozenset[str]:
-        """The resources with a device that is to become free, and that the kubelet's last answer does not name."""
+        """The resources with a device that is about to become free and is not in the kubelet's last answer."""
         in_use, waiting = self.observed.in_use, frozenset(self.retired)
         for layout in self.observed.layouts.values():
             waiting |= layout.awaited
@@ -162,7 +162,7 @@ class DesiredState:
         return self.observed.in_use.is_complete and device not in self.held
 
     def is_overtaken(self, in_use: InUse) -> bool:
-        """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
+        """Whether a pod may now hold a device that this plan removes or that overlaps one of its devices."""
         for name, slot in in_use.all() - self.observed.in_use.all():
             resource = self.advertised.resources.get(name)
             if resource is None or slot not in resource.ids or (name, slot) in self.retired:
@@ -170,9 +170,9 @@ class DesiredState:
         return False
 
     def as_previous(self, now: float = _NEVER, remembered: float = 0.0) -> Previous:
-        """The state that the next reconciliation needs; `now` is when this plan was applied.
+        """Return the state that the next plan needs; `now` is when this plan was applied.
 
-        The ids that leave a list stay in `dropped` for `remembered` seconds.
+        Ids that were removed from a list stay in `dropped` for `remembered` seconds.
         """
         before = self.observed.previous
         dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
@@ -190,14 +190,15 @@ class DesiredState:
 
 
 def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) -> DesiredState:
-    """Compute everything that vdev tells others from everything that it knows."""
+    """Compute the desired state of a node from its observed state."""
     previous, faults, node = observed.previous, observed.faults, observed.spec.node
 
-    # 1. Health from probes, and from appliers that cannot deliver a device. Discovery's own verdict stays.
+    # 1. Set the health from probes and from appliers that cannot deliver a device. Devices that discovery marked
+    # Unhealthy stay Unhealthy.
     devices = resources.without_tools(observed.inventory, observed.without_tools)
     devices = resources.with_health(devices, observed.health)
 
-    # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
+    # 2. Apply fault rules after real health, because they change healthy devices only, and unplug devices.
     devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
@@ -208,7 +209,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
             claimed |= {(driver, each.device.id): each.device for each in held[driver].values()}
         devices = _without_claimed(devices, claimed)
 
-    # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.
+    # 4. A lost device stays in its list until no pod can hold it. Devices that overlap it are Unhealthy until then.
     kept = keep_in_use(
         devices,
         observed.in_use,
@@ -219,7 +220,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         intervals=intervals,
     )
 
-    # 5. A fault rule can take a device out of its list even though a pod holds it: so it comes after step 4.
+    # 5. A fault rule can remove a device from its list even if a pod holds it, so this comes after step 4.
     advertised, devices = targets.drop(kept.inventory, faults.dropped), targets.drop(devices, faults.dropped)
 
     # 6. Pools leave out retired devices, because a pod may still hold them.
@@ -233,7 +234,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
             faults=faults,
         )
 
-    # 7. Lost devices are missing or broken now and were there before, so each plan passes them to the next one.
+    # 7. A lost device existed before and is missing or unhealthy now, so each plan passes these to the next one.
     entries = observed.entries if node.events or node.conditions else ()
     lost = losses(previous.devices, devices, previous.lost, entries) if entries else {}
 
@@ -270,9 +271,9 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
 
 
 def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) -> Inventory:
-    """The devices, with every slot Unhealthy that overlaps what claims have.
+    """The devices, with all slots Unhealthy that overlap devices of claims.
 
-    What is offered to claims as well is left as it is: the configuration says that it is given out both ways.
+    A device that is also offered to claims is not changed, because the configuration allows both uses.
     """
     offers = devices.claimable
     taken = [
@@ -284,7 +285,7 @@ def _without_claimed(devices: Inventory, claimed: Mapping[DeviceKey, Device]) ->
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
-    """The problems on the node of that name. Without a name, the errors of any node, and the warnings of every node.
+    """The problems on a node. Without a name, errors that some node would have, and warnings that all nodes would have.
 
     Resources with real devices are left out, because their number is not known. Without a name, ids that depend on it
     are left out too.
@@ -299,7 +300,7 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     known, unknown = _without_named_ids(known)
     patterns = [pattern for entry in spec.entries for pattern in entry.on_nodes]
     examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
-    # No pattern matches the empty name, except "*".
+    # "*" is the only pattern that matches the empty name.
     trials = [_problems_on(known, each) for each in dict.fromkeys(("", *examples))]
     everywhere = set.intersection(*map(set, trials))
     proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
@@ -315,7 +316,7 @@ def _problems_on(spec: Spec, node: str) -> tuple[Problem, ...]:
 
 
 def _without_named_ids(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
-    """The configuration without the ids that depend on the node's name, and a warning for each rule that has some."""
+    """The configuration without ids that depend on the node's name, and a warning for each rule that has such ids."""
     if spec.sharing is None or not any(entry.is_nvidia for entry in spec.entries):
         return spec, ()
     rules, problems = [], []

@@ -1,16 +1,16 @@
-"""GetPreferredAllocation: which of the devices that the kubelet offers a container should get.
+"""GetPreferredAllocation: chooses the devices for a container from the devices that the kubelet offers.
 
     whole devices                        the devices that are nearest to each other
     several slots per physical device    replicas and partitions: spread over the devices, or packed onto few; among
                                          equally good devices, the nearest
 
-An answer has exactly `size` ids, with all that must be included. If that is impossible, it is empty, and the kubelet
-chooses. It depends on the sets given, not on their order.
+A response has exactly `size` ids, including all required ones. If that is impossible, it is empty, and the kubelet
+chooses. It depends on the given sets, not on their order.
 
 Compared with NVIDIA's plugin: replicas are counted in the same way (gone = total - available; fewest or most first,
 then least picked in this call), and so are partitions, for their physical device. With links, the best set for this
-request wins, and the links to the remaining devices decide between equals; NVIDIA divides all free devices into sets
-of this size.
+request wins, and ties are broken by the links to the remaining devices; NVIDIA divides all free devices into sets of
+this size.
 """
 
 from collections import Counter
@@ -21,15 +21,15 @@ from ..model.device import Slot, grouped
 from ..model.entry import AllocationPolicy
 
 Weights = tuple[tuple[int, ...], ...]
-"""How near the devices of each pair are: a symmetric matrix of non-negative integers with a zero diagonal."""
+"""The proximity of each pair of devices: a symmetric matrix of non-negative integers with a zero diagonal."""
 
-_MAX_COMPARED = 128  # devices that are compared pair by pair; of more, the first ones are chosen
-_MAX_EXACT = 12  # devices of which all sets are compared, which takes some milliseconds
-_SEEDS = 8  # devices that sets are grown from, if there are more
+_MAX_COMPARED = 128  # devices that are compared pairwise; if there are more, the first ones are chosen
+_MAX_EXACT = 12  # devices up to which all subsets are compared, which takes some milliseconds
+_SEEDS = 8  # starting devices of the greedy search, if there are more
 
 
 class Allocator:
-    """Chooses slots of one resource. It is made once, because that takes long for many devices. Immutable.
+    """Chooses slots of one resource. Immutable; cached, because its construction is slow for many devices.
 
     Slots, raw devices, and their units (devices and partitions) are numbers here, in the order of the list.
     """
@@ -51,7 +51,7 @@ class Allocator:
         self._ids = [slot.id for slot in slots]
         self._numbers = {each: position for position, each in enumerate(self._ids)}
         self._raw_of = [number[slot.device.raw.id] for slot in slots]
-        self._unit_of = [unit[slot.device.id] for slot in slots]  # of which a slot is a replica
+        self._unit_of = [unit[slot.device.id] for slot in slots]  # the unit of each slot
         self._in_raw, self._in_unit = Counter(self._raw_of), Counter(self._unit_of)
         scores: dict[tuple[int, int], int] = {}
         for (one, other), score in (links or {}).items():
@@ -73,7 +73,7 @@ class Allocator:
         free = grouped((self._raw_of[each], each) for each in sorted(usable - chosen))
         counts = _portions(self._policy, free, self._in_raw, size - len(chosen), held, self._nearest)
         for raw, count in counts.items():
-            if count == len(free[raw]):  # all of it, as always for a whole device
+            if count == len(free[raw]):  # all of its slots, as always for a whole device
                 chosen.update(free[raw])
                 continue
             units = grouped((self._unit_of[each], each) for each in free[raw])
@@ -96,12 +96,13 @@ def _portions(
     held: Collection[int],
     nearest: Callable[[Sequence[int], Collection[int], int], Sequence[int]],
 ) -> Mapping[int, int]:
-    """How many of the `needed` slots come from each group of free slots.
+    """The number of slots to take from each group of free slots, `needed` in total.
 
     distributed  one slot at a time from the group with the fewest slots gone; among equals, from the least picked
     packed       one group after the other, most slots gone first; among equals, as few groups as possible
 
-    Of more equals than needed, `nearest` chooses: those near to each other, and to groups that are `held` or picked.
+    If there are more equal groups than needed, `nearest` chooses those near to each other and to groups that are `held`
+    or picked.
     """
     is_packed = policy is AllocationPolicy.PACKED
     picked: Counter[int] = Counter()
@@ -127,7 +128,7 @@ def _portions(
 
 
 def _first(free: Sequence[int], _near: Collection[int], needed: int) -> Sequence[int]:
-    """The partitions of one device are equally near to each other."""
+    """Choose the first ones, because the partitions of one device are equally near to each other."""
     return free[:needed]
 
 
@@ -135,9 +136,9 @@ def _first(free: Sequence[int], _near: Collection[int], needed: int) -> Sequence
 
 
 def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights | None:
-    """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node.
+    """The weights of pairs: first by the score of links, then by the number of pairs on one NUMA node.
 
-    None: no device is near to another one, or there are too many of them to compare.
+    None: no two devices are near to each other, or there are too many devices to compare.
     """
     if len(numa) > _MAX_COMPARED or not (scores or any(numa)):
         return None
@@ -150,11 +151,11 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
 
 
 def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
-    """The `needed` vertices of `free` that, together with all of `must`, have the most weight in their pairs.
+    """The `needed` vertices of `free` that, together with all of `must`, have the largest sum of pair weights.
 
-    The problem is NP-hard. Of up to 12 vertices, all sets are compared. Of more, sets are grown greedily from several
-    vertices. Among equals, the set wins whose vertices are linked least to all others, so that a good set remains for
-    the next request; then the set with the lowest indices.
+    The problem is NP-hard. For up to 12 vertices, all subsets are compared; for more, sets are grown greedily from
+    several vertices. Among equals, the set that is linked least to the other vertices wins, so that a good set remains
+    for the next request; then the set with the lowest indices.
     """
     to_must = {each: sum(weights[each][other] for other in must) for each in free}
     to_all = {each: sum(weights[each][other] for other in (*free, *must)) for each in free}
@@ -171,7 +172,7 @@ def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], needed:
 
 
 def _grown(weights: Weights, seed: int, to_must: Mapping[int, int], size: int) -> tuple[int, ...]:
-    """Add the vertex that adds the most weight, until the set has its size; among equals, the first."""
+    """Grow a set to its size: add the vertex that adds the most weight; among equals, the first."""
     chosen, gain = [seed], dict(to_must)
     while len(chosen) < size:
         last = chosen[-1]

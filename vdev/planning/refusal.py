@@ -1,9 +1,9 @@
-"""Refuses devices whose facts would turn a template into something unintended: they are listed, but not handed out.
+"""Refuses devices whose values must not be inserted into a template: they are listed, but not handed out.
 
-The maker of a device chooses its serial number and its product name. In a path, `../../etc` climbs out of the
-directory, a '/' leads into another one, and an empty text is the directory itself. In a variable, a comma makes two
-devices of one, and a line break makes two lines. Text from the configuration is trusted more: it is refused only if it
-cannot be part of a path or variable at all.
+The maker of a device chooses its serial number and its product name. In a path, `../../etc` leaves the directory, a '/'
+selects another directory, and an empty text is the directory itself. In a variable, a comma turns one device into two,
+and a line break adds a line. Text from the configuration is trusted more: it is refused only if it cannot be part of a
+path or variable at all.
 """
 
 import posixpath
@@ -18,8 +18,8 @@ from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.template import Template
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
-_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # not possible in a variable, nor in a message to the kubelet
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # line breaks, bidi overrides
+_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # invalid in variables and in messages to the kubelet
 _ATTRIBUTE = "attributes."
 _MAX_QUOTED = 60  # characters of a value
 
@@ -42,13 +42,13 @@ class _Place:
     use: _Use
     template: Template
     in_directory: bool = False
-    """Whether a final '/' stands for a directory that takes the base name."""
+    """Whether a final '/' means a directory to which the base name is appended."""
 
 
 def checked(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
-    """All devices by entry; those with facts that must not be put into the entry's templates are refused."""
+    """All devices by entry; devices with values that the entry's templates must not contain are marked as refused."""
     devices = dict(found)
     for entry in entries:
         places = [place for place in _places(entry) if not place.template.is_constant]
@@ -72,7 +72,7 @@ def checked(
 
 
 def _places(entry: Entry) -> Iterator[_Place]:
-    """Every template of the entry whose text goes to a container or a command, or is a path."""
+    """All templates of the entry that are paths or are passed to a container or a command."""
     container = entry.container
     for name, each in container.env.items():
         yield _Place(f"container.env {name}", _Use.VARIABLE, each)
@@ -82,7 +82,7 @@ def _places(entry: Entry) -> Iterator[_Place]:
         for item in items:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
             yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
-    for part in entry.by_attributes:  # the paths of a glob consist of names of real files
+    for part in entry.by_attributes:  # not for glob: its paths are those of real files
         yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
     if entry.virtual and entry.virtual.node:
         yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
@@ -104,7 +104,7 @@ def _places(entry: Entry) -> Iterator[_Place]:
 
 
 def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
-    """Why the device must not be handed out, or an empty text."""
+    """Why the device must not be handed out; empty if it may."""
     base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
     values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
     for place in places:
@@ -116,7 +116,7 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
         if place.use is _Use.PATH:
             of_partitions = (
                 dict.fromkeys(place.template.names, "x") if entry.virtual else {}
-            )  # facts that only they have
+            )  # values that only partitions have
             path = place.template.render({**of_partitions, **values})
             wrong = _path_problem(path) or ("" if place.in_directory else _emptied(place.template.source, path))
             if wrong:
@@ -131,18 +131,18 @@ def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
 
 
 def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
-    """Why a fact must not be put into the template, or an empty text."""
+    """Why a value must not be inserted into the template; empty if it may."""
     foreign = entry.virtual is None and (name == "path" or name.startswith(_ATTRIBUTE))
     if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
         return f"{place.use} must not have control characters"
     if not foreign:
         return ""
-    # Of an attribute for children, discovery has joined the names with commas.
+    # Discovery joins the names of children with commas, so a comma in this attribute is valid.
     is_list = any(name.removeprefix(_ATTRIBUTE) in part.children for part in entry.by_attributes)
     match place.use:
         case _Use.VARIABLE if "," in value and not is_list:
             return "its comma would be read as two values: a variable lists several devices with commas between them"
-        # A match of a path pattern is part of a real path. All other text is chosen by the maker of the device.
+        # A match of a path pattern is part of a real path. All other values are chosen by the maker of the device.
         case _Use.PATH if not (entry.glob or name == "path") and ("/" in value or value in (".", "..")):
             return "it would lead to another directory"
         case _Use.WORD if value.startswith("-") and not place.template.literals[0] and place.template.names[0] == name:
@@ -159,7 +159,7 @@ def _path_problem(path: str) -> str:
 
 
 def _emptied(source: str, path: str) -> str:
-    """The problem if an empty placeholder removed a whole component, so that the path is that of its directory."""
+    """The problem if an empty placeholder removes a whole component, so that the path is that of its parent."""
     lost = path.count("//") > source.count("//") or path.endswith("/") > source.endswith("/")
     return "lacks a part, because its placeholder has no value" if lost else ""
 

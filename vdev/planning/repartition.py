@@ -1,13 +1,13 @@
-"""The partition layouts that labels of the node choose: pure functions from a label to the layout in force.
+"""The partition layouts that labels of the node select: pure functions from a label to the layout in force.
 
     the label's value ─┬─ unknown name, or a layout that does not fit ─────────────► failed    ┐ the layout in force
-                       ├─ would take away what a pod may hold ─────────────────────► failed    ┘ stays until the value
+                       ├─ would remove a device that a pod may hold ───────────────► failed    ┘ stays until the value
                        ├─ in force already ────────────────────────────────────────► success     changes
                        └─ else ► pending ─ written, or nobody writes it; still free ► in force ► success
 
-This is the protocol of NVIDIA's mig-manager, except that devices that a pod holds are never cut. All entries with the
-same label change together or not at all. The configuration can also change what a value means, which counts as a new
-value.
+This is the protocol of NVIDIA's mig-manager, except that devices that a pod holds are never repartitioned. All entries
+with the same label change together or not at all. If the configuration changes the layout of a value, this counts as a
+new value.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ from .resources import EMPTY, Inventory
 PartsOfEntries = Mapping[str, Mapping[int, Parts]]
 """The partitions of devices, by entry and device index."""
 
-_WHOLE = ("", 0)  # a whole device, where a partition has its profile and first slice
+_WHOLE = ("", 0)  # the value for a whole device in place of (profile, first slice)
 
 
 class RepartitionState(Enum):
-    """The state of a label's value. UNSEEN: the value is not known, or was not acted on yet."""
+    """The state of a label's value. UNSEEN: the value is not known or not processed yet."""
 
     UNSEEN = "unseen"
     PENDING = "pending"
@@ -52,29 +52,29 @@ class Progress:
     """None: the node does not have the label."""
     state: RepartitionState = RepartitionState.UNSEEN
     sentence: str = ""
-    """Why it failed, or what it waits for."""
+    """The reason why it failed or is pending."""
     parts: PartsOfEntries = field(default_factory=dict)
     """The partitions in force."""
     asked: tuple[NamedLayout | None, ...] | None = None
-    """The layout that the value meant to each entry; None after a restart."""
+    """The layout that the value selected for each entry; None after a restart."""
     since: float = 0.0
     """When it became pending."""
     again_at: float | None = None
-    """When to look again even if nothing happens, or None."""
+    """When to advance again even if nothing changes, or None."""
     awaited: frozenset[Key] = frozenset()
-    """The devices that a pod may hold, and that must be free before the layout comes into force."""
+    """The devices that a pod may hold and that must be free before the layout comes into force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionView:
-    """What is known at one moment."""
+    """The observed state of the node at one moment."""
 
     labels: Mapping[str, str] | None = None
-    """The labels of the Node; None: they are not known."""
+    """The labels of the Node; None: not known."""
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
     """The raw devices by entry."""
     listed: Inventory = EMPTY
-    """The device lists that the kubelet has."""
+    """The device lists that were sent to the kubelet."""
     in_use: InUse = InUse()
     """The devices that pods may hold."""
     claimed: Mapping[tuple[str, str], Device] = field(default_factory=dict)
@@ -88,7 +88,7 @@ Progresses = Mapping[str, Progress]
 
 
 def advance(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
-    """The state of each label of these entries, after its state `before`."""
+    """Return the next state of each label of these entries."""
     groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
     return {
         label: _advanced(before.get(label) or Progress(label=label), group, strategy, seen)
@@ -103,7 +103,7 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
         return spec
     entries = []
     for entry in spec.entries:
-        if entry.choice:  # a device that its partitions do not fit any more has those without the label
+        if entry.choice:  # if the partitions no longer fit a device, it has the configured ones
             merged: dict[int, Parts] = {**entry.partitions, **_fitting(entry, parts.get(entry.name, {}))}
             entry = entry.partitioned({index: each for index, each in merged.items() if each is not None})
         entries.append(entry)
@@ -111,7 +111,7 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
 
 
 def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
-    """The states `found`, but a layout that turned out to be impossible on this node fails, and the old one stays."""
+    """Return the states `found`, with each new layout failed as impossible on this node; the old layout stays."""
     result = dict(found)
     for label, progress in found.items():
         parts = before[label].parts if label in before else {}
@@ -122,7 +122,7 @@ def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
 
 
 def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
-    """The configuration of a node with these labels, if it had no devices before, and the state of each label."""
+    """The configuration of a new node with these labels, and the state of each label."""
     entries = spec.on_node(node)
     devices: dict[str, list[RawDevice]] = {}
     for entry in entries:
@@ -153,21 +153,21 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
 
 
 def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progress:
-    """The next state of one label, which these entries have."""
-    # 1. The layout in force.
+    """Return the next state of one label, for the entries that use it."""
+    # 1. Find the layout in force.
     hardware = {entry.name: {raw.index: raw.id for raw in seen.found.get(entry.name, ())} for entry in entries}
     known = {entry.name: _fitting(entry, before.parts.get(entry.name, {}), hardware[entry.name]) for entry in entries}
-    if seen.labels is None:  # the layout that an earlier process had in force stays, else that of the entry
+    if seen.labels is None:  # keep the layout of an earlier process, if any
         return before if before.state is RepartitionState.UNSEEN else replace(before, parts=known)
 
-    # 2. The layout that the value asks for. Only a new value can change a state that is final.
+    # 2. Find the layout that the value selects. Only a new value can change a final state.
     value = seen.labels.get(before.label)
     asked = tuple(_layout(entry, value) for entry in entries)
     is_same = (value, asked) == (before.value, before.asked)
     if is_same and before.state in (RepartitionState.SUCCESS, RepartitionState.FAILED):
         return before
 
-    # A device that is new has its partitions without the label.
+    # A new device has the partitions that the entry configures without the label.
     current = {
         entry.name: {index: entry.partitions.get(index) for index in hardware[entry.name]} | known[entry.name]
         for entry in entries
@@ -180,22 +180,22 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     if wrong := _misfit(entries, value, asked):
         return replace(now, state=RepartitionState.FAILED, sentence=wrong)
 
-    # 3. The devices that change.
+    # 3. Find the devices that change.
     changed = [
         (entry, index)
         for entry in entries
-        for index in known[entry.name]  # nothing is taken away from a device that did not exist before
+        for index in known[entry.name]  # new devices are left out: no pod can hold them
         if _changes_offer(entry, strategy)
         and _cut(entry.geometry, known[entry.name][index]) != _cut(entry.geometry, target[entry.name][index])
     ]
     if not changed:
         return replace(now, state=RepartitionState.SUCCESS, parts=target)
     if before.state is RepartitionState.FAILED and before.asked is None and before.value == value:
-        # It failed before a restart: only a new value triggers.
+        # It failed before a restart, so it stays failed until the value changes.
         return replace(now, state=RepartitionState.FAILED, sentence=before.sentence)
 
-    # 4. No pod may hold what goes away. The layout fails at once if a pod is known by name, and after a while if the
-    # pod stays unknown.
+    # 4. Check that no pod holds a device that would be removed. The layout fails at once if a pod is known by name, and
+    # after `repartition_holder` if the pod remains unknown.
     is_new = not is_same or before.state is not RepartitionState.PENDING
     since = seen.now if is_new else before.since
     held = list(_taken_away(changed, target, hardware, seen))
@@ -208,7 +208,8 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
         pending = _pending(now, since, what, again_at=seen.now + pause)
         return replace(pending, awaited=frozenset(each.key for each in held))
 
-    # 5. Other programs wait for `pending` before they stop pods. If nobody writes that label, it does not wait forever.
+    # 5. Wait until the label has `pending`, because other programs then stop pods. Give up waiting after
+    # `repartition_pending`, in case that no program writes the label.
     protocol = _choice(entries[0]).protocol
     is_written = not is_new and seen.labels.get(protocol.label) == protocol.pending
     written_by = since + seen.intervals.repartition_pending
@@ -233,7 +234,7 @@ def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLa
 
 
 class _Obstacle(NamedTuple):
-    """A device that a change would take away from a pod, with a sentence about that."""
+    """A device that a change would take away from a pod, with a sentence for the message."""
 
     key: Key
     pod: str  # empty if it is not known
@@ -246,7 +247,7 @@ def _taken_away(
     hardware: Mapping[str, Mapping[int, str]],
     seen: RepartitionView,
 ) -> Iterator[_Obstacle]:
-    """The devices that the change would take away from pods: those in lists, and claimed ones of static partitions."""
+    """The devices that the change would take away from pods: listed devices, and claimed ones of static partitions."""
     held: list[tuple[Key, Device, str]] = []
     pods = seen.in_use.pods
     for name, slot in sorted(seen.in_use.all()):
@@ -272,7 +273,7 @@ def _taken_away(
 
 
 def _changes_offer(entry: Entry, strategy: MigStrategy) -> bool:
-    """Whether layouts change what the entry offers: MIG strategies are for the device plugin only."""
+    """Whether layouts change the devices of the entry: for the device plugin, they do not with MIG strategy none."""
     return strategy is not MigStrategy.NONE or bool(entry.dra and entry.dra.partitions is DraPartitions.STATIC)
 
 
@@ -286,7 +287,7 @@ def _indices(entry: Entry) -> Iterable[int]:
 
 
 def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
-    """The layout that the value selects for an entry; None if the value names no layout of it."""
+    """The layout that the value selects for an entry; None if the entry has no layout of that name."""
     choice = _choice(entry)
     if value is not None:
         return choice.layouts.get(value)
@@ -294,7 +295,7 @@ def _layout(entry: Entry, value: str | None) -> NamedLayout | None:
 
 
 def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | None = None) -> dict[int, Parts]:
-    """Those of the partitions that fit the entry's devices, of these indices if they are given."""
+    """The partitions that fit the entry's devices; with `indices`, only for these."""
     found = {}
     for index in parts if indices is None else indices:
         if index in parts:
@@ -305,9 +306,9 @@ def _fitting(entry: Entry, parts: Mapping[int, Parts], indices: Iterable[int] | 
 
 
 def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[tuple[str, int]]:
-    """The partitions that a device then has, by profile and first slice.
+    """The partitions of a device with this layout, by profile and first slice.
 
-    A device with a fixed mode always has a partition.
+    A device whose geometry has modes always has a partition.
     """
     assert geometry is not None, "an entry with a choice has one"
     wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts

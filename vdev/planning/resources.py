@@ -3,7 +3,7 @@
 inventory.arrange()    configuration + raw devices -> Inventory, as discovery sees it
 with_health()          Inventory + health          -> Inventory
 retired.keep_in_use()  Inventory + devices in use  -> the lists
-diff()                 old and new lists           -> changes; none for a resource that stayed the same
+diff()                 old and new lists           -> the changed resources
 """
 
 from collections import Counter
@@ -20,17 +20,17 @@ from ..model.spec import DEFAULT_FLAGS, Flags
 from .preferred import Allocator
 from .sharing import Sharing
 
-LIST_LIMIT = 4 * 1024 * 1024  # bytes; as many as the kubelet receives (source: grpc-go's default)
+LIST_LIMIT = 4 * 1024 * 1024  # bytes; the receive limit of the kubelet (source: grpc-go's default)
 _HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
 
 
 def _field(length: int) -> int:
-    """Bytes of a field with a text or message of this length: its key, the length as a varint, and the content."""
+    """The bytes of a protobuf field with a text or message of this length: key, length as a varint, and content."""
     return 1 + max(1, (length.bit_length() + 6) // 7) + length
 
 
 def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
-    """Bytes of a device list as a message, with the health of each slot or a given one."""
+    """The bytes of a device list on the wire, with the health of each slot or with the given health."""
     size = 0
     for slot in slots:
         works = slot.health.healthy if healthy is None else healthy
@@ -53,12 +53,12 @@ class Resource:
     sharing: Sharing | None = None
     flags: Flags = DEFAULT_FLAGS
     draining: bool = False
-    """Whether the configuration no longer has it, and it is listed only for devices that pods may hold."""
+    """Whether it was removed from the configuration and is listed only because pods may hold its devices."""
     pre_start_asked: bool = False
-    """Whether a fault rule is about PreStartContainer, so that the kubelet must call it."""
+    """Whether a fault rule affects PreStartContainer, so that the kubelet must call it."""
 
     def with_slots(self, change: "SlotChange") -> "Resource":
-        """The resource with what `change` makes of each slot. If that changes nothing, it is the same object."""
+        """Return the resource with `change` applied to each slot; the same object if nothing changed."""
         changed = [change(self.name, slot) for slot in self.slots]
         if all(map(is_, changed, self.slots)):
             return self
@@ -83,17 +83,17 @@ class Resource:
 
     @cached_property
     def healthy(self) -> int:
-        """How many slots are Healthy: the kubelet's allocatable."""
+        """The number of Healthy slots, which is the kubelet's allocatable."""
         return sum(slot.health.healthy for slot in self.slots)
 
     @cached_property
     def injected(self) -> int:
-        """How many slots a fault rule made Unhealthy."""
+        """The number of slots that a fault rule made Unhealthy."""
         return sum(slot.health.is_injected for slot in self.slots)
 
     @cached_property
     def rendered(self) -> dict[str, Any]:
-        """What each device adds to a container, by its id; filled by `allocation.container_edits`."""
+        """A cache of the container edits of each device, by id, for `allocation.container_edits`."""
         return {}
 
     @cached_property
@@ -109,7 +109,7 @@ class Resource:
 
     @cached_property
     def acts_on_handovers(self) -> bool:
-        """Whether anything is done when one of its devices changes hands."""
+        """Whether an action is configured for the allocation or release of its devices."""
         return any(entry.acts_on_handovers for entry in self.entries.values())
 
     @cached_property
@@ -122,7 +122,7 @@ class Resource:
 
     @cached_property
     def only_claimed(self) -> "Resource":
-        """The devices of this offer that no resource lists; a device that claims may cut is there as a whole."""
+        """The devices for claims that no resource lists; a device that claims may partition is included as a whole."""
         entries = {name: entry.without_node for name, entry in self.entries.items() if not entry.listed}
         slots = [slot for slot in self.slots if slot.device.raw.entry in entries]
         uncut = {slot.device.raw.id for slot in slots if not slot.device.is_partition}
@@ -131,7 +131,7 @@ class Resource:
 
     @cached_property
     def list_bytes(self) -> int:
-        """Bytes of its device list on the wire."""
+        """The size of its device list on the wire, in bytes."""
         return list_size(self.slots)
 
 
@@ -142,11 +142,11 @@ class Inventory:
     resources: Mapping[str, Resource] = field(default_factory=dict)
     """The resources by name."""
     problems: tuple[Problem, ...] = ()
-    """What is wrong with devices, names, partitions and sharing."""
+    """Problems of devices, names, partitions and sharing."""
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The name of each device's resource and the reason for that name, by device id."""
     left_out: frozenset[str] = frozenset()
-    """The raw devices that were found and are not handed out. They are not probed."""
+    """The raw devices that were found but are not handed out. They are not probed."""
     claimable: Mapping[str, Resource] = field(default_factory=dict)
     """The devices that claims can get, by driver. A device may also be in a resource."""
 
@@ -162,15 +162,15 @@ class Inventory:
 
     @cached_property
     def each_once(self) -> Mapping[str, Resource]:
-        """All devices, each under one name: devices that only claims can get under the name of their driver.
+        """All devices, each under one name; devices that only claims can get have the name of their driver.
 
-        A device that claims may cut is there as a whole.
+        A device that claims may partition is included as a whole.
         """
         only_claimed = {name: offered.only_claimed for name, offered in self.claimable.items()}
         return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
 
     def with_slots(self, change: "SlotChange") -> "Inventory":
-        """The inventory with what `change` makes of each slot of the resources and of the drivers' offers."""
+        """Return the inventory with `change` applied to each slot of resources and of devices for claims."""
         return replace(
             self,
             resources={name: each.with_slots(change) for name, each in self.resources.items()},
@@ -179,15 +179,15 @@ class Inventory:
 
 
 SlotChange = Callable[[str, Slot], Slot | None]
-"""What a slot of the named resource or driver becomes; None: it is removed."""
+"""Returns the new slot for a slot of the named resource or driver; None removes it."""
 
 EMPTY = Inventory()
 
 
 def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
-    """The inventory with the health of raw devices, by id. It counts for all partitions and replicas of a device.
+    """Set the health of raw devices, by id, which applies to all partitions and replicas of a device.
 
-    A device that discovery found broken stays broken, with discovery's reason.
+    A device that discovery found unhealthy stays so, with discovery's reason.
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
 
@@ -199,7 +199,7 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Invento
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
-    """The inventory in which containers do not get the maker's tools with these raw devices."""
+    """Mark these raw devices so that their containers do not get the maker's tools."""
 
     def bare(_name: str, slot: Slot) -> Slot:
         device, raw = slot.device, slot.device.raw
@@ -219,7 +219,7 @@ def for_claims(inventory: Inventory) -> dict[str, int]:
 
 
 def summary(inventory: Inventory) -> str:
-    """The counts in a line, as in `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
+    """The counts in one line: `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
     texts = []
     for what, numbers in (("", counts(inventory)), ("for claims ", for_claims(inventory))):
         if numbers:
@@ -228,9 +228,9 @@ def summary(inventory: Inventory) -> str:
 
 
 def numbers(inventory: Inventory) -> dict[str, int]:
-    """The number of each device among those of its maker, as the maker's driver counts them, by raw device id.
+    """The number of each device among the devices of its maker, as in the maker's driver, by raw device id.
 
-    Entry after entry, in the order of their indices.
+    Devices are numbered entry by entry, in the order of their indices.
     """
     of_entries: dict[tuple[str, str], dict[str, int]] = {}
     for resource in inventory.everything.values():
@@ -239,7 +239,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
             maker = entry.virtual.model.resource if entry is not None and entry.virtual else ""
             of_entries.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
-    first = Counter[str]()  # the next free number of each maker
+    first = Counter[str]()  # by maker: the next free number
     for (maker, _), indices in of_entries.items():
         found |= {raw: first[maker] + index for raw, index in indices.items()}
         first[maker] += max(indices.values()) + 1
@@ -248,7 +248,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A resource that is new (`old` is None), that nothing needs any more (`new` is None), or that changed."""
+    """A resource that was added (`old` is None), removed (`new` is None) or changed."""
 
     name: str
     old: Resource | None
@@ -256,7 +256,7 @@ class Change:
     added: Sequence[str]
     removed: Sequence[str]
     health: Sequence[tuple[str, Health, Health]]
-    """The ids whose health or its reason changed, with the old and the new one."""
+    """The old and new health of each id whose health or reason changed."""
 
 
 def diff(old: Inventory, new: Inventory) -> Sequence[Change]:

@@ -1,9 +1,9 @@
-"""The devices that stay in the lists only because a pod may hold them.
+"""Keeps devices in the lists that pods may still hold.
 
-A 1.36 kubelet crashes if an id vanishes during its Allocate, and shows it as Healthy in the pod's status forever if it
-vanishes while a pod holds it. So a device that the configuration or the host lost is *retired*: it is listed as
-Unhealthy until no pod can hold it. What overlaps it (a new partition over an old one, or the same node under another
-name) is Unhealthy until then.
+A 1.36 kubelet crashes if an id vanishes during its Allocate. If an id vanishes while a pod holds it, the pod's status
+shows it as Healthy forever. So a device that vanished from the configuration or the host is *retired*: it is listed as
+Unhealthy until no pod can hold it. Devices that overlap it (a new partition over an old one, or the same node under
+another name) are Unhealthy until then.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from .resources import EMPTY, Inventory, Resource
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A slot that is listed, as Unhealthy, only because a pod may hold it."""
+    """A slot that is only listed, as Unhealthy, because a pod may hold it."""
 
     resource: Resource
-    """The resource as it was when it had the slot."""
+    """The resource at the time when it had the slot."""
     slot: Slot
     since: float
     """When it was first listed as Unhealthy."""
     cause: str = "removed"
-    """What became of it, for its reason."""
+    """Why it vanished, for the reason of its health."""
 
 
 class Dropped(NamedTuple):
-    """An id that has left the list of a resource, and when."""
+    """The resource that stopped listing an id, and when."""
 
     resource: str
     at: float
@@ -39,13 +39,13 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The lists with everything that pods may hold."""
+    """The device lists, including all devices that pods may hold."""
 
     inventory: Inventory
     retired: Mapping[Key, Retired] = field(default_factory=dict)
-    """What is listed only because a pod may hold it."""
+    """The slots that are listed only because a pod may hold them."""
     again_at: float | None = None
-    """When to look again; None: nothing is waiting."""
+    """When to plan again; None: no device waits."""
 
 
 def keep_in_use(
@@ -58,9 +58,9 @@ def keep_in_use(
     lately_dropped: Mapping[str, Dropped] | None = None,
     intervals: Intervals = PRODUCTION,
 ) -> Lists:
-    """The lists of these devices, and of what is `listed` now and vanished, until no pod can hold it."""
-    # 1. The kubelet looks health up by the bare id, so an id is in the list of one resource at a time. Another resource
-    # lists it only when the kubelet has had time to see that it left the first.
+    """Return the lists of these devices, and of `listed` devices that vanished, until no pod can hold them."""
+    # 1. The kubelet looks up health by the bare id, so only one resource may list an id at a time. Another resource
+    # lists it only after the kubelet has had time to process its removal from the first.
     owner: dict[str, str] = {}  # by id: the resource that may list it
     for each, it in (lately_dropped or {}).items():
         if now - it.at < intervals.retire_handover:
@@ -68,15 +68,15 @@ def keep_in_use(
     for name, resource in listed.resources.items():
         owner |= dict.fromkeys(resource.ids, name)
 
-    # 2. Devices that vanished from a list wait there, and also those that an earlier process listed, if its state file
-    # is lost. If the sources name several resources for one id, the one whose pod is known lists it: the other name is
-    # from an old checkpoint.
+    # 2. Devices that vanished wait in their list. So do devices that an earlier process listed, if its state file is
+    # lost. If the sources name several resources for one id, the resource whose pod is known lists it, because the
+    # other name is from an old checkpoint.
     waiting = _vanished(devices, listed, retired or {}, now)
     for key, slot in _unlisted(devices, listed, in_use, now).items():
         waiting[key] = slot
         owner.setdefault(key[1], key[0])
 
-    # 3. No other resource lists an id that waits.
+    # 3. Withhold ids that wait from the lists of other resources.
     withheld = set[str]()
 
     def own(name: str, slot: Slot) -> Slot | None:
@@ -89,7 +89,7 @@ def keep_in_use(
     if not (waiting or withheld):
         return Lists(devices)
 
-    # 4. A device waits until no pod can hold it. Devices that overlap it are Unhealthy while a pod may.
+    # 4. A device waits until no pod can hold it. Until then, devices that overlap it are Unhealthy.
     kept = {
         key: _explained(each, in_use, key)
         for key, each in waiting.items()
@@ -106,11 +106,11 @@ def keep_in_use(
     if not (kept or withheld):
         return Lists(inventory)
 
-    # 5. A training job may hold a device for days: the longer it takes, the less often it is looked at.
+    # 5. A training job may hold a device for days, so the check interval grows with the age.
     age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
     again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
     if in_use.answers_since is not None:
-        # The answers of a kubelet that has just started are not trusted at first. Ask as soon as they are.
+        # The first answers of a kubelet after its start are not trusted. Check as soon as they are.
         trusted_at = in_use.answers_since + intervals.kubelet_grace
         again_at = min(again_at, trusted_at) if now < trusted_at else again_at
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
@@ -118,7 +118,7 @@ def keep_in_use(
 
 
 def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
-    """The slots that are listed and do not exist any more."""
+    """The slots that are listed but no longer exist."""
     found = {}
     for name, resource in listed.resources.items():
         present = devices.resources[name].ids if name in devices.resources else ()
@@ -129,7 +129,7 @@ def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retir
 
 
 def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) -> dict[Key, Retired]:
-    """The slots that pods may hold and that are not listed; those whose pod is known come first."""
+    """The slots that pods may hold but that are not listed; slots with a known pod come first."""
     keys = []
     for name, each in in_use.all():
         if name not in listed.resources or each not in listed.resources[name].ids:
@@ -149,14 +149,14 @@ def _holder(in_use: InUse, key: Key) -> str:
 
 
 def _explained(each: Retired, in_use: InUse, key: Key) -> Retired:
-    """The retired slot with the reason of the moment."""
+    """The retired slot with its current reason."""
     is_held = in_use.may_hold(key)
     why = f"{_holder(in_use, key)} may still hold it" if is_held else "waiting until no pod can hold it"
     return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=f"{each.cause}; {why}")))
 
 
 def _with_retired(inventory: Inventory, retired: Mapping[Key, Retired]) -> Inventory:
-    """The lists with the retired slots; a resource that the configuration lost is there again, as draining."""
+    """Add retired slots to the lists; a resource that was removed from the configuration is added as draining."""
     resources = dict(inventory.resources)
     for name, members in grouped((name, each) for (name, _), each in retired.items()).items():
         base = resources.get(name) or replace(members[0].resource, slots=(), draining=True)

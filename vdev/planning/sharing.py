@@ -1,7 +1,7 @@
-"""Replicas of shared devices: which devices are shared, under which name, and what one replica's share is.
+"""Replicas of shared devices: which devices are shared, under which name, and the share of one replica.
 
-NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`, `rename`, several entries for one
-name.
+Format and ids (`<id>::<n>`) are NVIDIA's. The settings `devices`, `rename` and several entries for one name also work,
+which NVIDIA's plugin parses but disables.
 """
 
 import re
@@ -16,7 +16,7 @@ from .naming import NamedDevice
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How one advertised resource is shared; `replicas` maps a shared device's id to its number of replicas."""
+    """How one advertised resource is shared; `replicas` has the number of replicas by device id."""
 
     kind: SharingKind
     fail_requests_greater_than_one: bool
@@ -24,7 +24,7 @@ class Sharing:
 
 
 def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharing | None:
-    """How a resource with these numbers of replicas is shared; None if it is not shared."""
+    """The sharing of a resource with these numbers of replicas; None if it is not shared."""
     return Sharing(block.kind, block.fail_requests_greater_than_one, dict(replicas)) if block and replicas else None
 
 
@@ -49,7 +49,7 @@ def slots_of(
             yield name, Slot(device.id, device, None, device.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # that has a warning already
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
             problems.append(_too_many_clients(name, device, rule, most))
             if not rule.for_nvidia:
                 continue
@@ -63,14 +63,14 @@ def slots_of(
 
 
 def _rules_for(spec: Spec, block: TimeSlicing, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
-    """The items of the sharing section for a resource; they may name it as it is written, with placeholders."""
+    """The items of the sharing section for a resource; they may also name it with its placeholders."""
     written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
     names = {name, *(written.get(each.entry.name) for each in members if each.entry.resource == name)}
     return [rule for rule in block.resources if rule.name in names]
 
 
 def unknown_names(block: TimeSlicing, names: Collection[str], elsewhere: Collection[str]) -> Iterator[Problem]:
-    """A warning for each name in the sharing section that is not on this node, nor `elsewhere`."""
+    """A warning for each name in the sharing section that is neither on this node nor in `elsewhere`."""
     for each in block.resources:
         if each.name not in names and each.name not in elsewhere:
             yield warning(
@@ -85,10 +85,10 @@ def chosen(
     rules: Sequence[SharedItem],
     entries: frozenset[str],
 ) -> dict[str, SharedItem]:
-    """The rule that shares each device. If two rules name a device, that is an error and the first one counts.
+    """The rule that shares each device. If two rules name a device, this is an error and the first one applies.
 
-    In a file for NVIDIA's plugin it is not an error, and the rule with more replicas counts. Rules may name `entries`
-    that have no device here.
+    In a file for NVIDIA's plugin, this is not an error and the rule with more replicas applies. Rules may name
+    `entries` that have no device here.
     """
     rule_of: dict[str, SharedItem] = {}
     for rule in rules:
@@ -109,7 +109,7 @@ def _selected(
     ordered = sorted(members, key=lambda device: device.sort_key)
     unfit: list[Problem] = []
     match rule.devices:
-        case None | ():  # the latter in a file for NVIDIA's plugin, which shares every device
+        case None | ():  # () is from a file for NVIDIA's plugin, which shares all devices
             picked = ordered
         case int(count):
             if count > len(ordered):
@@ -138,12 +138,15 @@ def _selected(
 
 MPS_CLIENTS = 48
 _OLD_MPS_CLIENTS = 16
-_NEWER = (7, 5)  # compute capability; NVIDIA's daemon compares with this, though Volta, 7.0, could serve 48 as well
+_NEWER = (
+    7,
+    5,
+)  # compute capability from which NVIDIA's daemon allows 48 clients, although 7.0 supports them, too
 _CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
 
 def mps_clients(device: Device) -> int:
-    """How many clients NVIDIA's MPS daemon allows for a device; one without a compute capability counts as new."""
+    """The number of clients that NVIDIA's MPS daemon allows for a device; without a compute capability, 48."""
     capability = _CAPABILITY.fullmatch(device.attributes.get("computeCapability", ""))
     if capability is None or (int(capability[1]), int(capability[2] or 0)) >= _NEWER:
         return MPS_CLIENTS
@@ -160,6 +163,6 @@ def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int
 
 
 def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
-    """The share of one MPS replica of the device: memory in MiB, and per cent of the threads."""
+    """The share of one MPS replica of the device: memory in MiB, and threads in percent."""
     replicas = sharing.replicas[device.id]
     return device.memory // replicas // 2**20, 100 // replicas
