@@ -1,4 +1,4 @@
-"""What a claim gets: its part for a driver, its configuration, what is injected, and what excludes what."""
+"""Prepared claims: the part for a driver, the configuration, the injected edits, and conflicts."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ KIND = f"k8s.{DRIVER}/claim"
 
 @pytest.fixture
 def prepare(build):
-    """Prepare a claim of these results on a node with two GPUs, gpu-0 and gpu-1, cut as `cut` says."""
+    """Prepare a claim with these results on a node with two GPUs, gpu-0 and gpu-1."""
 
     def go(*results, config=(), shared=False, entry=None, kind=SharingKind.MPS, replicas=0, uid=UID, **more):
         entry = entry or build.entry()
@@ -48,7 +48,7 @@ def env(claim, name):
 
 
 def test_a_variable_that_lists_devices_is_set_once_per_request(prepare):
-    """Two devices of one request: each its own CDI device, and one of the request with the list."""
+    """Each device has its own CDI device, and the request has one with the list."""
     claim = prepare(("r", "gpu-1"), ("r", "gpu-0"))
     assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg1,GPU-gggg0"} == env(claim, f"{UID}_r")
     assert {"NVIDIA_COM_GPU_DEVICE_1": "GPU-gggg1"} == env(claim, f"{UID}-gpu-1")
@@ -63,7 +63,7 @@ def test_a_variable_that_lists_devices_is_set_once_per_request(prepare):
     requests=st.lists(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), min_size=2, max_size=2),
 )
 def test_every_claim_gives_a_valid_specification(uid, requests):
-    """Whatever the uid and the requests are called: no name twice, none empty, and CDI's schema holds."""
+    """For any uid and names of requests, names are unique, no device is empty, and CDI's schema accepts the file."""
     devices = {"gpu-0": dra.device("GPU-0", 0), "gpu-1": dra.device("GPU-1", 1)}
     resource = dra.resource(*devices.values())
     document = dra.claim(
@@ -81,8 +81,8 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
     assert claim == JSON.validate_json(JSON.dump_json(claim))
 
 
-def test_a_device_brings_its_nodes(build, prepare):
-    """The nodes are edits of the device, so that a container gets those of the requests that it uses."""
+def test_a_device_has_its_nodes(build, prepare):
+    """They are edits of the device, so a container gets those of its requests only."""
     node = {"hostPath": "/dev/null", "containerPath": "/dev/acme{index}"}
     entry = build.entry(container=Container(deviceNodes=[node]))
     claim = prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
@@ -93,8 +93,7 @@ def test_a_device_brings_its_nodes(build, prepare):
     assert {f"{UID}-gpu-0": ["/dev/acme0"], f"{UID}-gpu-1": ["/dev/acme1"], f"{UID}_r": []} == paths
 
 
-def test_two_things_at_one_container_path_are_refused(build, prepare):
-    """As Allocate refuses it."""
+def test_one_container_path_for_two_nodes_is_refused(build, prepare):
     node = {"hostPath": "/dev/acme{index}", "containerPath": "/dev/acme"}
     entry = build.entry(container=Container(deviceNodes=[node]))
     with pytest.raises(AllocationError, match="the container path /dev/acme would be both"):
@@ -107,15 +106,13 @@ def test_two_things_at_one_container_path_are_refused(build, prepare):
 
 
 @pytest.mark.parametrize("status", [None, {}, {"allocation": None}])
-def test_a_claim_that_is_not_allocated_is_refused(status):
-    """Nothing says which devices are meant."""
+def test_an_unallocated_claim_is_refused(status):
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
     with pytest.raises(AllocationError, match="ResourceClaim default/c has no allocation"):
         read_claim(document, DRIVER, uid=UID)
 
 
-def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
-    """As it is for the device plugin."""
+def test_a_refused_device_is_not_prepared(build):
     device = dra.device("GPU-0", 0)
     device = replace(device, raw=replace(device.raw, refused="it is the node's own disk"))
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
@@ -125,7 +122,7 @@ def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
 
 
 def test_a_device_must_be_allocated_as_it_is_published(prepare):
-    """A configuration that changed in between: shares of a device that is whole now, and the other way round."""
+    """After an edit, a shared device may be whole, or the other way round."""
     with pytest.raises(AllocationError, match="was allocated as a whole and is published in shares by now; delete"):
         prepare(("r", "gpu-0"), shared=True)
     with pytest.raises(AllocationError, match="was allocated as a share and is published as a whole by now"):
@@ -136,7 +133,7 @@ def test_a_device_must_be_allocated_as_it_is_published(prepare):
 
 
 def test_a_share_takes_slots_of_mps(prepare):
-    """Two of four replicas: half of the memory and of the threads, as Allocate gives them."""
+    """Two of four replicas get half of the memory and of the threads, as in Allocate."""
     share = {"shareID": "s1", "consumedCapacity": {"slots": "2"}}
     claim = prepare(("r", "gpu-0", share), shared=True, replicas=4)
     assert (f"{KIND}={UID}-gpu-0-s1", f"{KIND}={UID}_r") == claim.devices[0].cdi
@@ -146,15 +143,15 @@ def test_a_share_takes_slots_of_mps(prepare):
 
 
 def mounts(claim, name):
-    """The mounts of a CDI device of the claim, by their path."""
+    """The mounts of a CDI device of the claim, by container path."""
     (found,) = [each for each in claim.document["devices"] if each["name"] == name]
     return {each["containerPath"]: each for each in found["containerEdits"].get("mounts", ())}
 
 
 @pytest.mark.parametrize("uid", [UID, "a" + UID])
 @pytest.mark.parametrize("by", ["configuration", "sharing"])
-def test_a_client_of_mps_finds_its_directories(prepare, by, uid):
-    """At the paths of NVIDIA's driver. No daemon runs, so nothing of the host is behind them."""
+def test_mps_directories(prepare, by, uid):
+    """They are at the paths of NVIDIA's driver. Because no daemon runs, they are empty file systems in memory."""
     if by == "sharing":
         share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
         claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, uid=uid)
@@ -181,8 +178,8 @@ def mps(**config):
     return {"sharing": {"strategy": "MPS", "mpsConfig": config}}
 
 
-def test_the_claim_overrules_its_class(prepare):
-    """Whatever their order is; and the last one of the claim counts."""
+def test_the_claim_overrides_its_class(prepare):
+    """In any order; of several configurations of the claim, the last counts."""
     config = [
         dra.config(OURS | {"env": {"WHO": "claim"}}, DRIVER),
         dra.config(OURS | {"env": {"WHO": "class", "MORE": "x"}}, DRIVER, source="FromClass"),
@@ -193,7 +190,7 @@ def test_the_claim_overrules_its_class(prepare):
 
 
 def test_configuration_is_for_its_requests(prepare):
-    """By the request's name, or by that of the subrequest that was chosen."""
+    """A configuration names a request or its selected subrequest."""
     config = [
         dra.config(OURS | {"env": {"WHO": "a"}}, DRIVER, "a"),
         dra.config(OURS | {"env": {"WHO": "b"}}, DRIVER, "b/large"),
@@ -203,8 +200,8 @@ def test_configuration_is_for_its_requests(prepare):
     assert ("a", "b") == (env(claim, f"{UID}_a")["WHO"], env(claim, f"{UID}_b")["WHO"])
 
 
-def test_nvidias_mps(prepare):
-    """Limits for all devices, and for one of them by its id or its position."""
+def test_mps_of_nvidia(prepare):
+    """Limits for all devices, and for single devices by id or position."""
     limits = mps(
         defaultActiveThreadPercentage=40,
         defaultPinnedDeviceMemoryLimit="10Gi",
@@ -221,7 +218,7 @@ PIPE = {"CUDA_MPS_PIPE_DIRECTORY"}
 @pytest.mark.parametrize(
     ("sharing", "more"),
     [
-        (mps(defaultActiveThreadPercentage=0), PIPE),  # 0 per cent is what NVIDIA's driver takes, too
+        (mps(defaultActiveThreadPercentage=0), PIPE),  # NVIDIA's driver accepts 0 per cent too
         (mps(multiUser=True), PIPE),
         (mps(), PIPE),
         *(
@@ -230,8 +227,8 @@ PIPE = {"CUDA_MPS_PIPE_DIRECTORY"}
         ),
     ],
 )
-def test_nvidias_sharing_without_limits(prepare, sharing, more):
-    """It is understood, and sets no limit in the container."""
+def test_sharing_of_nvidia_without_limits(prepare, sharing, more):
+    """It sets no limit in the container."""
     got = env(prepare(("r", "gpu-0"), config=[dra.config(GPU | sharing, DRIVER)]), f"{UID}_r")
     assert {"NVIDIA_VISIBLE_DEVICES"} | more == got.keys()
 
@@ -286,7 +283,7 @@ CLAIM = "the configuration of the claim"
     ],
 )
 def test_configuration_is_decoded_strictly(prepare, parameters, text):
-    """A sentence that says what is wrong and where."""
+    """The error has the place and the cause."""
     with pytest.raises(AllocationError) as refused:
         prepare(("r", "gpu-0"), config=[dra.config(parameters, DRIVER)])
     assert text in str(refused.value)
@@ -295,8 +292,8 @@ def test_configuration_is_decoded_strictly(prepare, parameters, text):
 FOREIGN = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig", "sharing": {"strategy": "Spaces"}}
 
 
-def test_configuration_of_another_driver_is_ignored_and_noted(build):
-    """What vdev stands in for is not known; the rest of the configuration counts as if that were not there."""
+def test_configuration_of_an_unknown_driver_is_ignored_and_recorded(build):
+    """The remaining configuration applies."""
     driver, gpus = "gpu.example.com", [dra.device("GPU-0", 0), dra.device("GPU-1", 1)]
     found = {each.id: dra.published(each, dra.resource(*gpus)) for each in gpus}
     config = [
@@ -312,8 +309,8 @@ def test_configuration_of_another_driver_is_ignored_and_noted(build):
     assert claim == JSON.validate_json(JSON.dump_json(claim))
 
 
-def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
-    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
+def test_an_unknown_kind_of_a_known_vendor_is_refused(subtests):
+    """As in the vendor's driver; an unknown kind of vdev is refused for every driver."""
     cases = [
         ("gpu.nvidia.com", FOREIGN),
         ("gpu.amd.com", FOREIGN),
@@ -328,16 +325,16 @@ def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
                 preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
 
 
-# --- what excludes what -----------------------------------------------------------------------------------------------
+# --- conflicts --------------------------------------------------------------------------------------------------------
 
 
 def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
-    """A device that a claim has."""
+    """A prepared device."""
     return PreparedDevice(pool=pool, device=device, requests=("r",), cdi=(), raw=raw, slices=slices, **more)
 
 
-def test_what_one_claim_has_no_other_gets(subtests):
-    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
+def test_conflicts_of_prepared_devices(subtests):
+    """Parts of one physical device conflict if they overlap; shares and admin access do not conflict."""
     cases = [
         (had(), had(), True),
         (had(), had("gpu-1", raw="GPU-1"), False),

@@ -19,7 +19,7 @@ def shown(classes):
     return [(each.name, each.type, each.resource) for each in classes.values()]
 
 
-def test_nvidias_are_those_of_its_driver():
+def test_classes_of_nvidia():
     gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}}
     classes, problems = made(gpu, gpu)
     assert [
@@ -46,13 +46,13 @@ def test_nvidias_are_those_of_its_driver():
     } == classes["gpu.nvidia.com"].document
 
 
-def test_amds_is_that_of_its_driver():
+def test_class_of_amd():
     classes, _ = made({"resource": "amd.com/gpu", "virtual": {"preset": "mi300x"}})
     assert "device.driver == 'gpu.amd.com'" == classes["gpu.amd.com"].expression
     assert [("gpu.amd.com", "", "")] == shown(classes)
 
 
-def test_others_have_one_for_each_resource():
+def test_other_vendors_have_a_class_for_each_resource():
     cut = {"partitioning": {"slices": 2, "profiles": {"half": {"slices": 1, "memory": 1}}}}
     classes, _ = made(
         {},
@@ -66,21 +66,21 @@ def test_others_have_one_for_each_resource():
     ] == shown(classes)
 
 
-def test_extended_resources_for_all_by_an_option():
+def test_an_option_adds_extended_resources_to_all_classes():
     classes, _ = made({}, extended=True)
     assert [("npu.acme.dev", "npu", "acme.dev/npu")] == shown(classes)
 
 
-def test_nothing_for_what_dra_does_not_offer():
+def test_entries_without_dra_have_no_class():
     assert ({}, []) == made({"advertise": "device-plugin"})
 
 
-def test_two_classes_for_one_resource_are_doubtful():
+def test_two_classes_for_one_resource_are_a_problem():
     _, (said,) = made({}, {"dra": {"driver": "b.dev"}}, extended=True)
     assert "the DeviceClasses npu.acme.dev and npu.b.dev both stand for acme.dev/npu; the newer one wins" == said
 
 
-def test_one_class_for_two_resources_is_doubtful():
+def test_one_class_for_two_resources_is_a_problem():
     driver = {"driver": "x.dev"}
     _, (said,) = made({"dra": driver}, {"resource": "other.dev/npu", "dra": driver}, extended=True)
     assert "the DeviceClass npu.x.dev of several entries stands for acme.dev/npu, and not for other.dev/npu" == said

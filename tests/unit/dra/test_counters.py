@@ -1,4 +1,4 @@
-"""Counters say exactly what the hardware admits."""
+"""Counters allow exactly the layouts that the hardware allows."""
 
 from collections import Counter
 
@@ -58,7 +58,7 @@ def geometries(draw):
 
 @given(st.data(), geometries())
 def test_any_geometry(data, geometry):
-    """What the counters let the scheduler give out together is what can be cut, and nothing else."""
+    """The counters admit a set of partitions if and only if it can be placed."""
     every = list(placements(geometry))
     chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
     assert can_be(geometry, chosen) == fits(counters(geometry), chosen)
@@ -66,8 +66,8 @@ def test_any_geometry(data, geometry):
 
 @pytest.mark.parametrize("name", CUT)
 @given(data=st.data())
-def test_the_presets_with_nvidias_own_counters(name, data):
-    """NVIDIA's counters, with ours where NVIDIA's alone would let more be cut than the hardware has."""
+def test_presets_with_nvidias_counters(name, data):
+    """Counters of vdev are added if NVIDIA's alone would admit impossible layouts."""
     geometry = load_preset(name).partitioning
     every = list(placements(geometry))
     chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
@@ -76,7 +76,7 @@ def test_the_presets_with_nvidias_own_counters(name, data):
     assert len(known.all) <= MAX_COUNTERS
 
 
-def test_the_counters_of_an_a100_are_nvidias_alone():
+def test_an_a100_has_only_nvidias_counters():
     geometry = load_preset("a100-sxm4-40gb").partitioning
     assert {
         "copy-engines": 7,
@@ -90,7 +90,7 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
     } == counters(geometry, nvidia_devices.limits(geometry)).all
 
 
-def test_a_rule_that_follows_from_another_needs_no_counter():
+def test_a_limit_that_another_implies_needs_no_counter():
     strict, loose = Limit("a", 2, {"p": 1, "q": 2}), Limit("b", 4, {"p": 2})
     assert strict.implies(loose)
     assert not loose.implies(strict)

@@ -1,4 +1,4 @@
-"""Held means held: what a prepared claim has stays what it is, over any edits, and nobody else gets a part of it."""
+"""Devices of prepared claims stay unchanged over any edits, and no other claim gets a part of them."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ OTHER = {"slices": 3, "profiles": {"half": {"slices": 1, "memory": 1, "max": 2},
 
 @st.composite
 def entries(draw, name, board):
-    """An entry of this name. It may give its devices the ids of a board, which may have been another entry's before."""
+    """An entry of this name. Its devices may have the ids of a board that belonged to another entry before."""
     entry = {"name": name, "resource": "nvidia.com/gpu", "advertise": "dra", "dra": {"driver": "x.dev"}}
     count = draw(st.integers(1, 3))
     dynamic = draw(st.booleans())
@@ -47,11 +47,8 @@ FILES = st.lists(st.sampled_from("abc"), unique=True, max_size=3).flatmap(
 
 
 def shares_a_part(one, other):
-    """Whether two devices of one physical device, neither of them bound by counters, have something in common."""
-    a, b = one.device, other.device
-    if a.raw.id != b.raw.id or (one.consumes and other.consumes):
-        return False
-    return not a.profile or not b.profile or bool(set(a.slices) & set(b.slices))
+    """Whether two devices overlap and counters do not prevent a common allocation."""
+    return not (one.consumes and other.consumes) and overlap(one, other)
 
 
 def overlap(one, other):
@@ -62,7 +59,7 @@ def overlap(one, other):
 
 @settings(deadline=None)
 @given(st.data(), st.lists(FILES, min_size=2, max_size=4))
-def test_what_claims_have_stays(data, files):
+def test_claimed_devices_stay(data, files):
     pools, claimed, meant = {}, set(), {}
     for tree in files:
         spec = config.load_text(json.dumps({"devices": list(tree)})).spec
@@ -93,15 +90,15 @@ def test_what_claims_have_stays(data, files):
         asked = data.draw(st.lists(st.sampled_from(free), unique=True, max_size=2)) if free else []
         kept = {name for name in sorted(claimed) if data.draw(st.booleans())}
         fresh = []
-        for name in asked:  # no allocator gives out what overlaps, by counters or by what is offered
+        for name in asked:  # an allocator never allocates overlapping devices
             if not any(overlap(made.by_name[name], made.by_name[other]) for other in (*kept, *fresh)):
                 fresh.append(name)
         meant |= {name: made.by_name[name].device.id for name in fresh}
         claimed = kept | set(fresh)
 
 
-def test_a_device_that_stays_is_kept_beside_one_that_goes():
-    """Claims have two partitions; in the next file the device has one of them, and is cut otherwise."""
+def test_one_claimed_partition_stays_and_one_is_lost():
+    """In the new file, the device has one of the two claimed partitions and another geometry."""
     pools, claimed = {}, set()
     for partitioning in (OTHER, OWN):
         entry = {"name": "c", "resource": "nvidia.com/gpu", "advertise": "dra", "dra": {"driver": "x.dev"}}
@@ -124,8 +121,8 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
 
 
-def test_an_entry_is_renamed_and_cut_anew_while_claims_have_its_partitions():
-    """One partition stays, now as the new entry's, and one goes; the plans after that know the new entry only."""
+def test_an_entry_is_renamed_and_repartitioned_with_claims():
+    """One partition stays as the new entry's, and one is lost. Later plans know only the new entry."""
     pools, claimed = {}, {}
     for name, partitioning in (("a", OTHER), ("b", OWN), ("b", OWN)):
         entry = {"name": name, "resource": "acme.dev/npu", "advertise": "dra"}
@@ -146,8 +143,8 @@ def test_an_entry_is_renamed_and_cut_anew_while_claims_have_its_partitions():
     }
 
 
-def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
-    """One that was prepared before its record was kept; a partition beside it is gone, and keeps the counters."""
+def test_a_claimed_device_that_no_pool_contains():
+    """The claim was prepared before records existed. A lost partition of the same device keeps its counters."""
 
     def world(slices, *profiles):
         cut = {"slices": slices, "profiles": {name: {"slices": 1, "memory": 1} for name in profiles}}

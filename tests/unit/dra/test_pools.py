@@ -1,4 +1,4 @@
-"""What ResourceSlices say of the devices of a file."""
+"""The ResourceSlices of a configuration."""
 
 import json
 
@@ -47,7 +47,7 @@ def pool(*entries, **more):
 
 
 def devices(made):
-    """The devices of a pool as they are written."""
+    """The devices of a pool as written to slices, by name."""
     return {each["name"]: each for spec in cutting.specifications(made, NODE) for each in spec.get("devices", ())}
 
 
@@ -60,10 +60,10 @@ def capacity(device):
     return {key: each["value"] for key, each in device.get("capacity", {}).items()}
 
 
-# --- what a maker's driver publishes ---------------------------------------------------------------------------------
+# --- devices as published by vendors' drivers -------------------------------------------------------------------------
 
 
-def test_a_gpu_as_nvidias_driver_publishes_it():
+def test_a_gpu_of_nvidia():
     made = pool({"resource": "nvidia.com/gpu", "virtual": {"preset": "a100-sxm4-40gb", "count": 2, "numa": [0, 1]}})
     assert "gpu.nvidia.com" == made.driver
     first, second = devices(made).values()
@@ -84,7 +84,7 @@ def test_a_gpu_as_nvidias_driver_publishes_it():
     assert {"memory": {"value": "40Gi"}} == second["capacity"]
 
 
-def test_partitions_as_nvidias_driver_publishes_them():
+def test_static_partitions_of_nvidia():
     made = pool(
         {
             "resource": "nvidia.com/gpu",
@@ -115,7 +115,7 @@ def test_partitions_as_nvidias_driver_publishes_them():
     } == capacity(last)
 
 
-def test_partitions_that_claims_cut_as_nvidias_driver_publishes_them():
+def test_dynamic_partitions_of_nvidia():
     made = pool(
         {
             "resource": "nvidia.com/gpu",
@@ -128,7 +128,7 @@ def test_partitions_that_claims_cut_as_nvidias_driver_publishes_them():
     assert 15 == len(counted["sharedCounters"][0]["counters"])
     names = [each["name"] for each in offered["devices"]]
     assert sorted(names) == names
-    assert 26 == len(names)  # the GPU; 7 + 7 + 4 + 3 + 2 + 1 + 1 places
+    assert 26 == len(names)  # the GPU, and 7 + 7 + 4 + 3 + 2 + 1 + 1 placements
     part = devices(made)["gpu-0-mig-2g20gb-14-2"]
     assert "uuid" not in part["attributes"]
     assert not any(key.startswith("memorySlice") for key in part["capacity"])
@@ -145,8 +145,8 @@ AMPERE = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a100-sxm4-40gb"}}
 
 
 @pytest.mark.parametrize("mode", [{}, {"migEnabled": True}])
-def test_an_ampere_whose_mig_mode_is_on_has_partitions_and_no_whole_gpu(mode):
-    """As NVIDIA's driver: the mode changes only with a reset of the GPU."""
+def test_an_ampere_gpu_with_mig_mode_has_only_partitions(mode):
+    """As in NVIDIA's driver, because changing the mode needs a reset of the GPU."""
     made = pool({**AMPERE, "dra": {"partitions": "dynamic", **mode}})
     counted, offered = cutting.specifications(made, NODE)
     assert 15 == len(counted["sharedCounters"][0]["counters"])
@@ -157,7 +157,7 @@ def test_an_ampere_whose_mig_mode_is_on_has_partitions_and_no_whole_gpu(mode):
     assert "gpu-0-counter-set" == used["counterSet"]
 
 
-def test_an_ampere_whose_mig_mode_is_off_is_a_whole_gpu_with_all_of_its_memory():
+def test_an_ampere_gpu_without_mig_mode_is_whole():
     made = pool({**AMPERE, "dra": {"partitions": "dynamic", "migEnabled": False}})
     (offered,) = cutting.specifications(made, NODE)
     (whole,) = offered["devices"]
@@ -165,7 +165,7 @@ def test_an_ampere_whose_mig_mode_is_off_is_a_whole_gpu_with_all_of_its_memory()
     assert "consumesCounters" not in whole
 
 
-def test_a_gpu_as_amds_driver_publishes_it():
+def test_a_gpu_of_amd():
     made = pool(
         {"resource": "amd.com/gpu", "virtual": {"preset": "mi300x", "count": 2}, "partitions": {"1": "qpx_nps1"}}
     )
@@ -181,7 +181,7 @@ def test_a_gpu_as_amds_driver_publishes_it():
     assert {"memory": "192Gi", "computeUnits": "304", "simdUnits": "1216"} == capacity(found["gpu-0-128"])
 
 
-def test_everything_else_by_its_own_fields():
+def test_devices_of_other_vendors():
     made = pool(
         {
             "virtual": {
@@ -211,8 +211,8 @@ def test_everything_else_by_its_own_fields():
     assert {"memory": "16Gi"} == capacity(found["e0-1"])
 
 
-def test_what_a_class_selects_by_is_never_left_out():
-    """A DeviceClass asks for the type, and an attribute that is missing is an error that ends the allocation."""
+def test_the_type_is_never_left_out():
+    """DeviceClasses select by it, and a missing attribute is an error that ends the allocation."""
     many = {f"a{number}": "x" for number in range(32)}
     of_its_own = pool({"virtual": {"attributes": many}})
     of_the_file = pool({"virtual": {}, "dra": {"attributes": many}})
@@ -226,7 +226,7 @@ def test_what_a_class_selects_by_is_never_left_out():
 # --- shares ----------------------------------------------------------------------------------------------------------
 
 
-def test_time_slices_are_counted_and_memory_is_nobodys_alone():
+def test_time_slicing_has_slots_and_shared_memory():
     sharing = {"timeSlicing": {"resources": [{"name": "acme.dev/npu", "replicas": 4, "devices": [1]}]}}
     first, second = devices(pool({"virtual": {"count": 2, "memory": "8Gi"}}, sharing=sharing)).values()
     assert "allowMultipleAllocations" not in first
@@ -266,8 +266,8 @@ NET = {
 }
 
 
-def test_capacity_that_the_file_declares_is_shared_by_its_policies():
-    """A policy makes the device one that several claims have; what has none goes to no claim that does not ask."""
+def test_declared_capacity():
+    """A policy makes the device shareable. A claim gets capacity without a policy only if it requests it."""
     (only,) = devices(pool(NET)).values()
     assert only["allowMultipleAllocations"]
     whole = {"min": "0", "step": "1"}
@@ -286,7 +286,7 @@ def test_capacity_that_the_file_declares_is_shared_by_its_policies():
     } == only["capacity"]
 
 
-def test_what_claims_cut_is_not_shared():
+def test_dynamic_partitions_are_not_shared():
     spec = file(
         {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}},
         sharing={"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 3}]}},
@@ -310,7 +310,7 @@ def raw(spec, index=0):
         ({"unhealthy": "none"}, None),
     ],
 )
-def test_a_device_that_fails_is_tainted(policy, expected):
+def test_an_unhealthy_device_is_tainted(policy, expected):
     spec = file({"virtual": {"count": 2}, "dra": {"taints": policy}})
     made = pools(spec, health={raw(spec, 1): SICK})["acme.dev"]
     assert [None, expected] == [each.get("taints") for each in devices(made).values()]
@@ -325,7 +325,7 @@ def test_a_device_that_fails_is_tainted(policy, expected):
         ("dead", {"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}),
     ],
 )
-def test_nvidias_taints(reason, taint):
+def test_taints_of_nvidia(reason, taint):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}})
     sick = {raw(spec): Health(healthy=False, reason=reason)}
     made = pools(spec, health=sick)["gpu.nvidia.com"]
@@ -335,7 +335,7 @@ def test_nvidias_taints(reason, taint):
 @pytest.mark.parametrize(
     ("numbers", "value", "effect"), [((31,), "31", "None"), ((79,), "79", "NoSchedule"), ((31, 79), "79", "NoSchedule")]
 )
-def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
+def test_an_xid_on_a_healthy_device_has_a_taint(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
     faults = ActiveFaults(tuple((rule(xid=number), frozenset({slot(spec, 1)})) for number in numbers))
     plan = desired_state(world(spec, faults=faults))
@@ -352,8 +352,8 @@ def slot(spec, index):
 
 
 @pytest.mark.parametrize("kind", ["timeSlicing", "mps"])
-def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(kind):
-    """Published whole, the scheduler would take it for free: it counts shares and whole devices apart."""
+def test_a_device_stays_shared_and_lost_while_claims_have_shares(kind):
+    """The scheduler counts shares and whole devices separately, so a whole device would look free."""
     sharing = {kind: {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
     entry = {"virtual": {"count": 2, "memory": "8Gi"}}
     whole = file(entry)
@@ -373,7 +373,7 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     assert pools(whole) == desired_state(world(whole, pools=kept)).pools
 
 
-def test_a_name_is_no_other_devices_while_a_claim_has_it():
+def test_a_claimed_device_keeps_its_name():
     gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 1}}
     both, one = file(gpu, {**gpu, "name": "last"}), file({**gpu, "name": "last"})
     before = pools(both)
@@ -383,7 +383,7 @@ def test_a_name_is_no_other_devices_while_a_claim_has_it():
     assert 1 == len(after.devices)
 
 
-def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
+def test_partitions_that_overlap_a_claimed_one_are_not_offered():
     gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 1}}
     before = pools(file({**gpu, "partitions": {"0": ["1g.6gb", "1g.6gb", "2g.12gb"]}}))
     held = next(name for name in before["gpu.nvidia.com"].by_name if "1g6gb" in name and name.endswith("-0"))
@@ -399,7 +399,7 @@ def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_counters_are_in_slices_of_their_own():
+def test_counters_are_in_separate_slices():
     made = pool(
         {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 9}, "dra": {"partitions": "dynamic"}}
     )
@@ -481,8 +481,8 @@ def loaded(tree):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(st.data(), files())
-def test_any_file_makes_valid_slices(data, tree):
-    """Whatever is healthy, away or shared: what is written is what a server takes, and the same every time."""
+def test_any_file_has_valid_slices(data, tree):
+    """With any unhealthy, removed or shared devices, slices are valid and deterministic."""
     spec = loaded(tree)
     if spec is None:
         return
@@ -507,8 +507,8 @@ def test_any_file_makes_valid_slices(data, tree):
 
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(CUT[:3]))
-def test_the_scheduler_gives_out_what_can_be_cut(data, preset):
-    """Over the written objects: any devices that the counters admit are a layout of the hardware, and the reverse."""
+def test_counters_in_slices_admit_exactly_the_possible_layouts(data, preset):
+    """This checks the written objects."""
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": preset}, "dra": {"partitions": "dynamic"}})
     made = pools(spec)["gpu.nvidia.com"]
     sets, written = check_pool(cutting.objects(made, NODE))

@@ -1,4 +1,4 @@
-"""What is written to make the slices of a pool the wanted ones."""
+"""Writes that bring the slices of a pool to the desired state."""
 
 import itertools
 
@@ -11,13 +11,13 @@ NODE, DRIVER = "node-1", "acme.dev"
 
 
 def spec(*names, taints=()):
-    """A wanted specification with these devices."""
+    """A desired specification with these devices."""
     devices = [{"name": name, "attributes": {}} | ({"taints": list(taints)} if taints else {}) for name in names]
     return {"driver": DRIVER, "pool": {"name": NODE}, "nodeName": NODE, "devices": devices}
 
 
 class Server:
-    """What becomes of slices that are written."""
+    """Stores slices."""
 
     def __init__(self):
         self.slices = []
@@ -25,7 +25,7 @@ class Server:
         self.writes = 0
 
     def settle(self, wanted, fault=None):
-        """Write what the changes say, in their order; whether there were any."""
+        """Apply the changes in their order. Returns whether there were any."""
         found = spoilt(fault, wanted, self.slices) if fault else changes(wanted, self.slices)
         self.writes += len(found.delete) + len(found.update) + len(found.create)
         gone = {each["metadata"]["name"] for each in found.delete}
@@ -47,7 +47,7 @@ class Server:
 
 
 def test_one_slice_is_updated_in_place():
-    """And no other is written."""
+    """The others are not written."""
     server = Server()
     server.settle([spec("a"), spec("b")])
     names = [each["metadata"]["name"] for each in server.slices]
@@ -57,8 +57,8 @@ def test_one_slice_is_updated_in_place():
     assert 3 == server.writes
 
 
-def test_more_than_one_gets_a_new_generation():
-    """In all slices, since the scheduler takes those of the highest only."""
+def test_two_changed_slices_get_a_new_generation():
+    """All slices get it, because the scheduler reads only those of the highest generation."""
     server = Server()
     server.settle([spec("a"), spec("b"), spec("c")])
     server.settle([spec("a", "a2"), spec("b", "b2"), spec("c")])
@@ -66,8 +66,8 @@ def test_more_than_one_gets_a_new_generation():
     assert 3 == len(server.slices)
 
 
-def test_a_slice_more_and_a_slice_less():
-    """The count is in every slice, so all are written."""
+def test_another_number_of_slices():
+    """Each slice has the count, so all are written."""
     server = Server()
     server.settle([spec("a")])
     server.settle([spec("a"), spec("b")])
@@ -77,8 +77,8 @@ def test_a_slice_more_and_a_slice_less():
     assert ["b"] == [device["name"] for each in server.slices for device in each["spec"]["devices"]]
 
 
-def test_slices_of_an_older_generation_go():
-    """They were left by a publication that was broken off."""
+def test_slices_of_an_older_generation_are_deleted():
+    """An interrupted publication left them."""
     server = Server()
     server.settle([spec("a")])
     old = {"metadata": {"name": "old"}, "spec": {**spec("x"), "pool": {"name": NODE, "generation": 0}}}
@@ -88,7 +88,7 @@ def test_slices_of_an_older_generation_go():
 
 
 def test_a_taint_keeps_its_time():
-    """The time at which the server saw it first."""
+    """This is the time at which the server first saw it."""
     server = Server()
     taint = {"key": "acme.dev/sick", "effect": "NoSchedule"}
     server.settle([spec("a", "b", taints=[taint])])
@@ -108,8 +108,8 @@ POOLS = st.lists(st.sets(st.sampled_from("abcdefgh"), max_size=3), min_size=1, m
 
 
 @given(st.lists(POOLS, min_size=1, max_size=6), st.data())
-def test_any_history_ends_in_the_wanted_pool(history, data):
-    """Whatever was there, and whatever somebody deleted meanwhile; and then nothing is left to write."""
+def test_any_history_ends_in_the_desired_pool(history, data):
+    """This includes slices that others deleted. Afterwards there is nothing left to write."""
     server = Server()
     for wanted in history:
         for each in list(server.slices):
@@ -126,7 +126,7 @@ def test_any_history_ends_in_the_wanted_pool(history, data):
 
 @given(POOLS, POOLS)
 def test_a_generation_never_mixes_old_and_new(before, after):
-    """While the writes go on, the slices of the highest generation are never a complete pool of anything else."""
+    """Until all writes are done, the slices of the highest generation are incomplete."""
     server = Server()
     server.settle(before)
     found = changes(after, server.slices)

@@ -1,4 +1,4 @@
-"""The engine over time: rules are added, changed and removed, and the same steps give the same state."""
+"""The fault engine over time: rules are added, changed and removed, and the results are deterministic."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +26,6 @@ STOCK = stock()
 
 
 class Node:
-    """The engine of one node, with the rules of a configuration."""
-
     def __init__(self, *rules, clock=None):
         self.clock = clock or ManualClock(100.0)
         self.engine = Engine("node-a", self.clock, Metrics(), on_change=lambda: None)
@@ -73,8 +71,8 @@ steps = st.lists(st.floats(0.01, 40).map(lambda value: round(value, 2)), max_siz
 
 
 @given(rules, steps)
-def test_the_way_does_not_matter(made, walk):
-    """The number of looks does not change which devices fail at a time."""
+def test_the_number_of_looks_does_not_matter(made, walk):
+    """The same devices fail at a given time."""
     often, once = (Node(*made, clock=(ManualClock(100.0))) for _ in range(2))
     for step in walk:
         often.clock.advance(step)
@@ -85,8 +83,7 @@ def test_the_way_does_not_matter(made, walk):
 
 
 @given(rules, steps)
-def test_removed_rules_heal(made, walk):
-    """Without rules, nothing fails any more."""
+def test_without_rules_nothing_fails(made, walk):
     one = Node(*made)
     for step in walk:
         one.clock.advance(step)
@@ -107,7 +104,7 @@ def test_nothing_changes_before_the_next_change(made, step):
         assert before == seen(one)
 
 
-def test_untouched_goes_on_and_changed_starts_anew():
+def test_a_changed_rule_restarts_and_others_continue():
     one = Node(sick("a", 0, at=60.0), sick("b", 1, at=60.0))
     one.clock.advance(50)
     one.configure(sick("a", 0, at=60.0), sick("b", 1, at=61.0))
@@ -117,8 +114,7 @@ def test_untouched_goes_on_and_changed_starts_anew():
     assert {"acme-0", "acme-1"} == seen(one)
 
 
-def test_another_seed_is_another_run():
-    """Another seed restarts the rules."""
+def test_another_seed_restarts_the_rules():
     one = Node(sick("a", 0, at=60.0, probability=0.999))
     one.clock.advance(60)
     one.configure(sick("a", 0, at=60.0, probability=0.999, seed=8))
@@ -135,7 +131,7 @@ def test_since_start_does_not_begin_again():
     assert set() == seen(one)
 
 
-def test_what_is_past_is_not_done_late():
+def test_a_past_event_is_not_made_up():
     """A process does not exit because of an event before its rule was read."""
     one = Node()
     one.clock.advance(90)
@@ -144,8 +140,8 @@ def test_what_is_past_is_not_done_late():
     assert [] == one.engine.take_one_shots()
 
 
-def test_a_moment_happens_once():
-    """A momentary fault happens once, independent of the number of looks."""
+def test_a_momentary_fault_happens_once():
+    """The number of looks does not matter."""
     one = Node(rule(process={"exit": 137}, at=10.0))
     taken = []
     for _ in range(5):
@@ -155,8 +151,7 @@ def test_a_moment_happens_once():
     assert [137] == [each.process.exit for each in taken]
 
 
-def test_a_trigger_at_this_moment_is_not_missed():
-    """A momentary rule that is triggered right after a look still happens."""
+def test_a_trigger_right_after_a_look_is_not_missed():
     one = Node(rule(process={"exit": 137}, at=1000.0))
     one.look()
     one.store.trigger("x")
@@ -164,8 +159,8 @@ def test_a_trigger_at_this_moment_is_not_missed():
     assert 1 == len(one.engine.take_one_shots())
 
 
-def test_cleared_rules_sleep_until_they_are_triggered():
-    """A cleared rule does nothing until it is triggered, even after reloads that do not change it."""
+def test_a_cleared_rule_is_inactive_until_triggered():
+    """Even after reloads that do not change it."""
     often = sick("a", 0, lasts=10.0, every=20.0)
     one = Node(often)
     assert {"acme-0"} == seen(one)
@@ -188,8 +183,8 @@ def test_calls_are_counted_per_rpc_and_resource():
     assert one.engine.on_call(Rpc.PREFERRED, "a/x") is None
 
 
-def test_an_allocation_fails_only_what_was_given():
-    """Only the allocated device fails, for as long as the rule says."""
+def test_on_allocate_affects_only_allocated_devices():
+    """They fail for as long as the rule says."""
     one = Node(sick("a", 0, devices=None, on_allocate=True, at=5.0, lasts=10.0))
     assert set() == seen(one)
     one.engine.note_allocate(NPU, ["acme-2"])
@@ -200,8 +195,7 @@ def test_an_allocation_fails_only_what_was_given():
     assert {"acme-3"} == seen(one)
 
 
-def test_new_devices_are_selected():
-    """A rule reaches devices that appear later."""
+def test_a_rule_selects_devices_that_appear_later():
     one = Node(sick("a", 0, devices=None))
     assert 4 == len(seen(one))
     assert 6 == len(one.look(stock(6)).verdicts)

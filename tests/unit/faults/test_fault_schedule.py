@@ -1,4 +1,4 @@
-"""When rules are active: the same on every run, and constant until `changes_at`."""
+"""Activity of rules: deterministic, and constant until `changes_at`."""
 
 import math
 
@@ -46,7 +46,6 @@ activations = st.builds(Activation, seconds)
 
 @given(rules(), dice, activations, seconds, st.floats(0, 1, exclude_max=True))
 def test_constant_until_the_next_change(rule, luck, activation, now, part):
-    """The state does not change before `changes_at`."""
     here = phase(rule, luck, activation, now)
     horizon = here.changes_at if here.changes_at is not None else now + 1e6
     between = now + part * (horizon - now)
@@ -55,8 +54,7 @@ def test_constant_until_the_next_change(rule, luck, activation, now, part):
 
 
 @given(rules(), dice, activations, seconds)
-def test_the_next_change_lies_ahead(rule, luck, activation, now):
-    """`changes_at` is always in the future."""
+def test_changes_at_is_in_the_future(rule, luck, activation, now):
     for _ in range(20):
         after = phase(rule, luck, activation, now).changes_at
         if after is None:
@@ -66,8 +64,7 @@ def test_the_next_change_lies_ahead(rule, luck, activation, now):
 
 
 @given(rules(), dice, activations, seconds)
-def test_spans_are_in_order_and_apart(rule, luck, activation, now):
-    """Spans are in order and do not overlap."""
+def test_spans_are_in_order_and_do_not_overlap(rule, luck, activation, now):
     end = -math.inf
     for _, span in zip(range(20), spans(rule, luck, activation, now), strict=False):
         assert span.start >= end or math.isclose(span.start, end)
@@ -95,8 +92,8 @@ def test_times_bounds_repetition():
     assert phase(rule, Dice(0, "n"), Activation(0.0), 11.0).changes_at is None
 
 
-def test_jitter_stays_within_its_part():
-    """Jitter moves each start by at most this fraction of the period."""
+def test_jitter_is_bounded():
+    """It moves each start by at most this fraction of the period."""
     rule = made(at=100, lasts=10, every=100, jitter=0.2, **SICK)
     starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Activation(0.0), 0.0), strict=False)]
     moved = [start - 100 * number for number, start in enumerate(starts, 1)]
@@ -120,7 +117,7 @@ def test_numbered_calls(fields, hit):
     assert hit == [n for n in range(1, 9) if hits(made(**fields), Dice(0, "n"), n)]
 
 
-def test_probability_is_about_right():
+def test_probability():
     """About a tenth of many calls is hit, and the same ones on each run."""
     rare = made(probability=0.1)
     lot = [hits(rare, Dice(7, "n"), n) for n in range(5000)]

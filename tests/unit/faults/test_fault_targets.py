@@ -18,7 +18,7 @@ def sick(devices=None, **fields):
     return rule(name="r", health="Unhealthy", devices=devices, **fields)
 
 
-def meant(stock, made):
+def selected(stock, made):
     """The ids that a rule selects, by resource."""
     found = {}
     for name, each in sorted(targets.select(made, stock, DICE)):
@@ -35,29 +35,27 @@ def cards(build):
     return build.inventory(gpu, npu, sharing=sharing, mig_strategy=MigStrategy.MIXED)
 
 
-def test_a_profile_means_the_partitions(cards):
-    """Other partitions of the device are not selected."""
-    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, sick({"profile": "2g.*"})))
+def test_a_profile_selects_only_its_partitions(cards):
+    assert ["nvidia.com/mig-2g.10gb"] == list(selected(cards, sick({"profile": "2g.*"})))
 
 
 def test_a_partition_by_its_number(cards):
-    found = meant(cards, sick("gpu/0:0"))
+    found = selected(cards, sick("gpu/0:0"))
     assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
 
 
 def test_a_replica_by_its_id(cards):
     one = cards.resources["nvidia.com/mig-1g.5gb"].slots[1].id
-    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, sick({"id": one}))
+    assert {"nvidia.com/mig-1g.5gb": [one]} == selected(cards, sick({"id": one}))
 
 
-def test_count_takes_the_first(cards):
-    """`count` takes the lowest indices."""
-    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, sick({"entry": "npu", "count": 2}))
+def test_count_takes_the_lowest_indices(cards):
+    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == selected(cards, sick({"entry": "npu", "count": 2}))
 
 
 @given(st.integers(0, 50), st.integers(1, 4))
-def test_pick_is_a_lot_that_can_be_repeated(seed, number):
-    """`pick` chooses this number of units, the same ones with other devices on the node."""
+def test_pick_is_deterministic(seed, number):
+    """The order of the units does not matter."""
     units = [("raw", f"npu-{index}") for index in range(4)]
     chosen = targets._chosen(units, Select(pick=number), Dice(seed, "n"), "r")
     assert number == len(chosen)
@@ -67,4 +65,4 @@ def test_pick_is_a_lot_that_can_be_repeated(seed, number):
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
 def test_share_is_at_least_one(cards, share, number):
     """A share of few devices is rounded, and is at least one."""
-    assert number == len(meant(cards, sick({"entry": "npu", "share": share}))["acme.dev/npu"])
+    assert number == len(selected(cards, sick({"entry": "npu", "share": share}))["acme.dev/npu"])

@@ -1,4 +1,4 @@
-"""The rules of all sources, for several nodes."""
+"""Rules of all sources for several nodes."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from vdev.faults.rule_store import RuleStore
 from vdev.observe.metrics import Metrics
 
 
-def test_nodes_that_load_the_rules_later():
+def test_nodes_that_load_rules_later():
     """The times of a rule count from the same moment on all nodes, and a cleared rule stays cleared on each."""
     clock = ManualClock(100.0)
     first, second = (Engine(name, clock, Metrics(), on_change=lambda: None) for name in ("a", "b"))
@@ -20,7 +20,7 @@ def test_nodes_that_load_the_rules_later():
     store.clear("cleared")
     clock.advance(50)
     second.load(store.rules)
-    for _ in range(2):  # a node that left and came back loads again
+    for _ in range(2):  # a node that is removed and added again loads the rules again
         assert [160.0] == [activation.at + 60.0 for activation in second.runs["late"].activations]
         assert second.runs["cleared"].loaded.cleared
         second.load({})
@@ -34,8 +34,8 @@ def test_nodes_that_load_the_rules_later():
         store.clear("nope")
 
 
-async def test_problems_that_are_read_while_a_file_is_loaded(tmp_path):
-    """As by the thread of the status: a rule of a new file is not in force yet."""
+async def test_reading_problems_while_a_file_is_loaded(tmp_path):
+    """As in the status thread: rules of a new file are not in force yet."""
 
     class Reading(ManualClock):
         def now(self):

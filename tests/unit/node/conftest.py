@@ -1,4 +1,4 @@
-"""Labels of a node from the text of a configuration, as `vdev plan` would have them."""
+"""Labels of a node for the text of a configuration, as in `vdev plan`."""
 
 import pytest
 

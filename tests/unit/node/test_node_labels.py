@@ -38,7 +38,7 @@ def test_templates_that_differ(labels):
     assert problem.where.endswith("devices[0].labels.a.b/n")
 
 
-def test_two_entries_want_one_label(labels):
+def test_two_entries_with_one_label(labels):
     """The first entry in the file wins. Equal values are no conflict."""
     text = ENTRY + (
         "  virtual: {}\n  labels: {a.b/x: one, a.b/y: same}\n"
@@ -53,7 +53,7 @@ def test_two_entries_want_one_label(labels):
     )
 
 
-def test_an_entry_wins_over_the_maker(labels):
+def test_an_entry_overrides_the_vendors_label(labels):
     text = ENTRY + "  virtual: {preset: t4}\n  labels: {nvidia.com/gpu.product: My-GPU}"
     found = labels(text)
     assert () == found.problems
@@ -61,12 +61,12 @@ def test_an_entry_wins_over_the_maker(labels):
 
 
 def test_a_value_is_sanitised(labels):
-    """As by GFD: characters that labels cannot have are removed, and words are joined."""
+    """As in GFD, invalid characters are removed and words are joined."""
     found = labels(ENTRY + "  virtual: {attributes: {m: 'Acme (R) X/1'}}\n  labels: {a.b/m: '{attributes.m}'}")
     assert ({"a.b/m": "Acme-R-X1"}, ()) == (dict(found.values), found.problems)
 
 
-def test_a_value_that_stays_refused_is_left_out(labels):
+def test_a_value_that_stays_invalid_is_left_out(labels):
     long = "x" * 64
     found = labels(ENTRY + f"  virtual: {{attributes: {{m: {long}}}}}\n  labels: {{a.b/m: '{{attributes.m}}'}}")
     assert {} == found.values
@@ -112,7 +112,7 @@ def entries(draw, number):
 
 @st.composite
 def files(draw):
-    """A configuration, as the JSON that YAML takes."""
+    """A configuration as JSON."""
     sharing = {"resources": [{"name": "nvidia.com/gpu", "replicas": draw(st.integers(2, 5))}]}
     return {
         "node": {"labels": True},
@@ -128,7 +128,7 @@ def worlds(file):
 
 
 @given(files(), TEXTS)
-def test_every_label_is_one_that_kubernetes_takes(file, product):
+def test_every_label_is_valid(file, product):
     """Labels that are left out have a warning, never an error."""
     spec, found = worlds(file)
     result = node_labels(spec, "n", found, arrange(spec, "n", found), Machine(product, 1))

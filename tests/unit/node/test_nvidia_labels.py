@@ -1,4 +1,4 @@
-"""Whole label sets, as GPU Feature Discovery makes them: by strategy, layout, sharing and model."""
+"""Whole label sets like those of GPU Feature Discovery: by strategy, layout, sharing and model."""
 
 import pytest
 
@@ -111,7 +111,7 @@ def size(profile):
 @pytest.mark.parametrize(
     ("flag", "partitions", "sharing", "expected"),
     [
-        # none: cut or not, whole devices are what there is
+        # none: whole devices, partitioned or not
         ("none", "{}", NONE, whole() | POOL),
         ("none", "{}", SLICED, SHARED | TIME),
         ("none", "{}", RENAMED, RENAMED_LABELS | TIME),
@@ -127,9 +127,9 @@ def size(profile):
         ),
         ("none", UNIFORM, NONE, CUT | size("2g.10gb")),
         ("none", UNIFORM, SLICED, CUT | size("2g.10gb")),
-        ("none", HALF, SLICED, SHARED | POOL),  # a device that is not cut decides for its model
+        ("none", HALF, SLICED, SHARED | POOL),  # an unpartitioned device determines the labels of its model
         ("none", EMPTY, NONE, whole() | POOL),
-        # single: partitions stand for devices, or nothing does
+        # single: partitions count as devices, unless the layouts are invalid
         ("single", "{}", NONE, whole() | POOL | strategy("single")),
         ("single", "{}", SLICED, SHARED | TIME | strategy("single")),
         ("single", UNIFORM, NONE, partition("2g.10gb", 6) | size("2g.10gb") | strategy("single")),
@@ -152,7 +152,7 @@ def size(profile):
         ("single", HALF, NONE, INVALID | POOL | strategy("single")),
         ("single", '{"0": [], "1": ["2g.10gb"]}', SLICED, INVALID | POOL | strategy("single")),
         ("single", "{all: []}", NONE, INVALID | POOL | strategy("single")),
-        # mixed: partitions beside devices
+        # mixed: partitions in addition to devices
         ("mixed", "{}", NONE, whole() | POOL | strategy("mixed")),
         ("mixed", "{}", SLICED, SHARED | TIME | strategy("mixed")),
         ("mixed", UNIFORM, NONE, CUT | mig("2g.10gb", 6) | size("2g.10gb") | strategy("mixed")),
@@ -188,8 +188,8 @@ devices:
     assert NODE | MIG | AMPERE | expected == dict(found.values)
 
 
-def test_no_label_of_gke_unless_it_is_asked_for(subtests, labels):
-    """With such labels, an autoscaler would take the node for one of GKE."""
+def test_labels_of_gke_need_an_attribute(subtests, labels):
+    """With such labels, an autoscaler would treat the node as one of GKE."""
     for preset in [name for name in preset_names() if not name.startswith("tpu")]:
         with subtests.test(preset=preset):
             entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
@@ -226,7 +226,7 @@ def test_single_with_two_models(labels):
 ONE = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: t4, count: 3%s}}]"
 
 
-def test_the_time_and_the_machine_are_those_of_the_start(labels):
+def test_timestamp_and_machine(labels):
     found = labels(ONE % "", machine=Machine("  ACME (R) Server\t9 ", 1700000000)).values
     assert ("1700000000", "ACME-R-Server9") == (found["nvidia.com/gfd.timestamp"], found["nvidia.com/gpu.machine"])
     assert "unknown" == labels(ONE % "", machine=Machine()).values["nvidia.com/gpu.machine"]

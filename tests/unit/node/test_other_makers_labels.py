@@ -75,8 +75,8 @@ def test_amd_gpus_in_two_modes(labels):
     assert expected == dict(labels(text).values)
 
 
-def test_an_amd_gpu_of_ones_own(labels):
-    """Without a preset, labels follow from attributes. Parentheses and spaces are removed from product names."""
+def test_an_amd_gpu_without_a_preset(labels):
+    """Its labels follow from attributes. Parentheses and spaces are removed from product names."""
     text = (
         f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, virtual: {{memory: 15900Mi, "
         "attributes: {model: Radeon (tm) Pro}}]"
@@ -134,6 +134,6 @@ def test_tpus(labels, preset, accelerator, topology):
     } == dict(labels(text).values)
 
 
-def test_real_devices_have_their_makers_labellers(labels):
+def test_real_devices_have_no_labels_of_vdev(labels):
     text = f"{HEAD}devices: [{{name: a, resource: amd.com/gpu, glob: /dev/null}}]"
     assert {} == labels(text, found={}).values

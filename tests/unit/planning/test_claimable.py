@@ -9,7 +9,7 @@ from vdev.planning.inventory import arrange
 DRA = Dra(driver="gpu.example.com")
 
 
-def test_devices_of_claims_alone_are_in_no_list(build):
+def test_devices_for_claims_only_are_not_listed(build):
     listed, claimed = build.entry("a", "a.b/listed"), build.entry("b", "a.b/claimed", listed=False, dra=DRA)
     both = build.entry("c", "a.b/both", dra=DRA)
     stock = build.inventory(listed, claimed, both)
@@ -20,7 +20,7 @@ def test_devices_of_claims_alone_are_in_no_list(build):
     assert (*build.raws(claimed), *build.raws(both)) == tuple(slot.device.raw for slot in offered.slots)
 
 
-def test_a_node_belongs_to_one_entry_whoever_offers_it(build):
+def test_a_node_belongs_to_one_entry_of_both_apis(build):
     source = {"virtual": None, "glob": [GlobItem(path="/dev/x")]}
     claimed = build.entry("a", "a.b/a", listed=False, dra=DRA).model_copy(update=source)
     listed = build.entry("b", "a.b/b").model_copy(update=source)

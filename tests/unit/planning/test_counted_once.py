@@ -15,7 +15,7 @@ NODE = "n1"
 
 
 class Node:
-    """Plans again and again, each time a minute later, from the results of the last plan."""
+    """Plans repeatedly, each time a minute later, with the results of the last plan."""
 
     def __init__(self):
         self.plan = None
@@ -23,7 +23,7 @@ class Node:
         self.world = ObservedState()
 
     def turn(self, way, *, holders=(), claimed=None, **entry):
-        """The lists (health by id) and the names in the pool, with the entry advertised in this way."""
+        """Plan with this advertisement. Returns whether each listed id is healthy, and whether each name in the pool is lost."""
         virtual = {"count": 2, **entry}
         tree = {"devices": [{"name": "npu", "resource": "x.dev/npu", "advertise": way, "virtual": virtual}]}
         spec = config.load_text(json.dumps(tree)).spec
@@ -45,18 +45,20 @@ class Node:
         return lists, {each.name: each.lost for each in pool.devices} if pool else {}
 
 
-def test_a_pod_keeps_what_claims_are_to_get():
-    """Claims get a device when the pod that holds it has ended."""
+def test_a_pod_keeps_a_device_that_moves_to_claims():
+    """Claims get the device when the pod that holds it has ended."""
     node = Node()
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"], holders=["npu-0"])
-    assert ({"npu-0": False, "npu-1": False}, {}) == node.turn(["dra"], holders=["npu-0"])  # is it free? not known yet
+    assert ({"npu-0": False, "npu-1": False}, {}) == node.turn(
+        ["dra"], holders=["npu-0"]
+    )  # whether npu-1 is free is not known yet
     assert ({"npu-0": False}, {"npu-1": False}) == node.turn(["dra"], holders=["npu-0"])
     assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_claim_keeps_what_pods_are_to_get(restarted):
-    """A device is Healthy when its claim is unprepared. A record of the claim survives a restart."""
+def test_a_claim_keeps_a_device_that_moves_to_pods(restarted):
+    """The device is Healthy when its claim is unprepared. A record of the claim survives a restart."""
     node = Node()
     assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
     pool = node.plan.pools["x.dev"]
@@ -69,8 +71,8 @@ def test_a_claim_keeps_what_pods_are_to_get(restarted):
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"])
 
 
-def test_what_is_advertised_both_ways_is_counted_twice():
-    """The configuration asks for it, and has a warning."""
+def test_a_device_in_both_apis_is_counted_twice():
+    """The configuration requests it, and has a warning."""
     node = Node()
     both = ["device-plugin", "dra"]
     everything = {"npu-0": True, "npu-1": True}, {"npu-0": False, "npu-1": False}
@@ -79,4 +81,4 @@ def test_what_is_advertised_both_ways_is_counted_twice():
     claimed = {"npu-0": record(pool, pool.by_name["npu-0"])}
     assert everything == node.turn(both, holders=["npu-0"], claimed=claimed)
     lists, names = node.turn(["dra"], holders=["npu-0", "npu-1"], claimed=claimed)
-    assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # the one that has it keeps it
+    assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # the current user keeps it

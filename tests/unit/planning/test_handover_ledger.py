@@ -1,4 +1,4 @@
-"""The ledger of handovers: which releases and arrivals are due."""
+"""The ledger of handovers: due releases and arrivals."""
 
 from vdev.planning import handovers
 from vdev.planning.handovers import EMPTY, Occasion

@@ -1,4 +1,4 @@
-"""Which devices pods may hold, after answers and silences of the kubelet and by its checkpoint."""
+"""Devices that pods may hold, by the kubelet's answers, its silences and its checkpoint."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ OLD, NEW = "the first kubelet", "the second kubelet"
 
 
 def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True, is_refused=False):
-    """An answer that names the devices, each with its own pod, and a checkpoint that has `on_disk`."""
+    """An answer with these devices, each with its own pod, and a checkpoint with `on_disk`."""
     named = None
     if answer is not None:
         named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
@@ -42,7 +42,7 @@ def test_an_answer_names_its_holders():
 
 
 def test_silence_releases_nothing():
-    """A pod that held a device when the kubelet fell silent may hold it until there is an answer again."""
+    """A pod that held a device at the last answer may hold it until the next answer."""
     known = after(reading(0, [A]), reading(1), reading(5000))
     assert may_hold(known, A)
     assert 1 == known.silent_since
@@ -56,7 +56,7 @@ def test_time_runs_out_if_pod_resources_never_answered():
     silent = after(reading(6000, None, [B]), reading(6599, None, [B]), known=down)
     assert {B, C} == silent.all()
     assert not silent.is_complete
-    for at in (6600, 6700):  # the time does not begin again with what the checkpoint names
+    for at in (6600, 6700):  # the checkpoint does not restart the time
         silent = after(reading(at, None, [B]), known=silent)
         assert not silent.all()
         assert silent.is_complete
@@ -71,13 +71,13 @@ def test_a_silence_after_an_answer_releases_nothing():
     assert not silent.is_complete
 
 
-def test_a_silent_kubelets_checkpoint_adds_what_it_names():
+def test_a_silent_kubelets_checkpoint_adds_its_devices():
     """The kubelet may have answered before, or never."""
     assert may_hold(after(reading(0, None, [B])), B)
     assert may_hold(after(reading(0, [A], []), reading(1, None, [B])), B)
 
 
-def test_a_question_that_the_rate_limit_refused():
+def test_a_request_that_the_rate_limit_refused():
     """It does not change which answers are trusted. Devices in the checkpoint may be held."""
     known = after(reading(0, [A]))
     for at in range(1, 12):
@@ -93,7 +93,7 @@ def test_a_question_that_the_rate_limit_refused():
 
 
 @pytest.mark.parametrize("gap", [True, False], ids=["after a silence", "at once"])
-def test_a_young_kubelets_empty_answer_is_doubted(gap):
+def test_an_empty_answer_of_a_new_kubelet_is_not_trusted(gap):
     """A kubelet answers without pods for a second after its start. Devices stay in use for the grace period."""
     silence = [reading(1)] if gap else []
     before = [reading(0, [A], [A]), *silence]
@@ -102,7 +102,7 @@ def test_a_young_kubelets_empty_answer_is_doubted(gap):
     assert not may_hold(after(*before, reading(2, [], kubelet=NEW), reading(12, [], kubelet=NEW)), A)
 
 
-def test_what_the_new_kubelet_named_it_may_release():
+def test_a_new_kubelet_releases_devices_that_it_has_named():
     """A pod that this kubelet has named can end before the grace period does."""
     new = [reading(1, [], [A], kubelet=NEW), reading(2, [A], [A], kubelet=NEW), reading(3, [], [A], kubelet=NEW)]
     assert not may_hold(after(reading(0, [A], [A]), *new), A)
@@ -114,7 +114,7 @@ def test_the_first_answer_of_all_is_checked_against_the_checkpoint():
     assert not may_hold(after(reading(0, [], [])), A)
 
 
-def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
+def test_devices_in_the_checkpoint_stay_in_use():
     """List makes the kubelet remove ended pods from its checkpoint."""
     known = after(reading(0, [], [A, B]), reading(6, [], [A, B]), reading(11, [], [A]))
     assert may_hold(known, A)
@@ -125,7 +125,7 @@ def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
     assert not may_hold(update(known, reading(501, [], []), PATIENCE), A)
 
 
-def test_time_runs_out_for_what_only_the_checkpoint_names():
+def test_devices_only_in_the_checkpoint_time_out():
     """The checkpoint names the pod that was admitted last even after it ended. The time starts only once."""
     known = after(reading(0, [], [A]), reading(599, [], [A]))
     assert may_hold(known, A)
@@ -134,10 +134,10 @@ def test_time_runs_out_for_what_only_the_checkpoint_names():
         assert not may_hold(known, A)
 
 
-def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
+def test_a_kubelet_that_does_not_know_its_pods_yet_releases_nothing():
     """A kubelet without its API server answers without pods for longer than the grace period."""
     known = after(reading(0, [A], [A]))
-    for at in range(2, 30, 4):  # each time it is made to write its checkpoint
+    for at in range(2, 30, 4):  # each List makes it write its checkpoint
         late = reading(at, [], [A], kubelet=NEW)
         known = update(known, late)
         assert may_hold(known, A)
@@ -148,7 +148,7 @@ def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
 
 
 def test_an_init_containers_device_is_held():
-    """No answer names it; the checkpoint does. Another pod may have had the device before."""
+    """Only the checkpoint names it, not the answer. Another pod may have had the device before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
     known = update(known.with_allocated([A], 30), reading(31, [], [A]), PATIENCE)
     assert may_hold(known, A)
@@ -156,7 +156,7 @@ def test_an_init_containers_device_is_held():
     assert may_hold(known, A)
 
 
-def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
+def test_recorded_devices_are_in_use_until_an_answer_is_trusted():
     """Without a checkpoint, an answer of a kubelet that does not know its pods yet releases nothing."""
     known = update(UNKNOWN.with_recorded([A, B], 0), reading(0, []), PATIENCE)
     assert may_hold(known, A)
@@ -167,7 +167,7 @@ def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
     assert not may_hold(known, B)
 
 
-def test_an_allocate_counts_until_its_pod_is_named_or_time_runs_out():
+def test_an_allocate_counts_until_its_pod_is_named_or_a_timeout():
     """An answer names a pod some time after its Allocate, and never if the kubelet rejected it."""
     known = after(reading(0, []), reading(29, [])).with_allocated([A, B], 30.0)
     known = update(known, reading(31, [A]), PATIENCE)
@@ -178,7 +178,7 @@ def test_an_allocate_counts_until_its_pod_is_named_or_time_runs_out():
     assert {A} == update(known, reading(35, [A]), PATIENCE).all()
 
 
-def test_an_answer_from_before_an_allocate_is_about_the_pod_before():
+def test_an_answer_from_before_an_allocate_is_about_another_pod():
     """The device is allocated again between the question and the answer."""
     known = after(reading(0, [A]), reading(20, [A])).with_allocated([A], 30.0)
     for answer in ([A], []):
@@ -188,7 +188,7 @@ def test_an_answer_from_before_an_allocate_is_about_the_pod_before():
         assert may_hold(update(late, reading(31, [], [A]), PATIENCE), A)
 
 
-def test_silence_and_youth_release_no_allocate():
+def test_a_silent_or_new_kubelet_releases_no_allocate():
     """A pod may have been admitted just before the kubelet stopped."""
     silent = after(reading(0, [])).with_allocated([A], 1.0)
     silent = update(silent, reading(100), PATIENCE)
@@ -207,16 +207,16 @@ KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in
     gaps=st.lists(st.floats(0.1, 6), min_size=12, max_size=12),
     modes=st.lists(st.sampled_from(["full", "empty", "silent", "refused"]), min_size=12, max_size=12),
 )
-def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gaps, modes):
-    """App containers and init containers, restarts, empty answers within the grace of one, silences: never missed.
+def test_a_held_device_is_always_in_use(pods, kubelets, gaps, modes):
+    """With app and init containers, restarts, empty answers within the grace period, and silences.
 
-    The checkpoint names all that is held, and what was held at the last writing, as the real one does.
+    As the kubelet's, the checkpoint names all held devices and those held when it was last written.
     """
     known, now, kubelet, started, ready, stale = UNKNOWN, 0.0, 0, 0.0, False, frozenset()
     before: tuple[set[tuple[str, str]], set[tuple[str, str]]] = (set(), set())
     for (apps, others), restart, gap, mode in zip(pods, kubelets, gaps, modes, strict=False):
         now += gap
-        inits = others - apps  # an app container of the pod reuses what its init container had
+        inits = others - apps  # an app container reuses devices of the pod's init container
         if restart == 0:
             kubelet, started, ready = kubelet + 1, now, False
         held = frozenset(apps | inits)

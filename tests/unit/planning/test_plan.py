@@ -1,4 +1,4 @@
-"""The results of a plan that the next plan uses."""
+"""Results of a plan that the next plan uses."""
 
 import json
 from dataclasses import replace
@@ -17,8 +17,8 @@ def spec(**virtual):
     ).spec
 
 
-def test_cdi_documents_follow_the_lists_over_turns():
-    """The documents are those of the lists, also after an edit and after it is undone."""
+def test_cdi_documents_match_the_lists():
+    """Also after an edit and after it is undone."""
     before = ObservedState()
     documents = []
     for wanted in (spec(), spec(), spec(count=3), spec(count=3, memory="1Gi"), spec()):

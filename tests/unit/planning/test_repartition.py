@@ -1,4 +1,4 @@
-"""Layouts that a label chooses: partitions that a pod holds are never removed, and states follow the protocol."""
+"""Layouts that a label selects: partitions that a pod holds are never removed, and states follow the protocol."""
 
 import itertools
 
@@ -52,7 +52,7 @@ class Node:
         return self.progress.state
 
     @property
-    def told(self):
+    def state_label(self):
         """The label with the state, as in the plan."""
         return repartition.state_labels(self.progresses, self.spec.entries).get(
             self.spec.entries[0].choice.protocol.label, ""
@@ -93,8 +93,8 @@ class Node:
         self.listed = self.build.inventory(*served.entries, found=self.found, mig_strategy=served.flags.mig_strategy)
 
     def write(self):
-        if self.told:
-            self.labels[self.spec.entries[0].choice.protocol.label] = self.told
+        if self.state_label:
+            self.labels[self.spec.entries[0].choice.protocol.label] = self.state_label
         self.look()
 
     def restart(self, *, known=True):
@@ -114,21 +114,21 @@ class Node:
         ("nothing", "all-3g.20gb", "failed", {"mig-3g.20gb": 4}),
     ],
 )
-def test_the_layout_at_the_start(value, default, state, counts):
+def test_the_initial_layout(value, default, state, counts):
     """Without the label, or with an unknown name, it is the default."""
     node = Node(value=value, default=default)
-    assert (state, counts) == (node.told, node.counts)
+    assert (state, counts) == (node.state_label, node.counts)
 
 
-def test_a_new_value_is_pending_until_that_is_written():
-    """After the label with the state is written, the layout comes into force."""
+def test_a_new_value_is_pending_until_the_state_is_written():
+    """The layout comes into force after the label with the state is written."""
     node = Node(value="all-disabled")
     node.choose("all-1g.5gb")
-    assert ("pending", {"gpu": 2}) == (node.told, node.counts)
+    assert ("pending", {"gpu": 2}) == (node.state_label, node.counts)
     node.look()
     assert RepartitionState.PENDING is node.state
     node.write()
-    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+    assert ("success", {"mig-1g.5gb": 14}) == (node.state_label, node.counts)
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ def test_a_new_value_is_pending_until_that_is_written():
         ("too-much", "the layout 'too-much' does not fit the devices of gpu: a device holds at most 7"),
     ],
 )
-def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
-    """A layout that is unknown or does not fit is refused, and the old one stays."""
+def test_an_impossible_layout_fails_and_changes_nothing(name, why):
+    """The layout is unknown or does not fit."""
     node = Node(value="balanced")
     before = node.listed
     node.choose(name)
-    assert ("failed", before) == (node.told, node.listed)
+    assert ("failed", before) == (node.state_label, node.listed)
     assert node.progress.sentence.startswith(why)
     node.choose("balanced")
-    assert "success" == node.told
+    assert "success" == node.state_label
 
 
 @pytest.mark.parametrize("way", ["before", "while it is pending"])
-def test_a_held_partition_is_not_cut(way):
+def test_a_held_partition_is_not_removed(way):
     """The reason names the pod. The state is failed, even after the pod ends, until the value changes."""
     node = Node(value="all-1g.5gb")
     before = node.listed
@@ -160,27 +160,27 @@ def test_a_held_partition_is_not_cut(way):
     node.choose("all-3g.20gb")
     node.holders[held] = "holder"
     node.write()
-    assert ("failed", before) == (node.told, node.listed)
+    assert ("failed", before) == (node.state_label, node.listed)
     assert "pod default/holder holds 1g.5gb at slice 3 of device 0 of gpu" in node.progress.sentence
     node.holders.clear()
     node.look()
-    assert "failed" == node.told
+    assert "failed" == node.state_label
     node.choose("all-2g.10gb")
     node.write()
     assert {"mig-2g.10gb": 6} == node.counts
 
 
-def test_a_held_whole_device_is_not_cut():
+def test_a_held_whole_device_is_not_partitioned():
     """Other devices of the entry do not change either."""
     node = Node(value="all-disabled")
     node.holders[node.keys[1]] = "holder"
     node.choose("all-1g.5gb")
-    assert ("failed", {"gpu": 2}) == (node.told, node.counts)
+    assert ("failed", {"gpu": 2}) == (node.state_label, node.counts)
     assert "holds device 1 of gpu" in node.progress.sentence
 
 
-def test_a_held_partition_that_stays_hinders_nothing():
-    """The new layout has the held partition too, and does not change the other device."""
+def test_a_held_partition_may_be_in_the_new_layout():
+    """The new layout does not change the other device."""
     node = Node(value="all-3g.20gb")
     slots = node.listed.resources["nvidia.com/mig-3g.20gb"].slots
     stays = next(slot.id for slot in slots if slot.device.raw.index == 0 and slot.device.slices.start == 4)
@@ -188,73 +188,72 @@ def test_a_held_partition_that_stays_hinders_nothing():
     node.holders = {("nvidia.com/mig-3g.20gb", stays): "a", ("nvidia.com/mig-3g.20gb", alone): "b"}
     node.choose("first")
     node.write()
-    assert ("success", {"mig-3g.20gb": 3, "mig-1g.5gb": 1}) == (node.told, node.counts)
+    assert ("success", {"mig-3g.20gb": 3, "mig-1g.5gb": 1}) == (node.state_label, node.counts)
 
 
-def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
-    """The state is pending while the holders are not known."""
+def test_nothing_changes_while_holders_are_unknown():
+    """The state is pending."""
     node = Node(value="all-3g.20gb")
     node.complete = False
     node.choose("balanced")
     node.write()
     node.now += 100
     node.look()
-    assert ("pending", node.now + PRODUCTION.repartition_recheck) == (node.told, node.progress.again_at)
+    assert ("pending", node.now + PRODUCTION.repartition_recheck) == (node.state_label, node.progress.again_at)
     assert "waiting for the kubelet to say which pods hold which devices" == node.progress.sentence
     node.complete = True
     node.look()
-    assert "success" == node.told
+    assert "success" == node.state_label
 
 
-def test_a_pod_without_a_name_is_waited_for():
-    """If the kubelet names no pod after a while, the layout fails."""
+def test_a_holder_without_a_name():
+    """The state is pending. If the kubelet names no pod after a while, the layout fails."""
     node = Node(value="all-3g.20gb")
     node.holders[node.keys[0]] = ""
     node.choose("balanced")
     node.write()
-    assert "pending" == node.told
+    assert "pending" == node.state_label
     node.holders.clear()
     node.look()
-    assert "success" == node.told
+    assert "success" == node.state_label
     node.holders[node.keys[0]] = ""
     node.choose("all-7g.40gb")
     node.now += PRODUCTION.repartition_holder
     node.look()
-    assert ("failed", "a pod holds") == (node.told, node.progress.sentence[:11])
+    assert ("failed", "a pod holds") == (node.state_label, node.progress.sentence[:11])
 
 
-def test_a_file_that_means_something_else_by_a_name_triggers():
-    """A new meaning of a name is handled like a new value."""
+def test_a_changed_layout_of_the_same_name():
+    """It is handled like a new value."""
     node = Node(value="first")
     (entry,) = node.spec.entries
     layouts = LAYOUTS | {"first": NamedLayout({0: ("7g.40gb",)})}
     choice = entry.choice.among(layouts)
     node.spec = made_spec(entry.model_copy(update={"wanted_partitions": choice}), flags=node.spec.flags)
     node.look()
-    assert "pending" == node.told
+    assert "pending" == node.state_label
     node.write()
     assert {"mig-7g.40gb": 1, "gpu": 1} == node.counts
 
 
-def test_amd_tells_success_and_failure_alone():
-    """AMD's protocol has no word for pending."""
+def test_amd_has_no_pending_state():
     node = Node(label="dcm.amd.com/gpu-config-profile", value="all-disabled")
     assert {"dcm.amd.com/gpu-config-profile-state": "success"} == repartition.state_labels(
         node.progresses, node.spec.entries
     )
     node.choose("all-1g.5gb")
-    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+    assert ("success", {"mig-1g.5gb": 14}) == (node.state_label, node.counts)
     node.holders[node.keys[0]] = "holder"
     node.choose("all-disabled")
-    assert "failure" == node.told
+    assert "failure" == node.state_label
 
 
-def test_under_migstrategy_none_partitions_are_not_listed_and_nothing_is_cut():
+def test_mig_strategy_none():
     """The kubelet sees whole devices, so a held one does not prevent a layout."""
     node = Node(value="all-disabled", strategy=MigStrategy.NONE)
     node.holders[node.keys[0]] = "holder"
     node.choose("all-1g.5gb")
-    assert ("success", {"gpu": 2}) == (node.told, node.counts)
+    assert ("success", {"gpu": 2}) == (node.state_label, node.counts)
 
 
 def test_entries_with_one_label_change_together():
@@ -272,7 +271,7 @@ def test_entries_with_one_label_change_together():
     assert {0: ("2g.10gb",)} == cut.entries[0].partitions
 
 
-class HeldIsNeverCut(RuleBasedStateMachine):
+class HeldIsNeverRemoved(RuleBasedStateMachine):
     """Labels, pods, writes, restarts and time, in any order."""
 
     @initialize(value=NAMES, default=st.sampled_from(["", "balanced", "all-enabled"]))
@@ -346,30 +345,30 @@ class HeldIsNeverCut(RuleBasedStateMachine):
             }
 
 
-TestHeldIsNeverCut = HeldIsNeverCut.TestCase
+TestHeldIsNeverCut = HeldIsNeverRemoved.TestCase
 TestHeldIsNeverCut.settings = settings(stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
-def test_a_restart_goes_on_from_what_was_listed(known):
-    """A restart changes no partition, and a failed state stays."""
+def test_a_restart_changes_no_partition(known):
+    """A failed state stays."""
     node = Node(value="balanced")
     before = node.listed
     node.restart(known=known)
-    assert ("success", before) == (node.told, node.listed)
+    assert ("success", before) == (node.state_label, node.listed)
     node.holders[node.keys[0]] = "holder"
     node.choose("all-disabled")
-    assert "failed" == node.told
+    assert "failed" == node.state_label
     sentence = node.progress.sentence
     node.holders.clear()
     node.restart(known=known)
     node.look()
-    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
+    assert ("failed", sentence, before) == (node.state_label, node.progress.sentence, node.listed)
 
 
-def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
+def test_a_value_that_changed_during_a_restart():
     node = Node(value="balanced")
     node.choose("nothing")
     node.labels[MIG] = "all-1g.5gb"
     node.restart()
-    assert "pending" == node.told
+    assert "pending" == node.state_label

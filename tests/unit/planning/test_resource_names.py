@@ -1,4 +1,4 @@
-"""Resources whose names have placeholders: one for each name that the devices make."""
+"""Resource names with placeholders: one resource for each name of the devices."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ sharing:
 """
 
 
-def test_each_node_is_a_resource_of_its_own(fake: FakeHost) -> None:
+def test_each_node_has_its_own_resource(fake: FakeHost) -> None:
     """Characters that are not allowed in a name become '_'."""
     assert {
         "acme.dev/video0": ["video-video0"],
@@ -56,7 +56,7 @@ def test_each_node_is_a_resource_of_its_own(fake: FakeHost) -> None:
     } == listed(arranged(NODES, fake))
 
 
-def test_an_item_of_sharing_is_for_all_names_that_are_written_alike(fake: FakeHost) -> None:
+def test_a_sharing_item_is_for_all_names_of_a_template(fake: FakeHost) -> None:
     """It shares the devices of the entries that it lists."""
     found = listed(arranged(NODES + SHARED, fake))
 
@@ -65,8 +65,8 @@ def test_an_item_of_sharing_is_for_all_names_that_are_written_alike(fake: FakeHo
     assert ["rest-odd.one"] == found["acme.dev/odd_one"]
 
 
-def test_replicas_under_a_name_of_their_own(fake: FakeHost) -> None:
-    """With renameByDefault, each resource has its own new name."""
+def test_rename_by_default(fake: FakeHost) -> None:
+    """Each resource has its own new name."""
     text = NODES + SHARED.replace("timeSlicing:", "timeSlicing:\n    renameByDefault: true")
 
     assert ["acme.dev/video0.shared", "acme.dev/video1.shared"] == [
@@ -74,7 +74,7 @@ def test_replicas_under_a_name_of_their_own(fake: FakeHost) -> None:
     ]
 
 
-def test_devices_of_one_name_are_one_resource(fake: FakeHost) -> None:
+def test_devices_with_the_same_name_are_one_resource(fake: FakeHost) -> None:
     """They may be of several entries, also of one without placeholders."""
     text = """
 devices:
@@ -89,7 +89,7 @@ devices:
     ]
 
 
-def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> None:
+def test_a_device_with_an_invalid_name_is_left_out(fake: FakeHost) -> None:
     """The error names the device; other devices are not affected."""
     fake.node("-")
 
@@ -100,7 +100,7 @@ def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> N
     assert ": a-5754d847 has no resource: acme.dev/{attributes.below} would be 'acme.dev/-' for it" in problem
 
 
-def test_a_template_that_can_be_no_name(subtests):
+def test_invalid_templates(subtests):
     cases = [
         ("{name}/x", "must begin with a domain without placeholders, such as example.com/{index}"),
         ("acme.dev/{indx}", "unknown placeholder {indx}"),

@@ -14,12 +14,12 @@ HELD = (GPU, "GPU-gggg1")
 
 
 def asked(at, holders=None):
-    """What is in use after a trusted answer."""
+    """`InUse` after a trusted answer."""
     return InUse(devices={key: Holder(pod) for key, pod in (holders or {}).items()}, asked_at=at, answers_since=-1e9)
 
 
 def silent(at, since, holders=None):
-    """What is in use after a question without an answer."""
+    """`InUse` after a request without an answer."""
     return replace(asked(at, holders), answers_since=None, silent_since=since, is_complete=False)
 
 
@@ -32,8 +32,8 @@ def states(inventory, name=GPU):
     return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
 
 
-def test_a_vanished_device_is_listed_unhealthy_until_nobody_can_hold_it(build):
-    """Only answers count that the kubelet gave some time after the device was listed as Unhealthy."""
+def test_a_removed_device_is_unhealthy_until_no_pod_can_hold_it(build):
+    """Only answers some time after the device was listed as Unhealthy count."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     kept = keep_in_use(after, asked(0.0), 1.0, listed=before)
     assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
@@ -44,7 +44,7 @@ def test_a_vanished_device_is_listed_unhealthy_until_nobody_can_hold_it(build):
     assert later.again_at is None
 
 
-def test_a_held_device_stays_forever(build):
+def test_a_held_device_stays(build):
     """Its reason names the pod that holds it, and the kubelet is asked less and less often."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     held = asked(1e6, {HELD: "default/train"})
@@ -90,8 +90,8 @@ def test_a_removed_resource_drains(build):
     assert [None] == [change.new for change in diff(kept.inventory, gone.inventory)]
 
 
-def test_what_overlaps_a_held_partition_waits(build):
-    """A new partition that overlaps a held one is Unhealthy until that one is free."""
+def test_a_partition_that_overlaps_a_held_one_is_unhealthy(build):
+    """It becomes Healthy when the held one is free."""
     old = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
     new = build.inventory(build.entry(count=1, partitions={0: ("7g.40gb",)}), mig_strategy=MigStrategy.MIXED)
     three = build.ids(old, "nvidia.com/mig-3g.20gb")[0]
@@ -102,7 +102,7 @@ def test_what_overlaps_a_held_partition_waits(build):
     assert [True] == list(states(free.inventory, "nvidia.com/mig-7g.40gb").values())
 
 
-def test_what_pods_hold_and_nobody_knows_is_listed(build):
+def test_an_unknown_held_device_is_listed(build):
     """A held id that the configuration lost while vdev was down is listed as Unhealthy at once."""
     fresh = build.inventory(build.entry())
     held = asked(0.0, {(GPU, "GPU-lost"): "default/train", ("other.dev/x", "x"): "default/train"})
@@ -115,8 +115,8 @@ def test_what_pods_hold_and_nobody_knows_is_listed(build):
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(free.inventory))
 
 
-def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
-    """After ten minutes without an answer, a device that no source names is removed."""
+def test_unheld_devices_are_removed_after_ten_silent_minutes(build):
+    """No source names them."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=0))
     held = {(GPU, "GPU-gggg0"): "default/train"}
     kept = keep_in_use(after, silent(150.0, 100.0, held), 150.0, listed=before)
@@ -126,7 +126,7 @@ def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
     assert {"GPU-gggg0": False} == states(later.inventory)
 
 
-def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
+def test_replicas_overlap_only_the_whole_device(build):
     plain = build.inventory(build.entry()).resources[GPU].slots
     shared = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2})).resources[GPU].slots
     assert not overlaps(shared[0], shared[1])
@@ -134,7 +134,7 @@ def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
     assert not overlaps(plain[1], shared[0])
 
 
-def test_a_node_that_is_held_under_another_name_waits(build):
+def test_a_node_that_is_held_under_another_name(build):
     """A pod that holds a device under its old name holds the same host node under the new one."""
     old = build.entry("old", "a.b/old", nvidia=False, count=1, geometry=None)
     new = build.entry("new", "a.b/new", nvidia=False, count=1, geometry=None)
@@ -154,8 +154,8 @@ def test_a_node_that_is_held_under_another_name_waits(build):
         assert {"new-0": True} == states(free.inventory, "a.b/new")
 
 
-def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
-    """Another resource lists an id only some time after the first one dropped it."""
+def test_a_moved_id_is_listed_after_a_delay(build):
+    """The kubelet must see first that the other resource dropped it."""
     fresh = build.inventory(build.entry(resource="nvidia.com/other"))
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
     soon = keep_in_use(fresh, asked(10.0), 10.1, lately_dropped=dropped)

@@ -1,4 +1,4 @@
-"""Replicas: which devices are shared, under which name, and errors of rules."""
+"""Replicas: shared devices, their names, and errors of rules."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -76,8 +76,8 @@ RULES = st.lists(
 
 @given(count=st.integers(1, 6), drawn=RULES, rename_by_default=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, rename_by_default):
-    """Each device is plain or replicated, in one resource, with replicas 0 to n-1."""
+def test_every_device_is_in_one_resource_with_all_replicas(build, count, drawn, rename_by_default):
+    """Each device is plain or replicated, with replicas 0 to n-1."""
     taken, rules = set(), []
     for devices, replicas, rename in drawn:
         mine = sorted(each for each in devices - taken if each < count)
@@ -99,14 +99,14 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         assert {device} == {slot.device.id for _, slot in own}
 
 
-def test_mps_has_no_more_clients_than_its_daemon_serves(subtests, build):
-    """48, or 16 for an old device. A device with too many replicas is left out."""
+def test_mps_has_a_limit_of_clients(subtests, build):
+    """It is 48, or 16 for an old device. A device with too many replicas is left out."""
     cases = [
         ({}, 48, False),
         ({}, 49, True),
         ({"computeCapability": "10.0"}, 48, False),
         ({"computeCapability": "7.5"}, 48, False),
-        ({"computeCapability": "7.0"}, 17, True),  # whose MPS could serve more, but NVIDIA's daemon does not
+        ({"computeCapability": "7.0"}, 17, True),  # Volta's MPS could serve more, but NVIDIA's daemon does not
         ({"computeCapability": "6.1"}, 16, False),
         ({"computeCapability": "6.1"}, 17, True),
         ({"computeCapability": "6"}, 48, True),
