@@ -23,7 +23,7 @@ class Node:
         self.world = ObservedState()
 
     def turn(self, way, *, holders=(), claimed=None, **entry):
-        """Plan with this advertisement. Returns whether each listed id is healthy, and whether each name in the pool is lost."""
+        """Plan with this advertisement. Returns the listed ids (healthy?) and the names in the pool (lost?)."""
         virtual = {"count": 2, **entry}
         tree = {"devices": [{"name": "npu", "resource": "x.dev/npu", "advertise": way, "virtual": virtual}]}
         spec = config.load_text(json.dumps(tree)).spec
