@@ -5,5 +5,5 @@
     API server ─► cluster (one watch per kind) ─┘                       │
                                                 a task for each applier of each node, with the agent's retries
 
-The plan for a node, and how it is written, are those of an agent on that node.
+A node is planned and written in the same way as by an agent on that node.
 """

@@ -45,7 +45,7 @@ def _slice_text(document: Document) -> SliceText | None:
 
 
 def trimmed(document: Document) -> Document:
-    """The fields of a Node that are used. Thousands of whole Nodes would take more memory than all plans for them."""
+    """Return only the used fields of a Node, because thousands of whole Nodes would use more memory than all plans."""
     metadata, status = metadata_of(document), document.get("status") or {}
     managed = metadata.get("managedFields") or ()
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
@@ -61,7 +61,7 @@ def trimmed(document: Document) -> Document:
 
 
 def _without_version(document: Document | None) -> object:
-    """For comparisons: KWOK's heartbeats change the version of each Node and nothing else that is kept."""
+    """A form for comparisons: KWOK's heartbeats only change the resource version, not the other kept fields."""
     if document is None:
         return None
     metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
@@ -69,12 +69,12 @@ def _without_version(document: Document | None) -> object:
 
 
 def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Without a time that changes even if nothing happens."""
+    """Return the values without a key whose time changes at every heartbeat."""
     return {each: value for each, value in values.items() if each != key}
 
 
 Uses = tuple[Use, ...]
-"""The devices that a claim has, once for each pod that has reserved the claim, or once without a pod."""
+"""The devices of a claim, once for each pod that has reserved it, or once without a pod."""
 
 
 def _uses(document: Document) -> Uses | None:
@@ -95,9 +95,9 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 
 class SeenNode:
-    """One Node, which its appliers see as a `TargetNode`.
+    """One Node, which implements `TargetNode` for the appliers.
 
-    `on_change` is called after each change of it. `note` takes the server's answer to a write.
+    `on_change` is called after each change of the Node. `note` takes the object that the server returned for a write.
     """
 
     __slots__ = ("_on_change", "_users", "document", "name", "note")
@@ -110,7 +110,7 @@ class SeenNode:
         self._users: list[Callable[[], None]] = []  # the appliers of its member
 
     async def seen(self) -> Document:
-        """Return the Node as it was seen last. Raises ApiServerError if there is none."""
+        """Return the last known version of the Node. Raises ApiServerError if it does not exist."""
         if self.document is None:
             raise kube.Unconfigured(f"the cluster has no node {self.name!r}")
         return self.document
@@ -119,7 +119,7 @@ class SeenNode:
         self._users.append(on_change)
 
     def unsubscribe_all(self) -> None:
-        """Forget the appliers of a member that is gone."""
+        """Remove the appliers of a member that was removed."""
         self._users.clear()
 
     def see(self, document: Document | None) -> None:
@@ -143,12 +143,12 @@ class SeenNode:
 
     @property
     def has_kubelet(self) -> bool:
-        """Whether its status has the version of a real kubelet. Then it is left to the agent on the node."""
+        """Whether its status has the version of a real kubelet. The agent on the node is then responsible for it."""
         version = ((self.document or {}).get("status") or {}).get("nodeInfo", {}).get("kubeletVersion")
         return bool(version) and not str(version).startswith(_FAKE_VERSIONS)
 
     def ready_since(self) -> str | None:
-        """When the Node became Ready, as Kubernetes writes times; None if it is not Ready."""
+        """When the Node became Ready, in the format of Kubernetes; None if it is not Ready."""
         for each in ((self.document or {}).get("status") or {}).get("conditions") or ():
             if each.get("type") == "Ready" and each.get("status") == "True":
                 return str(each.get("lastTransitionTime") or "") or None
@@ -156,7 +156,7 @@ class SeenNode:
 
 
 class SeenSlices:
-    """The ResourceSlices of one node, which its applier sees as a `SlicesView`."""
+    """The ResourceSlices of one node, which implement `SlicesView` for the applier."""
 
     def __init__(self, informer: Informer[SliceText], node: str) -> None:
         self._informer = informer
@@ -185,7 +185,7 @@ class Cluster:
     def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self._on_node = on_node
-        self._logged: dict[kube.ObjectKind, str] = {}  # the trouble that is in the log
+        self._logged: dict[kube.ObjectKind, str] = {}  # the last logged trouble, by kind
 
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
@@ -219,11 +219,11 @@ class Cluster:
 
     @property
     def trouble(self) -> Mapping[str, ApiServerError]:
-        """Why the copies may be old, by kind."""
+        """Why the copies may be out of date, by kind."""
         return {each.kind.plural: each.trouble for each in self.informers if each.trouble is not None}
 
     def node(self, name: str) -> SeenNode:
-        """The Node of this name, which perhaps does not exist."""
+        """The Node of this name, which may not exist."""
         found = self.nodes.get(name)
         if found is None:
             changed = functools.partial(self._on_node, name)
@@ -242,15 +242,15 @@ class Cluster:
         return {each.key: each.load for each in self.pods.indexed(node) if isinstance(each.load, Range)}
 
     def claim_uses(self, node: str) -> tuple[Use, ...]:
-        """The devices of the node that claims have, with each pod that reserved them."""
+        """The devices of the node that claims use, with each pod that reserved them."""
         return tuple(use for uses in self._claims.indexed(node) for use in uses if use.pool == node)
 
     def removed(self, name: str) -> None:
-        """Note that this process deleted a Node."""
+        """Remove a Node that this process deleted."""
         self._nodes.removed(name)
 
     def forget(self, name: str) -> None:
-        """Drop a Node that does not exist and that the file does not want."""
+        """Drop a Node that does not exist and that the file does not select."""
         self.nodes.pop(name, None)
 
     def _see_node(self, old: Document | None, new: Document | None) -> None:
@@ -263,7 +263,7 @@ class Cluster:
             _tell(self._on_node, {each.node for each in (old, new) if each})
 
     def _log(self, informer: Informer[Any]) -> None:
-        """Log when a kind cannot be followed any more, and when it can again."""
+        """Log when the watch of a kind fails, and when it works again."""
         kind, reason = informer.kind, str(informer.trouble or "")
         before = self._logged.get(kind, "")
         self._logged[kind] = reason

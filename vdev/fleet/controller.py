@@ -1,4 +1,4 @@
-"""The controller: it works off a queue of the names of nodes.
+"""The controller, which processes a work queue of node names.
 
 files ─► adopt ─┐
 Node changed ───┼─► work queue ─► sync: make the Node, plan, apply ─► writers
@@ -47,7 +47,7 @@ from .work_queue import WorkQueue
 log = structlog.get_logger(__name__)
 
 EVENTS = 500
-"""Events of all nodes that may be written at once; more follow one by one."""
+"""The burst of Events over all nodes; further Events are written one by one."""
 _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
 _WORKERS = 64  # nodes that are synced at the same time
@@ -59,8 +59,8 @@ class Options:
 
     files: tuple[Path, ...]
     load: Callable[[], Loaded]  # reads the files; raises ConfigError
-    selector: Mapping[str, str]  # labels of the Nodes to which all work is limited
-    name: str = MAKER  # another one for each fleet of a cluster
+    selector: Mapping[str, str]  # only Nodes with these labels are changed
+    name: str = MAKER  # unique among the fleets of a cluster
     run_dir: Path | None = None  # of the control socket; None: there is none
     fault_injection: bool = False  # whether commands on the control socket may inject faults
     timing: Timing = PRODUCTION_TIMING
@@ -72,16 +72,16 @@ class Fleet:
     def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
         self.members: dict[str, Member] = {}
         self.scope = Scope(options.name, options.selector)
-        self.refused: tuple[Problem, ...] = ()  # why the files, as they were read last, are not in force
+        self.refused: tuple[Problem, ...] = ()  # why the last read of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
-        self.has_begun = False  # everything was listed, and nodes are synced
+        self.has_begun = False  # all kinds are listed, and nodes are being synced
         self._options = options
         self.clock = options.timing.clock
         self._api = api
         self._epoch = options.timing.clock.now()
         self._metrics = Metrics()
         self._spec = Spec()
-        self._read = Spec()  # the configuration as the files have it
+        self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
@@ -166,12 +166,12 @@ class Fleet:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every node matches the file, as far as the API server has told."""
+        """Whether every node matches the file, according to the watches."""
         return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
-        """The nodes that do not match the file: the node, what is to be done, and the error, if it failed."""
+        """The nodes that do not match the file: name, pending operation, and the error if it failed."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
         queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
         return [*failed, *queued, *self._written_late()]
@@ -184,11 +184,11 @@ class Fleet:
 
     @property
     def writes(self) -> int:
-        """Requests to change something, since the start."""
+        """The number of write requests since the start."""
         return self._api.writes
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Keep the nodes as the file says, until cancelled or until `until` returns."""
+        """Reconcile the nodes with the file, until cancelled or until `until` returns."""
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
@@ -212,8 +212,8 @@ class Fleet:
                 group.create_task(self.retrier.supervise(name, each), name=name)
 
     async def _tell_progress(self) -> None:
-        """Log a line at intervals while nodes differ from the file, and one when they match, also after each edit."""
-        converged: Spec | None = None  # with which all nodes matched
+        """Log a line at intervals while nodes differ from the file, and once when all match, again after each edit."""
+        converged: Spec | None = None  # the configuration that all nodes matched
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
@@ -244,11 +244,11 @@ class Fleet:
                 self._due.done(name)
 
     async def _sync(self, name: str) -> None:
-        """Make or remove the Node, then plan and apply."""
+        """Create or delete the Node if needed, then plan and apply."""
         try:
             await self._make(name)
             await self._plan(name)
-        except Exception as failed:  # a defect that shows on one node must not stop the others
+        except Exception as failed:  # a bug that affects one node must not stop the others
             if not isinstance(failed, ApiServerError):
                 log.exception("a node could not be decided", node=name)
             attempts = self._failures[name][0] + 1 if name in self._failures else 0
@@ -261,7 +261,7 @@ class Fleet:
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
         wanted = self.scope.made.get(name)
-        if seen.has_kubelet:  # the agent on the node has the Node from now on
+        if seen.has_kubelet:  # from now on, the agent on the node is responsible for it
             self.maker.refused.pop(name, None)
             if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
                 await self.maker.hand_over(seen)
@@ -293,7 +293,7 @@ class Fleet:
             self._came.pop(name, None)
 
     async def _apply(self, name: str, member: Member) -> bool:
-        """Plan for the node as pods and claims are now, and apply; returns whether a later sync is due."""
+        """Plan for the node with its current pods and claims, and apply; returns whether a later sync is due."""
         pods = self.cluster.pods_of(name)
         again = await member.sync(pods, self.cluster.claim_uses(name), rejects=self._spec.fleet.reject_pods)
         if again is not None:
@@ -342,9 +342,9 @@ class Fleet:
             member.slices.look()
 
     def _is_left(self, seen: SeenNode) -> bool:
-        """Whether an earlier controller wrote on a node that the file does not choose now, and that may be removed.
+        """Whether an earlier controller wrote on a node that the file no longer selects, and this may be removed now.
 
-        It is not known which devices those were, so all stays until no pod and no claim holds any of them.
+        The devices that it wrote are not known, so they stay until no pod and no claim holds a device of the node.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.claim_uses(seen.name):
@@ -364,16 +364,16 @@ class Fleet:
         seen.unsubscribe_all()
         self.telemetry.forget(name)
         del self.members[name]
-        self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name
+        self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
 
     async def _take_back(self, name: str, member: Member) -> bool:
-        """Remove from the node all devices that nobody holds; returns whether nothing is left."""
+        """Remove all unused devices from the node; returns whether none is left."""
         member.leave()
         is_due_again = await self._apply(name, member)
         if any(writer.is_pending for writer in member.writers):
             self._due.add_later(name, 1.0)
             return False
-        # If a pod or a claim holds a device, its end causes another sync.
+        # The end of a pod or claim that holds a device triggers another sync.
         return not is_due_again and not member.has_anything
 
     @property
@@ -398,7 +398,7 @@ def _step(writer: Writer, node: str) -> str:
 
 
 def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:
-    """Refuse writes about a node that has a kubelet by now."""
+    """Refuse writes for a node that has a kubelet by now."""
     if seen.has_kubelet and call.verb not in _READS:
         return Unreachable(call, "the node has a kubelet by now")
     return None

@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
     """The objects of all Nodes that the file makes, as YAML documents or as a list in JSON.
 
-    Existing Nodes that the file chooses are not known here.
+    Existing Nodes that the file selects are not included, because they are not known.
     """
     found = objects(loaded.spec, scope)
     if as_json:
@@ -28,7 +28,7 @@ def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
 
 
 def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
-    """For each Node: the Node, then its ResourceSlices, as they are after all delays."""
+    """Yield each Node and its ResourceSlices, in their state after all delays."""
     ours = spec_for_fleet(spec)
     for made in scope.after(spec.fleet).made.values():
         plan = first_plan(ours, made.name, made.metadata()["labels"])

@@ -1,4 +1,4 @@
-"""What the devices of all nodes measure.
+"""The sensors of the devices of all nodes.
 
 The sensors are those of an agent, so a device shows the same values as on a node with a kubelet: its load depends on
 the seed, the node's name, the device, and whether a pod holds it.
@@ -25,7 +25,7 @@ class FleetTelemetry:
         self._hostname_label = ""
 
     def note(self, node: str, plan: DesiredState, pod_loads: Mapping[str, Range]) -> None:
-        """Take the plan of a node, and the loads that annotations of pods ask for, by `namespace/name`."""
+        """Set the plan of a node, and the loads from annotations of pods, by `namespace/name`."""
         if plan.observed.spec.telemetry is None:
             self.forget(node)
             return
@@ -35,7 +35,7 @@ class FleetTelemetry:
             self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, pod_loads), self._clock.now())
 
     def forget(self, node: str) -> None:
-        """Drop a node that is gone or has no sensors."""
+        """Drop a node that was removed or has no sensors."""
         with self._reading:
             self._sensors.pop(node, None)
 
@@ -45,7 +45,7 @@ class FleetTelemetry:
         return sorted(self._sensors)
 
     def page(self, node: str = "") -> str:
-        """The metrics of a node, as an exporter there would write them; or of all, with a label `node`. Blocks."""
+        """The metrics of a node in the format of its exporter, or those of all nodes with a label `node`. Blocks."""
         wanted = self.nodes if not node else [node] if node in self._sensors else []
         measured = ((each, self._measured(each)) for each in wanted)
         return page(measured, self._hostname_label, node_label=not node)

@@ -1,4 +1,4 @@
-"""The partition layouts that labels of a Node without a kubelet choose. The cluster's pods and claims hold devices."""
+"""The partition layouts that labels of a Node without a kubelet select. The cluster's pods and claims hold devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ class Layouts(ChosenLayouts):
     ) -> tuple[Spec, Inventory]:
         """Return the configuration with the layouts in force, and its inventory; `last` is the last plan.
 
-        `noted` is what annotations of pods say. These, and the devices of claims, show which layouts an earlier
+        `noted` are the devices in annotations of pods. These and the devices of claims show which layouts an earlier
         controller had in force.
         """
         if not self._entries(spec):

@@ -1,9 +1,9 @@
 """Creates the Nodes of the file, keeps their labels, annotations, taints and capacity, and deletes them.
 
-Only Nodes with the label of this fleet are ever deleted. `create` never touches an existing Node. Fields of other
-owners stay; since taints are one list without owners, an annotation names those of the fleet. A Node that somebody else
-created has an annotation as long as this fleet writes on it. If a Node of the fleet gets a kubelet, it is handed over:
-the fleet removes its labels, annotations and taints once, and then leaves the Node alone (see `controller`).
+Only Nodes with the label of this fleet are ever deleted. `create` never changes an existing Node. Fields of other
+owners stay; because taints are one list without owners, an annotation names those of the fleet. Other Nodes have an
+annotation as long as this fleet writes on them. If a Node of the fleet gets a kubelet, it is handed over: the fleet
+removes its labels, annotations and taints once, and then does not change the Node any more (see `controller`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 
 
 class NodeMaker:
-    """Creates, changes and deletes the Nodes of a fleet, and marks those of others on which the fleet writes."""
+    """Creates, changes and deletes the Nodes of a fleet, and marks other Nodes on which the fleet writes."""
 
     def __init__(self, api: Api, fleet: str) -> None:
         self._api = api
@@ -32,7 +32,7 @@ class NodeMaker:
         self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
-        """Create the Node, or write what differs. Raises ApiServerError, also if an unseen Node has this name."""
+        """Create the Node or write the differences. Raises ApiServerError, e.g. if an unseen Node has this name."""
         if seen.document is None:
             seen.note(await self._api.create(NODES, wanted.document(), manager=MAKER))
             log.debug("node made", node=wanted.name)
@@ -47,15 +47,15 @@ class NodeMaker:
             seen.note(answer)
 
     async def hand_over(self, seen: SeenNode) -> None:
-        """Leave a created Node to the kubelet that it has by now. Raises ApiServerError.
+        """Hand a created Node over to its new kubelet. Raises ApiServerError.
 
-        The capacity is left to the kubelet, which sets extended resources that it does not know to 0 when it registers.
+        The capacity stays: a kubelet that registers sets extended resources that it does not know to 0.
         """
         document = seen.document or {}
         change: dict[str, Any] = {"metadata": _version(document)}
         for part in ("labels", "annotations"):
             ours = owned(document, "metadata", part, manager=MAKER, by_apply=False)
-            change["metadata"][part] = dict.fromkeys(ours - {HOSTNAME})  # a kubelet needs this one
+            change["metadata"][part] = dict.fromkeys(ours - {HOSTNAME})  # a kubelet needs this label
         taints = _taints(document, ())
         if taints != _taints_of(document):
             change["spec"] = {"taints": taints}
@@ -63,7 +63,7 @@ class NodeMaker:
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that this fleet created. Raises ApiServerError, also if it changed since it was seen."""
+        """Delete a Node that this fleet created. Raises ApiServerError, e.g. if the Node has changed."""
         try:
             version = _version(seen.document or {})
             await self._api.delete(NODES, seen.name, uid=version["uid"], version=version["resourceVersion"])
@@ -128,19 +128,19 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
 
 
 def _version(document: Document) -> dict[str, str]:
-    """The version that was seen, for a condition: a kubelet or a taint may have come since."""
+    """The known version, as a precondition, because a kubelet or a taint may have been added since."""
     metadata = metadata_of(document)
     return {"uid": str(metadata.get("uid") or ""), "resourceVersion": str(metadata.get("resourceVersion") or "")}
 
 
 def _differences(wanted: Document, present: Document, ours: Collection[str]) -> dict[str, Any]:
-    """A merge patch: values that are missing or differ, and None for keys of ours that are not wanted."""
+    """A merge patch: values that are missing or differ, and None for keys in `ours` that are not wanted."""
     gone = dict.fromkeys(name for name in ours if name not in wanted)
     return gone | {name: value for name, value in wanted.items() if present.get(name) != value}
 
 
 def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
-    """The wanted taints of the Node: those of others stay in their places."""
+    """The wanted taints of the Node. Taints of other owners keep their positions."""
     present = _taints_of(document)
     try:
         before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")

@@ -30,17 +30,16 @@ _MACHINE = Machine("vdev")
 
 
 class Member:
-    """One node. `plan` is the last one in full; delays hold back parts of it.
+    """One node. `plan` is the last complete plan; delays hold back parts of it.
 
-    `engine` has the fault rules. Their times count from the same moments on all nodes, no matter when the API server
-    listed which node.
+    `engine` has the fault rules. Their times start at the same moments on all nodes, no matter when a node was listed.
     """
 
     def __init__(self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine) -> None:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
-        self.claim_uses: tuple[Use, ...] = ()  # devices that claims have, with the pods that reserved them, if any
+        self.claim_uses: tuple[Use, ...] = ()  # devices of claims, with the pods that reserved them
         self.notes = notes
         self.plan: DesiredState | None = None
         self.delays = Delays()
@@ -65,7 +64,7 @@ class Member:
 
     @property
     def writers(self) -> tuple[Writer, ...]:
-        """Each writes in a task of its own."""
+        """The writers of the node; each runs in a separate task."""
         return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Mapping[str, LoadedRule]) -> None:
@@ -82,16 +81,16 @@ class Member:
 
     @property
     def claimed(self) -> Held:
-        """The published names of the devices that claims have, by driver."""
+        """The published names of the devices of claims, by driver."""
         of_driver = grouped((use.driver, use.device) for use in self.claim_uses)
         return {driver: dict.fromkeys(devices) for driver, devices in of_driver.items()}
 
     def _uses(self) -> tuple[Use, ...]:
-        """The devices that pods have by claims."""
+        """The devices that pods use through claims."""
         return tuple(use for use in self.claim_uses if use.pod)
 
     def relabel(self) -> None:
-        """Hand fault rules the labels that the Node has, and those that the plan gives it."""
+        """Pass the labels of the Node, and those of the plan, to the fault rules."""
         self.engine.relabel({**self.node.labels, **(self.plan.labels if self.plan else {})})
 
     def leave(self) -> None:
@@ -101,14 +100,14 @@ class Member:
 
     @property
     def has_anything(self) -> bool:
-        """Whether the last plan has anything to write, such as devices that stay because somebody holds them."""
+        """Whether the last plan has something to write, such as devices that stay because a pod holds them."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
     async def sync(self, pods: Mapping[str, Pod], claim_uses: tuple[Use, ...], *, rejects: bool) -> float | None:
         """Plan for the node and its pods, and apply; returns the time at which to plan again, or None.
 
-        `claim_uses` are the devices that claims have; `rejects`: pods that a kubelet would refuse must fail. If nothing
-        has changed since the last call, it ends at once.
+        `claim_uses` are the devices of claims; `rejects`: pods that a kubelet would refuse must fail. Returns at once
+        if nothing has changed since the last call.
         """
         self.claim_uses = claim_uses
         before, given = self.assigned, (self.delays, rejects, claim_uses)
@@ -120,7 +119,7 @@ class Member:
         self._planned_from = () if self.engine.runs else seen
         self._again = await self._sync(pods, rejects=rejects)
         if self.assigned != before:
-            self._again = self._clock.now()  # the devices that pods have now are input of the next plan
+            self._again = self._clock.now()  # the new devices of pods are input of the next plan
         return self._again
 
     async def _sync(self, pods: Mapping[str, Pod], *, rejects: bool) -> float | None:
@@ -168,7 +167,7 @@ class Member:
         return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, delay_ends))
 
     def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
-        """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
+        """Assign devices to the pods. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
         before, present = self.assigned.devices, [*pods.values()]
         self.assigned = assign(self.plan.advertised, present, self.assigned)

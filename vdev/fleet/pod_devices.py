@@ -1,4 +1,4 @@
-"""Which devices the pods of a node have, by the rules of a kubelet.
+"""Assigns devices to the pods of a node, by the rules of a kubelet.
 
     pods bound to the node, in order of creation ─┐
     device lists with health ─────────────────────┴─► Assignment: devices by pod, and the pods that a kubelet refuses
@@ -49,7 +49,7 @@ class PodContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """What is kept of a pod. One that has ended, or that asks for no extended resource, has no `containers` here.
+    """The kept fields of a pod. `containers` is empty if it has ended or requests no extended resource.
 
     `noted` are the devices in its annotation, as far as it asks for them, and `load` is what another annotation asks
     for. `statuses` are those of its containers in `version`; without any, the version is empty.
@@ -114,7 +114,7 @@ def read_pod(document: Document, load: Range | Problem | None = None) -> Pod | N
 
 
 def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Assignment:
-    """Give new pods their devices. Other pods keep theirs as long as these are listed."""
+    """Assign devices to new pods. Other pods keep their devices as long as these are listed."""
     present = sorted(pods, key=lambda pod: pod.place)
     devices: dict[str, Devices] = {}
     taken: set[Key] = set()
@@ -177,7 +177,7 @@ def _is_extended(name: str) -> bool:
 def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
     """The devices in the annotation, as far as the containers ask for them in these amounts; None if it is invalid.
 
-    Everybody who may create pods can write it, so nothing in it is trusted.
+    Everyone who may create pods can write it, so its content is not trusted.
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
@@ -214,7 +214,7 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
         for name, number in container.wants.items():
             resource = inventory.resources.get(name)
             if resource is None:
-                continue  # a resource of somebody else
+                continue  # not a resource of vdev
             if not resource.healthy:
                 return {}, f"no healthy devices present; cannot allocate unhealthy devices {name}"
             again = reusable.get(name, [])[:number]

@@ -1,4 +1,4 @@
-"""Writes on the pods of a fleet's node which devices they have.
+"""Writes the devices of the pods of a fleet's node into these pods.
 
 The annotation `vdev.dev/devices` names the devices of a pod, also for the next controller. If a pod's status lists its
 containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
@@ -42,7 +42,7 @@ class PodNotes(Writer):
         self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
 
     def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
-        """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
+        """Set a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
         self._assigned, self._rejects = assigned, rejects
         self._unhealthy = frozenset(
             (name, slot.id)

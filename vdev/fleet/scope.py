@@ -50,7 +50,7 @@ class MadeNode:
         return {"metadata": {"name": self.name, **self.metadata()}, "spec": {"taints": self.taints()}}
 
     def status(self) -> dict[str, Any]:
-        """Its capacity beside devices, all of which is allocatable."""
+        """Its capacity other than devices, which is all allocatable."""
         return {"capacity": dict(self.of.capacity), "allocatable": dict(self.of.capacity)} if self.of.capacity else {}
 
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Scope:
         return Scope(self.name, self.selector, spec, made)
 
     def covers(self, metadata: Metadata) -> bool:
-        """Whether a Node has the selector's labels. Nothing else is touched."""
+        """Whether a Node has the selector's labels. Other Nodes are never changed."""
         return self.selector.items() <= _labels(metadata).items()
 
     def is_made(self, metadata: Metadata) -> bool:
@@ -95,7 +95,7 @@ class Scope:
         return marked_by(metadata) == self.name
 
     def chooses(self, metadata: Metadata) -> bool:
-        """Whether a selector of the file chooses the Node, no matter which fleet writes on it."""
+        """Whether a selector of the file selects the Node, no matter which fleet writes on it."""
         return self.covers(metadata) and self._chosen(metadata) is not None
 
     def delays(self, name: str, metadata: Metadata) -> Delays | None:

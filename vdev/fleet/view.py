@@ -1,4 +1,4 @@
-"""What others see of a fleet: the answers of `observe.http.Watched`, which name at most a hundred nodes."""
+"""The HTTP view of a fleet (`observe.http.Watched`), which names at most a hundred nodes."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence

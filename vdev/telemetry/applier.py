@@ -33,7 +33,7 @@ _MOST_PROBLEMS = 10  # of annotations
 
 
 def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> LoadSituation:
-    """What loads the devices of the node under this plan, and which containers have each device."""
+    """The load of the node's devices under this plan, with the containers that use each device."""
     users, claimed = _users(plan, node)
     return LoadSituation(
         devices=plan.devices,
@@ -138,7 +138,7 @@ def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
 
 
 class Telemetry(Applier):
-    """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
+    """The sensors of one node, and their interfaces: HTTP for Prometheus, `vdev top`, the status page.
 
     `api` is None if no API server is configured. `on_change` is called when `problems` change. `tools` shows the values
     in containers.

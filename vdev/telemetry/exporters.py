@@ -1,4 +1,4 @@
-"""What an exporter is: a table of metrics, and functions for the values and labels of a device.
+"""Defines exporters: a table of metrics, and functions for the values and labels of a device.
 
 The tables are CSV files in this directory. Each line is a metric: name, type, help, value, scale, decimals, and labels
 in addition to those of the device. The value is a sensor (a field of `SensorReading`), or another name that the
