@@ -5,11 +5,14 @@ import shutil
 import socket
 from pathlib import Path
 
+import grpc
 import pytest
 
 from vdev.agent import status
 from vdev.cli.status import lines as status_lines
 from vdev.deviceplugin.service import ServiceState
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "example.com/other"
@@ -169,3 +172,23 @@ async def test_a_hanging_pod_resources_socket_delays_nothing(kubelet, start_agen
         agent.edit(CONFIG.replace("count: 2", "count: 3"))
         await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 3, timeout=4, what="the edit, in time")
         await agent.stop()
+
+
+async def test_a_stream_of_a_server_that_does_not_stop_ends(kubelet, start_agent):
+    """A client that reads late gets no list from a socket that was replaced."""
+    ids = ", ".join(f"{'x' * 40}-{number}" for number in range(9000))  # more than gRPC buffers
+    text = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count: 9000, ids: [{ids}]}}}}]\n"
+    agent = await start_agent(text, server=0.05, last_requests=60.0)
+    served = service(agent)
+    old = served.socket
+    options = [("grpc.http2.bdp_probe", 0), ("grpc.max_receive_message_length", -1)]
+    async with grpc.aio.insecure_channel(f"unix:{old}", options=options) as channel:
+        stream = rpc.DevicePluginStub(channel).ListAndWatch(pb.Empty())
+        await kubelet.wait_until(lambda: served.servicer.streams == 2, what="the second stream")
+        Path(old).unlink()
+        await kubelet.wait_until(lambda: served.socket not in ("", old) and served.ready, what="another socket")
+        assert 9000 == len((await stream.read()).devices)
+        served.servicer.list_again()
+        async with asyncio.timeout(10):
+            assert await stream.read() is grpc.aio.EOF
+        await kubelet.wait_until(lambda: served.servicer.streams == 1, what="the end of the old stream")
