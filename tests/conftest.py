@@ -50,7 +50,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before the workers start, which get the path
 def pytest_sessionstart(session):
-    """Put pytest's own directories into memory too, unless the environment names a place for them."""
+    """Put pytest's own directories into memory too, unless the environment sets a directory for them."""
     variable = "PYTEST_DEBUG_TEMPROOT"
     if (place := _in_memory()) is not None and variable not in os.environ:
         os.environ[variable] = place
@@ -74,7 +74,7 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_runtest_setup(item):
-    """Skip tests that install packages, except with --install."""
+    """Skip tests that install packages without --install."""
     if item.get_closest_marker("install") and not item.config.getoption("--install"):
         pytest.skip("it installs packages: `make test-install` runs it")
 
@@ -113,8 +113,8 @@ def _seed(config):
 def _grpc_engine():
     """Keep gRPC's engine for the life of the process, as an agent does.
 
-    Otherwise the garbage collection of the last channel or server ends it: that blocks some later test until a thread
-    ends, and leaves the engine's sockets open for the next test.
+    Otherwise the garbage collection of the last channel or server ends it, which blocks a later test until a thread
+    ends and leaves the engine's sockets open.
     """
     import grpc.aio
 
@@ -129,7 +129,7 @@ def prepared_python(monkeypatch):
 
 @pytest.fixture
 def directory():
-    """A temporary directory with a path that is short enough for sockets, which that of `tmp_path` may not be."""
+    """A temporary directory whose path is short enough for sockets, unlike that of `tmp_path`."""
     path = Path(tempfile.mkdtemp(prefix="vd-", dir=_in_memory()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -137,7 +137,7 @@ def directory():
 
 @functools.cache
 def _in_memory():
-    """A directory in memory, or None if programs and device nodes do not work there, or if there is little space.
+    """A directory in memory; None if it has little space or does not allow programs and device nodes.
 
     On a disk, syncing and removing files takes some 30 ms per test, and more if the disk is busy.
     """
@@ -151,8 +151,8 @@ def _in_memory():
 
 
 @pytest.fixture(autouse=True)
-def _as_if_new():
-    """Undo what commands change in this process: the logging to a captured stream, and signal handlers.
+def _reset_process():
+    """Undo changes of commands to this process: logging to a captured stream, and signal handlers.
 
     By default, tracebacks are logged as plain text, because coloring one takes longer than the test.
     """

@@ -1,4 +1,4 @@
-"""Runs commands in the process of the test."""
+"""Fixtures that run commands in the test's process."""
 
 import pytest
 

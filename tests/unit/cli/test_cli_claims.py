@@ -1,4 +1,4 @@
-"""`vdev allocate --claim`: the devices of claims and what is injected, without a kubelet or an API server."""
+"""`vdev allocate --claim`: devices of claims and their edits, without a kubelet or an API server."""
 
 import json
 import sys
@@ -71,8 +71,8 @@ def test_a_claim_gets_the_first_devices_that_fit(allocate):
     assert "env       ACME_MODEL=X1" in out
 
 
-def test_the_classes_of_the_file_need_no_cel(allocate, monkeypatch):
-    """The selectors of classes distinguish partitions and whole devices by their type."""
+def test_classes_of_the_file_need_no_cel(allocate, monkeypatch):
+    """Their selectors distinguish partitions and whole devices by type."""
 
     def none(*_):
         raise cel_selectors.SelectorError("no CEL")
@@ -118,7 +118,7 @@ def test_claims_of_one_file_do_not_get_the_same_device(allocate):
     assert [["npu-1", "eth1"], ["npu-0"]] == results(json.loads(out))
 
 
-def test_an_allocation_is_taken_as_it_is(allocate):
+def test_an_existing_allocation_is_used(allocate):
     """Devices of other drivers are only named."""
     code, out, _ = allocate(ALLOCATED, "-o", "json")
     assert 0 == code
@@ -142,14 +142,14 @@ def test_an_allocation_is_taken_as_it_is(allocate):
         (ALLOCATED.replace("pool: n, device: npu", "pool: other, device: npu"), "node n publishes no such device"),
     ],
 )
-def test_what_is_refused(allocate, text, why):
+def test_refused_claims(allocate, text, why):
     code, out, err = allocate(text)
     assert (1, "") == (code, out)
     assert err.startswith("refused: ")
     assert why in err
 
 
-def test_what_is_wrong(subtests, allocate):
+def test_invalid_files(subtests, allocate):
     cases = [
         ("kind: Pod", "has no ResourceClaim"),
         ("", "has no ResourceClaim"),

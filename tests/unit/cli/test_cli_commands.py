@@ -1,4 +1,4 @@
-"""The command line: exit codes, output, and what is imported."""
+"""The command line: exit codes, output, and imports."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def test_every_command_has_help_with_an_example(subtests, vdev):
 
 
 def test_a_plan_fits_the_terminal(written, vdev, monkeypatch):
-    """A long name of a resource is cut, and the rest of its line too."""
+    """A long resource name and the rest of its line are cut."""
     path = written(GOOD.replace("example.com/a", f"example.com/{'a' * 60}"))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
@@ -54,7 +54,9 @@ def test_a_plan_fits_the_terminal(written, vdev, monkeypatch):
 @pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
 @pytest.mark.parametrize("name", ["y" * 300, "loop.yaml"])
 def test_a_path_that_cannot_be_read_is_exit_code_2(command, name, tmp_path, vdev, monkeypatch):
-    monkeypatch.setenv("VDEV_STATE_DIR", str(tmp_path))  # an agent of this machine may have left a last good one
+    monkeypatch.setenv(
+        "VDEV_STATE_DIR", str(tmp_path)
+    )  # this machine's agent may have stored a last good configuration
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     code, _, said = vdev(*command.split(), tmp_path / name)
     (line,) = said.splitlines()
@@ -79,7 +81,7 @@ def test_wrong_usage_is_exit_code_2_on_stderr(subtests, vdev):
             assert (2, "", True) == (code, out, words in said)
 
 
-def test_validate_says_that_a_file_is_valid(good, vdev):
+def test_validate_a_valid_file(good, vdev):
     assert (0, f"{good}: valid\n", "") == vdev("validate", good)
 
 
@@ -90,8 +92,8 @@ def test_every_error_is_a_line_with_its_place(bad, vdev):
         assert (2, [f"{bad}:2:23: devices[0].resource", f"{bad}:2:42: devices[0].virtual.cont"]) == (code, places)
 
 
-def test_validate_says_what_is_wrong_with_attributes(written, vdev):
-    """Warnings of plan that hold on every node appear once each."""
+def test_validate_reports_attributes_that_are_left_out(written, vdev):
+    """Warnings that apply to every node appear once."""
     long = "{id} {resource} {resource} {resource} {resource} {resource} {resource}"
     entry = "name: npu, resource: acme.dev/npu, virtual: {count: 3}, advertise: [dra]"
     path = written(f'version: v1\ndevices: [{{{entry}, dra: {{attributes: {{long: "{long}"}}}}}}]\n')
@@ -133,7 +135,7 @@ def test_validate_as_json(bad, vdev):
         ),
     ],
 )
-def test_validate_proves_what_the_files_alone_prove(text, words, written, vdev):
+def test_validate_finds_errors_that_do_not_depend_on_the_node(text, words, written, vdev):
     code, _, said = vdev("validate", written(text))
     assert (2, True) == (code, words in said)
 
@@ -186,7 +188,7 @@ PLUGIN = ("grpc", "inotify_simple", "google", "structlog", "uvicorn", "starlette
 def test_offline_commands_import_no_part_of_the_running_plugin(good):
     """They start fast, and work without these packages, for example on macOS.
 
-    One process runs all of them, in an order in which each may import at least what those before it may.
+    One process runs all of them; each may import at least the packages of the commands before it.
     """
     commands = [
         ([*PLUGIN, "asyncio", "pydantic"], ["--help"]),
@@ -203,7 +205,7 @@ def test_offline_commands_import_no_part_of_the_running_plugin(good):
     assert ["vdev", "$schema", "a-0"] == [each for each in ("vdev", "$schema", "a-0") if each in done.stdout]
 
 
-def test_wrong_options_of_the_plugin_are_a_line_each(vdev):
+def test_each_wrong_option_is_one_line(vdev):
     code, _, said = vdev("run", "--config-file", "f", "--log-level=loud", "--no-state=perhaps")
     assert 2 == code
     assert [
@@ -212,7 +214,7 @@ def test_wrong_options_of_the_plugin_are_a_line_each(vdev):
     ] == said.splitlines()
 
 
-def test_a_closed_pipe_is_no_traceback():
+def test_a_closed_pipe_gives_no_traceback():
     command = f"{forkserver.python()} -m vdev schema | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert (True, "") == (done.returncode in (0, 141), done.stderr)
@@ -232,7 +234,7 @@ devices:
     ("label", "resource", "count"),
     [(None, "nvidia.com/gpu", 1), ("all-1g.5gb", "nvidia.com/mig-1g.5gb", 7), ("odd", "nvidia.com/gpu", 1)],
 )
-def test_plan_shows_the_layout_that_a_label_chooses(written, vdev, label, resource, count):
+def test_plan_shows_the_layout_of_a_label(written, vdev, label, resource, count):
     given = [] if label is None else ["--label", f"nvidia.com/mig.config={label}"]
     code, out, _ = vdev("plan", written(CHOSEN), "-o", "json", *given)
     plan = json.loads(out)
@@ -245,11 +247,11 @@ def test_plan_shows_the_layout_that_a_label_chooses(written, vdev, label, resour
     )
 
 
-# --- where configurations come from ----------------------------------------------------------------------------------
+# --- sources of configurations ---------------------------------------------------------------------------------------
 
 
 def of_nodes(directory, **contents):
-    """A directory like a mounted ConfigMap: files, and other entries that begin with a dot."""
+    """Write files into a directory like that of a mounted ConfigMap."""
     for name, text in contents.items():
         (directory / f"{name}.yaml").write_text(text)
     (directory / "..data").mkdir()
@@ -258,7 +260,7 @@ def of_nodes(directory, **contents):
 
 
 def test_every_configuration_of_a_directory_is_validated(tmp_path, vdev):
-    """Each file is checked alone, because each node takes one; a schema for editors is not a configuration."""
+    """Each file is checked alone, because a node uses one file; the schema for editors is skipped."""
     directory = of_nodes(tmp_path, good=GOOD, bad=BAD, default=GOOD)
     code, out, said = vdev("validate", directory)
     assert (2, [f"{directory}/default.yaml: valid", f"{directory}/good.yaml: valid"]) == (code, out.splitlines())
@@ -276,7 +278,7 @@ def test_every_key_of_a_configmap_is_validated(tmp_path, vdev):
     assert 0 == vdev("validate", directory)[0]
 
 
-def test_plan_takes_the_file_that_a_label_names(tmp_path, vdev):
+def test_plan_uses_the_file_of_a_label(tmp_path, vdev):
     directory = of_nodes(tmp_path, good=GOOD, bad=BAD)
     asked = ["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"]
     code, printed, _ = vdev(*asked)
@@ -288,7 +290,7 @@ def test_plan_takes_the_file_that_a_label_names(tmp_path, vdev):
 
 
 @pytest.mark.parametrize("command", ["plan", "validate"])
-def test_a_directory_without_a_file_for_the_node_is_said(command, tmp_path, vdev):
+def test_a_directory_without_a_file_for_the_node_is_an_error(command, tmp_path, vdev):
     code, _, said = vdev(command, of_nodes(tmp_path, a=GOOD), "--node-name", "n")
     assert 2 == code
     assert "no file for node n: no label vdev.dev/config, no n.yaml, no default.yaml; there are a.yaml" in said
@@ -310,8 +312,8 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: mig-1g.10gb
 """
 
 
-def test_a_plan_for_a_node_that_no_entry_is_for_says_so(written, vdev):
-    """Sharing of devices that are for other nodes is not an error."""
+def test_plan_for_a_node_without_entries(written, vdev):
+    """Sharing of devices for other nodes is not an error."""
     file = written(OF_OTHERS)
     code, _, said = vdev("plan", file, "--node", "vm")
     notices = [
@@ -331,8 +333,7 @@ def test_a_plan_for_a_node_that_no_entry_is_for_says_so(written, vdev):
     assert (2, True) == (code, "entry h100 is for nodes gpu-worker*, this is vm" in said)
 
 
-def test_sharing_of_what_no_node_has_is_warned_about_on_every_node(written, vdev):
-    """A misspelled name is reported for every node."""
+def test_sharing_of_an_unknown_resource_is_a_warning_on_every_node(written, vdev):
     file = written(OF_OTHERS.replace("name: gpu,", "name: gqu,"))
     for node in ("vm", "lab", "gpu-worker1"):
         code, _, said = vdev("plan", file, "--node", node)

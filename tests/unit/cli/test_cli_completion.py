@@ -17,7 +17,7 @@ _shtab_vdev; echo "${COMPREPLY[@]}"
 
 @pytest.fixture
 def script(tmp_path, capsys):
-    """The script of a shell, in a file."""
+    """Write the script of a shell to a file."""
 
     def made(shell):
         assert 0 == main(["completion", shell])
@@ -43,8 +43,8 @@ def script(tmp_path, capsys):
         (["sim", "--scenario", "vde"], {"vdev.yaml"}),
     ],
 )
-def test_what_bash_offers(words, offered, script, tmp_path):
-    """Completed are commands, actions, options and their values, presets and files."""
+def test_completions_in_bash(words, offered, script, tmp_path):
+    """Commands, actions, options and their values, presets and files."""
     (tmp_path / "vdev.yaml").touch()
     asked = ["bash", "-c", ASK, "bash", script("bash"), *words]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -53,7 +53,7 @@ def test_what_bash_offers(words, offered, script, tmp_path):
 
 
 @pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
-def test_the_script_is_one_for_that_shell(shell, check, script):
+def test_the_script_has_valid_syntax(shell, check, script):
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     done = subprocess.run([shell, check, script(shell)], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""`plan` and `allocate` explain names, refusals, and the answer of each strategy."""
+"""`plan` and `allocate` explain names, refused requests, and the answer of each strategy."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 CONFIGS = Path(__file__).parents[3] / "configs"
 
 
-def test_each_strategy_has_its_answer(vdev):
+def test_answer_of_each_strategy(vdev):
     """`--all-strategies` shows all strategies, configured or not."""
     request = ("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "0", "--all-strategies")
     code, out, _ = vdev(*request, "-o", "json")
@@ -25,8 +25,7 @@ def test_each_strategy_has_its_answer(vdev):
     ]
 
 
-def test_what_a_cdi_name_stands_for_is_shown(vdev):
-    """With CDI, the answer is a name; the contents of its specification are shown too."""
+def test_the_edits_of_a_cdi_name_are_shown(vdev):
     _, out, _ = vdev("allocate", CONFIGS / "cdi.yaml", "--resource", "acme.dev/npu", "1", "-o", "json")
     edits = json.loads(out)["cdi"]["k8s.device-plugin.acme.dev/npu=1"]
     assert ["ACME_DEV_NPU_DEVICE_1=acme-1"] == edits["env"]
@@ -34,8 +33,8 @@ def test_what_a_cdi_name_stands_for_is_shown(vdev):
     assert "    device    /dev/null -> /dev/acme1 (rw)" in text.splitlines()
 
 
-def test_a_refused_request_says_why(vdev):
-    """Two replicas of a resource that allows one are refused with the message for the kubelet."""
+def test_a_refused_request_has_a_reason(vdev):
+    """It is the kubelet's message for two replicas of a resource that allows one."""
     files = (CONFIGS / "sharing-per-device.yaml", "--resource", "nvidia.com/gpu.half", "--size", "2")
     code, _, err = vdev("allocate", *files)
     assert 1 == code

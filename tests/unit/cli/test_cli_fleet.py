@@ -34,32 +34,32 @@ def fleet(tmp_path, capsys):
         (["--selector", "pool"], "--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got 'pool'"),
     ],
 )
-def test_what_is_refused(arguments, said, fleet):
+def test_wrong_options(arguments, said, fleet):
     code, _, printed = fleet(*arguments, "--dry-run")
     assert (2, True) == (code, said in printed), printed
 
 
-def test_a_kubeconfig_that_is_not_there(fleet, tmp_path):
-    """A missing file is an error; the controller does not wait for it."""
+def test_a_missing_kubeconfig(fleet, tmp_path):
+    """The controller does not wait for it."""
     missing = tmp_path / "nope"
     assert (2, "", f"vdev: the kubeconfig file {missing} does not exist\n") == fleet("--kubeconfig", str(missing))
 
 
-def test_a_kubeconfig_that_is_none(fleet, tmp_path):
+def test_an_invalid_kubeconfig(fleet, tmp_path):
     garbage = tmp_path / "garbage"
     garbage.write_text("no: [kubeconfig\n")
     code, out, err = fleet("--kubeconfig", str(garbage))
     assert (2, "", True) == (code, out, f"{garbage} cannot be used: " in err)
 
 
-def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
+def test_a_file_without_a_fleet_is_an_error(fleet):
     code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
     said = "FILE: there is no section fleet, which lists the nodes; give fleet.nodes, see docs/fleet.md; "
     assert (2, f"{said}[] for none\n") == (code, printed)
 
 
-def test_what_means_nothing_there_is_said(fleet):
-    """Warnings are about real devices, and about faults of parts that such nodes lack."""
+def test_keys_without_effect_are_warnings(fleet):
+    """They are real devices, and faults of components that such nodes lack."""
     text = CONFIG.replace("devices: [", "devices: [{name: uart, resource: acme.dev/uart, glob: /dev/ttyUSB*}, ")
     text += "faults: {rules: [{name: dies, at: 1m, process: {exit: 1}}]}\n"
     _, printed, said = fleet("--dry-run", text=text)
@@ -69,7 +69,7 @@ def test_what_means_nothing_there_is_said(fleet):
 
 
 def test_the_objects_of_a_named_fleet(fleet):
-    """The Nodes have the name of the fleet, and match the selector."""
+    """Nodes have the fleet's name and match the selector."""
     code, printed, _ = fleet("--dry-run", "--name", "lab", "--selector", "rack=r2")
     (node,) = yaml.safe_load_all(printed)
     assert (0, "r2", "lab") == (code, node["metadata"]["name"], node["metadata"]["labels"]["vdev.dev/made-by"])

@@ -18,8 +18,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_file_is_printed_and_what_is_lost_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The text on stdout is a configuration. Warnings are on stderr, and an error only with --strict."""
+def test_output_and_warnings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stdout is a configuration. Warnings are on stderr; with --strict they are errors."""
     assert 0 == main(["import", str(file)])
     out, err = capsys.readouterr()
     assert ["squat.ai/fuse"] == [entry.resource for entry in config.load_text(out).spec.entries]
@@ -37,7 +37,7 @@ def test_flags_of_the_other_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     [("configs/", "configs/small.yaml"), ("configs", "configs/small.yaml"), ("new.yaml", "new.yaml")],
 )
 def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: str) -> None:
-    """A path without a suffix is a new directory; the file in it has the name that a label chooses."""
+    """A path without a suffix is a new directory; its file has the name that a label selects."""
     source = tmp_path / "topology.yaml"
     source.write_text("nodePools: {small: {gpuProduct: Tesla-T4, gpuCount: 1, gpuMemory: 15360}}")
     assert 0 == main(["import", str(source), "--to", f"{tmp_path}/{to}"])
@@ -59,7 +59,7 @@ def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: st
         (["FILE", "--to", "/proc/x/y.yaml"], "cannot be written"),
     ],
 )
-def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
+def test_errors(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
     places = {"FILE": str(file), "configs/quickstart.yaml": str(ROOT / "configs/quickstart.yaml")}
     assert 2 == main(["import", *(places.get(each, each) for each in arguments)])
     assert text in capsys.readouterr().err

@@ -19,8 +19,7 @@ def test_a_starter_is_valid(kind, tmp_path, capsys):
     assert f"{path}: valid\n" == capsys.readouterr().out
 
 
-def test_what_is_commented_out_is_valid_too(tmp_path, capsys):
-    """The commented parts are valid too."""
+def test_commented_parts_are_valid(tmp_path, capsys):
     assert 0 == main(["init", "virtual", "-"])
     text = capsys.readouterr().out
     text = text.replace("# sharing:", "sharing:").replace("#   timeSlicing:", "  timeSlicing:")

@@ -13,15 +13,15 @@ def test_the_list_has_every_preset(vdev):
     assert set(NAMES) <= {row[0] for row in map(str.split, out.splitlines()) if row}
 
 
-def test_profiles_and_layouts_are_shown_with_where_they_fit(vdev):
-    """The starts are those in NVIDIA's table of placements."""
+def test_profiles_and_layouts_are_shown_with_their_starts(vdev):
+    """They are those in NVIDIA's table of placements."""
     code, shown, _ = vdev("presets", "a100-sxm4-40gb")
     assert 0 == code
     assert "2g.10gb    9856Mi   2       3     0, 2, 4" in shown
     assert "all-balanced  1g.5gb, 1g.5gb, 2g.10gb" in shown
 
 
-def test_json_has_the_same_for_programs(vdev):
+def test_json(vdev):
     _, out, _ = vdev("presets", "--output", "json")
     every = {each["name"]: each for each in json.loads(out)}
     _, out, _ = vdev("presets", "mi300x-8", "--output", "json")

@@ -50,10 +50,8 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("flag", "variable", "text", "key", "value"), KEYS, ids=[row[0] for row in KEYS])
-def test_an_option_of_the_file_is_a_flag_and_a_variable(
-    flag: str, variable: str, text: str, key: str, value: object
-) -> None:
-    """Each option overrides the file, and the flag overrides the variable."""
+def test_flags_and_variables_override_the_file(flag: str, variable: str, text: str, key: str, value: object) -> None:
+    """A flag also overrides the variable."""
     assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
     assert {key: (value, f"env {variable}")} == given(**{variable: text})
     assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
@@ -113,15 +111,15 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
             assert words in str(caught.value)
 
 
-def test_a_boolean_takes_no_argument_but_true_and_false() -> None:
-    """The next argument may be a file or the index of a device."""
+def test_a_boolean_takes_only_true_and_false() -> None:
+    """Any other argument may be a file or the index of a device."""
     found = cli.parsed(["allocate", "f.yaml", "--resource", "a/b", "--pass-device-specs", "0", "1"])
     assert (["0", "1"], "true") == (found.ids, found.pass_device_specs)
     assert [Path("false.yaml")] == cli.parsed(["plan", "--pass-device-specs", "false.yaml"]).files
     assert [Path("false")] == cli.parsed(["plan", "--pass-device-specs", "--", "false"]).files
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
     assert [
@@ -147,7 +145,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     )
 
 
-def test_the_node_is_named_after_the_host_unless_it_is_named() -> None:
+def test_the_default_node_name_is_that_of_the_host() -> None:
     assert ("", True) == (chosen().named_node, bool(chosen().node_name))
     assert ("n", "n") == (chosen("--node=n").named_node, chosen(NODE_NAME="n").named_node)
 
@@ -158,7 +156,7 @@ def test_config_files_are_repeated_or_listed() -> None:
     assert (Path("a"),) == chosen(VDEV_CONFIG_FILE="a").config_files
 
 
-def test_names_that_the_http_side_answers_to() -> None:
+def test_http_hosts() -> None:
     names = ("a.example", "*.b.example", "c")
     assert names == chosen("--http-hosts=a.example,*.b.example", "--http-hosts", "c").http_hosts
     assert ("a.example",) == chosen(VDEV_HTTP_HOSTS="a.example").http_hosts
@@ -190,7 +188,7 @@ def test_defaults() -> None:
     assert default.node_name
 
 
-def test_every_option_says_its_default_and_variable() -> None:
+def test_help_has_every_flag_and_variable() -> None:
     parser = argparse.ArgumentParser(prog="vdev run")
     options.add_all(parser)
     text = " ".join(parser.format_help().split())

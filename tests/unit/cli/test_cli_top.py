@@ -1,4 +1,4 @@
-"""`vdev top`: devices with faults first, at most as many as fit, and only chosen ones."""
+"""`vdev top`: devices with faults come first, and their number can be limited."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ GPU = "nvidia.com/gpu"
 
 
 def device(number, **changes):
-    """A device in the document of the plugin."""
+    """A device as in the plugin's answer."""
     return {
         "id": f"GPU-{number}",
         "entry": "a100",
@@ -45,8 +45,8 @@ def shown(*devices, sort="load", rows=None):
     return list(top.lines({"node": "n", "devices": list(devices)}, sort, rows))
 
 
-def test_what_is_wrong_comes_first():
-    """A lost device comes first, then unhealthy ones, hot ones, and the busiest."""
+def test_order():
+    """Lost devices come first, then unhealthy ones, hot ones, and the busiest."""
     lost = device(1, lost=True, xid=79, health="Unhealthy", injected="drill")
     sick = device(2, health="Unhealthy", reason="probe failed")
     hot = device(3, throttled=True, temperature=95.0)
@@ -58,7 +58,7 @@ def test_what_is_wrong_comes_first():
     assert "throttled" in lines[5]
 
 
-def test_two_thousand_devices_are_told_in_short():
+def test_the_number_of_rows_is_limited():
     lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
     assert len(lines) == 2 + 1 + 10 + 1
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
@@ -66,7 +66,6 @@ def test_two_thousand_devices_are_told_in_short():
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """A plugin with two devices."""
     holder = {"namespace": "ml", "pod": "train", "container": "main"}
     told = {"on": True, "node": "n", "at": 0, "devices": [device(0), device(1, holders=[holder])]}
 
@@ -79,14 +78,14 @@ def plugin(monkeypatch):
     return told
 
 
-def test_once_where_the_output_is_no_terminal(plugin, capsys):
+def test_without_a_terminal_it_prints_once(plugin, capsys):
     assert 0 == main(["top"])
     assert "a100/1" in capsys.readouterr().out
     assert 0 == main(["top", "--output", "json"])
     assert json.loads(capsys.readouterr().out) == plugin
 
 
-def test_where_nothing_is_measured_it_says_what_to_do(plugin, capsys):
+def test_without_telemetry_there_is_a_hint(plugin, capsys):
     plugin["on"] = False
     assert 1 == main(["top"])
     assert "give telemetry in the configuration, such as telemetry: {}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The output of `vdev plan` about devices for claims."""
+"""The output of `vdev plan` for devices of claims."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_devices_are_a_table(plan):
     assert "gpu-0-counter-set" in shown
 
 
-def test_the_objects_are_those_that_would_be_written(plan):
+def test_json_has_the_slices(plan):
     document = json.loads(plan(GPU % (2, "dynamic"), output="json"))
     assert [] == document["resources"]
     slices = document["resourceSlices"]
@@ -49,7 +49,7 @@ def test_the_objects_are_those_that_would_be_written(plan):
     assert {"name": "n1", "generation": 1, "resourceSliceCount": 2} == slices[0]["spec"]["pool"]
 
 
-def test_what_a_reload_changes(plan, tmp_path):
+def test_changes_by_a_reload(plan, tmp_path):
     old = tmp_path / "old.yaml"
     old.write_text(GPU % (1, "static"))
     assert "~ gpu.nvidia.com: 1 -> 2 devices for claims\n      + gpu-1\n" in plan(

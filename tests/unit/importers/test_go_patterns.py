@@ -1,4 +1,4 @@
-"""Go's patterns and expressions as vdev's: they match the same paths, or the result is not called exact."""
+"""Go's patterns and expressions as patterns of vdev: they match the same paths, or are marked as not exact."""
 
 import re
 from itertools import product
@@ -67,7 +67,7 @@ def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
         assert all(problem(each)[0] == "" for pattern, exclude in made.patterns for each in (pattern, *exclude)), made
 
 
-def test_expressions_that_people_have(subtests):
+def test_common_expressions(subtests):
     cases = [
         ("^video[0-9]*$", ("/dev/video*",), ("/dev/video*[!0-9]*",)),
         ("^vchiq$", ("/dev/vchiq",), ()),
@@ -87,7 +87,7 @@ def test_expressions_that_people_have(subtests):
                 assert {exclude} == {left_out for _, left_out in made.patterns}
 
 
-def test_what_no_pattern_says(subtests):
+def test_expressions_without_a_pattern(subtests):
     for text in [r"^\bx$", "(?i)x", "a{99}", "(ab)*", "^a$b", "[[:alpha:]]", "x{2,1}", "(", ")"]:
         with subtests.test(text=text), pytest.raises(NotAPatternError):
             regex(text, "/dev")

@@ -59,8 +59,8 @@ FORM_OF = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FORM_OF.items() for text in texts])
-def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
-    """It is detected in a file, in a ConfigMap, and in a list of objects."""
+def test_the_form_is_detected_by_content(name: str, text: str) -> None:
+    """In a file, in a ConfigMap, and in a list of objects."""
     for each in (
         text,
         config_map(**{"some.yaml": text}),
@@ -71,7 +71,7 @@ def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
 
 
 def test_other_texts_have_no_form(subtests):
-    """The texts are vdev's own form, NVIDIA's file, which vdev reads itself, and invalid YAML."""
+    """They are vdev's own form, NVIDIA's file, which vdev reads itself, and invalid YAML."""
     cases = ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
     for text in cases:
         with subtests.test(text=text):
@@ -106,7 +106,7 @@ def test_a_path_of_generic_device_plugin(path: str, item: dict[str, object]) -> 
     assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
 
 
-def test_usb_devices_of_a_group_are_one() -> None:
+def test_usb_devices_of_a_group_are_one_device() -> None:
     """One of several USB devices is enough."""
     one = {"vendor": "1209", "product": "000f", "serial": "5[*]"}
     assert (one, "all") == (entry('{usb: [{vendor: "1209", product: "000F", serial: "5*"}]}')["usb"], "all")
@@ -115,14 +115,14 @@ def test_usb_devices_of_a_group_are_one() -> None:
     assert "all" == two["groupBy"]
 
 
-def test_what_overlaps_there_is_shared_here() -> None:
+def test_overlapping_paths_are_shared() -> None:
     both = ("{name: ab, groups: [{paths: [{path: /dev/snd}]}]}", "{name: cd, groups: [{paths: [{path: /dev/snd/x}]}]}")
     text = f"devices: [{', '.join(both)}]"
     assert [None, True] == [each.get("shared") for each in only(text)["devices"]]
 
 
 def test_the_defaults_of_microshift() -> None:
-    """The text is that of `microshift show-config --mode default`; usbs without values are ignored."""
+    """The text of `microshift show-config --mode default`; usbs without values are ignored."""
     group = {
         "count": 1,
         "paths": [{"limit": 1, "mountPath": "/dev/ttyACM0", "path": "/dev/ttyACM0", "permissions": "mrw"}],
@@ -157,7 +157,7 @@ def test_flags_in_a_manifest() -> None:
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
-def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
+def test_unconverted_parts_are_comments_and_warnings(subtests):
     """The rest is converted."""
     cases = [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
@@ -192,7 +192,7 @@ def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
 
 
 def test_each_node_of_smarter_device_manager_is_a_resource() -> None:
-    """The resource has a fixed name or a template, and replicas."""
+    """It has a fixed name or a template, and replicas."""
     made = only("- {devicematch: ^snd$, nummaxdevices: 20}\n- {devicematch: '^ttyS[0-9]+$', nummaxdevices: 1}")
 
     assert ["smarter-devices/snd", "smarter-devices/{attributes.below}"] == [
@@ -225,7 +225,7 @@ def test_selectors_of_sriov() -> None:
     assert ["/dev/vhost-net", "/dev/net/tun"] == [each["hostPath"] for each in shared["container"]["deviceNodes"]]
 
 
-def test_what_sysfs_does_not_tell_of_sriov() -> None:
+def test_properties_that_sysfs_does_not_have() -> None:
     text = json.dumps(
         {"resourceList": [{"resourceName": "a", "selectors": [{"pKeys": ["0x1"]}, {"drivers": ["iavf"]}]}]}
     )
@@ -263,7 +263,7 @@ migStrategy: mixed
     ],
 )
 def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str, memory: str, count: str) -> None:
-    """A product without a preset has the labels, metrics and tool of an NVIDIA GPU too."""
+    """A product without a preset also has the labels, metrics and tool of an NVIDIA GPU."""
     (made,) = files(f"nodePools: {{default: {pool}}}")
 
     file = tmp_path / "made.yaml"
@@ -277,7 +277,7 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.measured.maker
 
 
-def test_whatever_is_not_carried_over_is_named(subtests):
+def test_unconverted_keys_are_warnings(subtests):
     cases = [
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
@@ -317,8 +317,8 @@ mig-configs:
     assert {"preset": "h100-sxm5-80gb", "count": 4} == yaml.safe_load(chosen.text)["devices"][0]["virtual"]
 
 
-def test_the_model_is_one_that_can_be_cut_so() -> None:
-    """The model must have room for all partitions, and usual models come first."""
+def test_the_model_fits_the_partitions() -> None:
+    """Common models come first."""
     item = "{devices: all, mig-enabled: true, mig-devices: {%s}}"
     for parts, preset in (
         ("1g.10gb: 4", "a100-sxm4-40gb"),
@@ -331,7 +331,7 @@ def test_the_model_is_one_that_can_be_cut_so() -> None:
         assert preset == made["devices"][0]["virtual"]["preset"]
 
 
-def test_every_item_of_mig_parted_that_is_left_out_is_named() -> None:
+def test_omitted_items_of_mig_parted_are_warnings() -> None:
     said = warnings("version: v1\nmig-configs: {x: [{devices: some, mig-enabled: true, mig-devices: {}}, 7]}")
     assert "mig-configs.x[0].devices: expected all, or a list of indices, got the string 'some'" in said
     assert "mig-configs.x[1].devices: is missing" in said
@@ -351,8 +351,8 @@ def test_configurations_of_nvidias_plugin() -> None:
     assert 2 == sum("is ignored by NVIDIA's plugin" in warning for warning in a.warnings)
 
 
-def test_helm_values_beside_the_configurations_of_nvidias_plugin() -> None:
-    """Helm values override the file, as in the chart; null and empty values are ignored."""
+def test_helm_values_of_nvidias_plugin() -> None:
+    """They override the file, as in the chart; null and empty values are ignored."""
     one = "{version: v1, flags: {migStrategy: single, plugin: {deviceIDStrategy: index}}}"
     values = f"""
 config: {{map: {{a: {one}, b: {{version: v1, flags: {{gdsEnabled: true}}}}}}, default: a, name: ""}}
@@ -375,13 +375,13 @@ nodeSelector: {{}}
     assert ("image, mps have no counterpart here", "config.default has no counterpart here") == a.warnings == b.warnings
 
 
-def test_mps_that_vdev_refuses_is_left_out() -> None:
+def test_invalid_mps_is_left_out() -> None:
     sharing = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
     text = f"{{version: v1, flags: {{migStrategy: mixed}}, {sharing}}}"
     assert "sharing.mps: MPS does not work with migStrategy mixed" in warnings(text, form="nvidia", preset="t4")
 
 
-def test_a_helm_value_that_no_flag_can_have() -> None:
+def test_an_invalid_helm_value() -> None:
     said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
     assert "flags" in said
     assert "some" in said
@@ -399,7 +399,7 @@ def test_a_helm_value_that_no_flag_can_have() -> None:
         ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
     ],
 )
-def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
+def test_unknown_keys_are_warnings(text: str, named: str) -> None:
     (made,) = files(text)
     said = f"{named} has no counterpart here"
     assert said in made.warnings
@@ -435,13 +435,13 @@ SEEDS = st.sampled_from([text for texts in FORM_OF.values() for text in texts])
 
 
 @given(TREES)
-def test_no_tree_crashes_an_import(tree: object) -> None:
+def test_any_tree_can_be_imported(tree: object) -> None:
     """It is refused, or converted to valid files."""
     _try(json.dumps(tree))
 
 
 @given(SEEDS, st.data())
-def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataObject) -> None:
+def test_any_edit_of_a_configuration_can_be_imported(text: str, data: st.DataObject) -> None:
     tree = yaml.safe_load(text)
     places: list[tuple[object, object]] = []
     pending = [tree]
@@ -469,5 +469,5 @@ def _try(text: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_no_text_crashes_an_import(text: str) -> None:
+def test_any_text_can_be_imported(text: str) -> None:
     _try(text)

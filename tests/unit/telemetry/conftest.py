@@ -1,4 +1,4 @@
-"""A container for the tools, once under each shell."""
+"""A container for the vendors' tools, in each shell."""
 
 from pathlib import Path
 

@@ -14,8 +14,8 @@ from vdev.telemetry.amd import GTT
 NO_PROGRAMS = {"PATH": "/nonexistent"}
 
 
-def told(box: Container, *arguments: str) -> object:
-    """What amd-smi says as JSON."""
+def answer(box: Container, *arguments: str) -> object:
+    """The JSON output of amd-smi."""
     shown = box.run("amd-smi", *arguments, "--json", environment=NO_PROGRAMS)
     assert ("", 0) == (shown.stderr, shown.returncode)
     return json.loads(shown.stdout)
@@ -24,12 +24,12 @@ def told(box: Container, *arguments: str) -> object:
 def test_the_list(box: Container) -> None:
     """`list` is a list without the enumeration; -e adds it."""
     box.give(mi300x(0), mi300x(1), of="amd")
-    listed = told(box, "list")
+    listed = answer(box, "list")
     assert isinstance(listed, list)
     assert [0, 1] == [each["gpu"] for each in listed]
     assert ["0000:01:00.0", "0000:11:00.0"] == [each["bdf"] for each in listed]
     assert ["gpu", "bdf", "uuid", "kfd_id", "node_id", "partition_id"] == list(listed[0])
-    (one,) = told(box, "list", "-e", "-g", "1")  # type: ignore[misc]  # a list, as above
+    (one,) = answer(box, "list", "-e", "-g", "1")  # type: ignore[misc]  # a list, as above
     assert ("renderD129", "card1", 1) == (one["render"], one["card"], one["hip_id"])
     text = box.run("amd-smi", "list").stdout
     assert text.startswith("GPU: 0\n    BDF: 0000:01:00.0\n    UUID: ")
@@ -40,7 +40,7 @@ def test_the_list(box: Container) -> None:
 def test_metrics(box: Container) -> None:
     """The values have units, and are in the list gpu_data."""
     box.give(mi300x(0), of="amd")
-    (gpu,) = told(box, "metric")["gpu_data"]  # type: ignore[index]
+    (gpu,) = answer(box, "metric")["gpu_data"]  # type: ignore[index]
     assert {"value": 100, "unit": "%"} == gpu["usage"]["gfx_activity"]
     assert {"value": 41, "unit": "%"} == gpu["usage"]["umc_activity"]
     assert "N/A" == gpu["usage"]["mm_activity"]
@@ -58,7 +58,7 @@ def test_metrics(box: Container) -> None:
 
 def test_static_facts(box: Container) -> None:
     box.give(mi300x(0), of="amd")
-    (gpu,) = told(box, "static")["gpu_data"]  # type: ignore[index]
+    (gpu,) = answer(box, "static")["gpu_data"]  # type: ignore[index]
     assert ("AMD Instinct MI300X", "0x1002", "0x74a1") == tuple(
         gpu["asic"][key] for key in ("market_name", "vendor_id", "device_id")
     )
@@ -77,13 +77,13 @@ def test_a_partition(box: Container) -> None:
         id="mi300x-1-cpx_nps4-3", raw=whole.device.raw, ordinal="1:3", profile="cpx_nps4", slices=range(3, 4)
     )
     box.give(replace(whole, device=device, part=replace(part, memory_reserved_mib=0)), of="amd")
-    (listed,) = told(box, "list")  # type: ignore[misc]  # a list
+    (listed,) = answer(box, "list")  # type: ignore[misc]  # a list
     assert ("0000:11:00.3", 3) == (listed["bdf"], listed["partition_id"])
-    (asic,) = told(box, "static", "-a")["gpu_data"]  # type: ignore[index]
+    (asic,) = answer(box, "static", "-a")["gpu_data"]  # type: ignore[index]
     assert 1 == asic["asic"]["oam_id"], "the module is that of its device"
-    (static,) = told(box, "static", "-p")["gpu_data"]  # type: ignore[index]
+    (static,) = answer(box, "static", "-p")["gpu_data"]  # type: ignore[index]
     assert {"accelerator_partition": "CPX", "memory_partition": "NPS4", "partition_id": 3} == static["partition"]
-    (metric,) = told(box, "metric", "-m", "-u")["gpu_data"]  # type: ignore[index]
+    (metric,) = answer(box, "metric", "-m", "-u")["gpu_data"]  # type: ignore[index]
     assert (12, 24576) == (metric["usage"]["gfx_activity"]["value"], metric["mem_usage"]["total_vram"]["value"])
     assert GTT == metric["mem_usage"]["total_gtt"]["value"] == metric["mem_usage"]["free_gtt"]["value"]
 
@@ -124,7 +124,7 @@ def test_the_table(box: Container) -> None:
         (("list", "-g", "7"), "Device '7' is not found", 253),
     ],
 )
-def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
+def test_errors(box: Container, asked: tuple[str, ...], said: str, code: int) -> None:
     """A wrong argument has the message and the exit code of the real tool."""
     box.give(mi300x(0), of="amd")
     shown = box.run("amd-smi", *asked)

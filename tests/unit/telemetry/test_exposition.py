@@ -43,7 +43,7 @@ DEFAULT = [
     *("VGPU_LICENSE_STATUS", "TOTAL_ENERGY_CONSUMPTION"),
 ]
 PROFILED = ["GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE", "PCIE_TX_BYTES", "PCIE_RX_BYTES"]
-DASHBOARD = {  # of Grafana's 12239
+DASHBOARD = {  # of Grafana's dashboard 12239
     'DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"}': 3,
     'avg(DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"})': 1,
     'DCGM_FI_DEV_POWER_USAGE{instance=~".*", gpu=~".*"}': 3,
@@ -53,7 +53,7 @@ DASHBOARD = {  # of Grafana's 12239
     'DCGM_FI_DEV_FB_USED{instance=~".*", gpu=~".*"}': 3,
     'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~".*", gpu=~".*"}': 3,
 }
-RULES = {  # of alerts and autoscalers in makers' documents, with how many series they give
+RULES = {  # of alerts and autoscalers in vendors' documents, with the number of resulting series
     "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)": 3,
     'avg by (pod) (DCGM_FI_DEV_GPU_UTIL{pod!=""})': 2,
     "DCGM_FI_DEV_XID_ERRORS > 0": 0,
@@ -108,8 +108,8 @@ def read(page):
     return found
 
 
-def test_a_line_is_as_the_exporter_writes_it():
-    """The labels are in the exporter's order, with those of the pod sorted at the end."""
+def test_labels_of_a_line():
+    """They are in the exporter's order, with those of the pod sorted at the end."""
     page = shown(NVIDIA, users={(GPU, 0): ["ml/train/main"]})
     line, other = lines(page, "DCGM_FI_DEV_SM_CLOCK")[:2]
     assert re.fullmatch(
@@ -121,8 +121,8 @@ def test_a_line_is_as_the_exporter_writes_it():
     assert other.endswith('Hostname="node-1",DCGM_FI_DRIVER_VERSION="580.95.05"} 210')
 
 
-def test_the_label_of_the_host_can_be_the_newer_one():
-    """Since 4.8.3, the exporter calls the label hostname."""
+def test_hostname_label():
+    """Since 4.8.3, the exporter names it hostname."""
     assert ',hostname="node-1",' in lines(shown(NVIDIA, "hostname"), "DCGM_FI_DEV_GPU_TEMP")[0]
 
 
@@ -158,7 +158,7 @@ def test_every_pod_of_a_shared_device_has_a_line():
     assert len({line.rpartition(" ")[2] for line in found}) == 1
 
 
-def test_a_lost_device_says_its_xid_and_nothing_else():
+def test_a_lost_device_has_only_its_xid():
     page = shown(NVIDIA, xids={(GPU, 1): [79]})
     found = [line for line in page.splitlines() if 'gpu="1"' in line]
     assert [line.partition("{")[0] for line in found] == ["DCGM_FI_DEV_XID_ERRORS"]
@@ -238,8 +238,7 @@ def _evaluated(directory, page, later, expressions):
 
 
 @promtool
-def test_dashboard_12239_is_full_and_rules_evaluate(tmp_path):
-    """Every expression of the dashboard, of autoscalers and of alerts gives series."""
+def test_dashboard_12239_and_rules_have_series(tmp_path):
     config = NVIDIA.replace('  partitions: {"2": [1g.5gb, 3g.20gb]}\n', "")
     users = {(GPU, 0): ["ml/train/main"], (GPU, 1): ["ml/other/main"]}
     pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]

@@ -8,7 +8,7 @@ from vdev.model.telemetry import LoadPattern, Range
 from vdev.telemetry.simulation import Load, levels, parse_load
 
 
-def test_what_a_pod_says(subtests):
+def test_valid_loads(subtests):
     for text, meant in [
         ("75", (75, 75)),
         ("60-90", (60, 90)),
@@ -20,7 +20,7 @@ def test_what_a_pod_says(subtests):
             assert parse_load(text) == Range(*meant)
 
 
-def test_what_says_no_load(subtests):
+def test_invalid_loads(subtests):
     for text in ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"]:
         with subtests.test(text=text), pytest.raises(ValueError, match=r"expected percent|percent$|begins at"):
             parse_load(text)
@@ -33,7 +33,7 @@ def test_what_says_no_load(subtests):
     st.floats(0, 1e7),
     st.text(max_size=5),
 )
-def test_a_load_stays_between_the_ends_of_its_range(pattern, ends, period, at, seed):
+def test_a_load_stays_in_its_range(pattern, ends, period, at, seed):
     low, high = ends if pattern is not LoadPattern.IDLE else (0, 0)
     load = Load(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends), seed=seed)
     assert low - 1e-9 <= levels(load, at).gpu == levels(load, at).memory <= high + 1e-9
@@ -44,7 +44,7 @@ def run(pattern, seed="a", *, count=20, period=10.0):
     return [levels(load, 5.0 * number).gpu for number in range(count)]
 
 
-def test_the_same_seed_gives_the_same_run_and_another_one_another():
+def test_runs_depend_on_the_seed():
     for pattern in (LoadPattern.BUSY, LoadPattern.STEADY, LoadPattern.WAVE):
         assert run(pattern) == run(pattern)
         assert run(pattern) != run(pattern, "b")

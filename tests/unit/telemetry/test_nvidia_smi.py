@@ -135,7 +135,7 @@ def test_every_field_of_the_help(box: Container) -> None:
     assert answered.returncode == 0
     values = dict(zip(names, answered.stdout.strip().split(", "), strict=True))
     bare = {name for name, value in values.items() if value == "N/A"}
-    assert all(name.startswith("fabric.health.") for name in bare)  # which the real one tells without brackets
+    assert all(name.startswith("fabric.health.") for name in bare)  # the real tool prints these without brackets
     assert all(value and "$" not in value for value in values.values())
 
 
@@ -146,8 +146,8 @@ LEFT_OUT = (
 DENIED = "Unable to do {} for GPU 00000000:11:00.0: Insufficient Permissions"
 
 
-def test_what_it_does_not_do(subtests, box):
-    """A wrong argument has the message of the real tool on stdout, and its exit code."""
+def test_errors(subtests, box):
+    """A wrong argument has the real tool's message on stdout, and its exit code."""
     box.give(h100(0), h100(1))
     cases = [
         (("--query-gpu=name,cuda_version", "--format=csv"), 'Field "cuda_version" is not a valid field to query.', 2),

@@ -64,7 +64,7 @@ def devices(draw):
 
 
 @given(devices(), st.floats(0, 1000), conditions())
-def test_counters_never_go_back(past, later, other):
+def test_counters_never_decrease(past, later, other):
     device, at = past
     first, second = device.read(at), device.read(at + later)
     device.change(other, at + later)
@@ -74,8 +74,8 @@ def test_counters_never_go_back(past, later, other):
 
 
 @given(devices())
-def test_everything_agrees(past):
-    """Memory adds up, partitions have at most what their device has, and all values are possible."""
+def test_values_are_consistent(past):
+    """Memory adds up, partitions have at most their device's values, and all values are possible."""
     device, at = past
     whole = device.read(at)
     shares = {part: device.read_part(part, at, whole) for part in device.conditions.parts if part.is_partition}
@@ -125,7 +125,7 @@ def test_energy_follows_power():
     assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
 
 
-def test_a_lost_device_draws_nothing_and_says_its_xid():
+def test_a_lost_device_has_only_its_xid():
     device = SimulatedDevice(plain(80), 0.0)
     device.change(plain(80, xids=(79,)), 50.0)
     first, second = device.read(60.0), device.read(900.0)
