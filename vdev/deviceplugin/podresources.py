@@ -1,8 +1,8 @@
-"""Which pods hold which devices, according to the kubelet's PodResources API.
+"""Reads which pods hold which devices from the kubelet's PodResources API and from its checkpoint.
 
-The agent calls `List` alone, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
-together. The answer omits containers of finished pods, and ordinary init containers, whose devices an app container
-reuses or frees.
+The agent only calls `List`, after changes and otherwise rarely, because the kubelet limits all clients together to 100
+calls a second. The answer omits containers of finished pods, and regular init containers, whose devices an app
+container reuses or frees.
 """
 
 import json
@@ -23,11 +23,11 @@ from .registration import kubelet_channel
 
 
 class RateLimited(Exception):
-    """The kubelet's rate limit refused the question. The answer says nothing about pods."""
+    """The kubelet's rate limit refused the call, so the holders are not known."""
 
 
 async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
-    """Return what all active pods hold; None if the API does not answer `within` so many seconds.
+    """Return the devices that active pods hold; None if the API does not answer `within` so many seconds.
 
     Raises RateLimited.
     """
@@ -59,7 +59,7 @@ def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
 
 @dataclass(frozen=True, slots=True)
 class KubeletDevice:
-    """A device that the kubelet knows of, of whatever plugin."""
+    """A device that the kubelet knows, from any plugin."""
 
     resource: str
     id: str
@@ -68,9 +68,9 @@ class KubeletDevice:
 
 
 async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
-    """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
+    """Return the devices that the kubelet knows: all healthy devices, and other devices that pods hold.
 
-    None when the API does not answer `within` so many seconds.
+    None if the API does not answer `within` so many seconds.
     """
     async with kubelet_channel(socket) as channel:
         stub = rpc.PodResourcesListerStub(channel)
@@ -101,13 +101,14 @@ def _add(numa: dict[Key, set[int]], listed: Iterable[pb.ContainerDevices]) -> fr
 
 
 FILE_NAME = "kubelet_internal_checkpoint"
-MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin may give have a tenth of it
+MAX_BYTES = 64 * 1024 * 1024  # ten times the size for 110 pods with the largest possible Allocate responses
 
 
 class CheckpointReader:
-    """Reads the file in one directory.
+    """Reads the checkpoint in one directory.
 
-    `trouble` says why it cannot be used as it is now; meanwhile what it said before counts, for that frees nothing.
+    `trouble` says why the current file cannot be used. Until it can, the last valid content counts, which frees no
+    device too early.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -116,7 +117,7 @@ class CheckpointReader:
         self._last = KubeletCheckpoint()
 
     def read(self) -> KubeletCheckpoint:
-        """What the file says now, or said when it was understood last. Blocks briefly."""
+        """Return the current content of the file, or the last valid one. Blocks briefly."""
         trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
@@ -126,12 +127,12 @@ class CheckpointReader:
             trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
-        self.trouble = trouble  # only now, since others look at it while this thread reads
+        self.trouble = trouble  # set once at the end, because other threads may read it
         return self._last
 
 
 def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:
-    """What each pod (by its UID) has, in all its containers."""
+    """The devices of all containers of each pod, by the pod's UID."""
     pods: dict[str, frozenset[Key]] = {}
     for entry in entries or ():
         uid, resource, ids = str(entry["PodUID"]), entry["ResourceName"], entry["DeviceIDs"] or ()

@@ -30,8 +30,8 @@ _OURS = r"vdev-.*\.sock"
 class KubeletSocket:
     """The kubelet's socket and the directory of the plugin's sockets; `generation` counts the kubelets that appeared.
 
-    `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent serves in
-    `directory` by now. `check` finds out what changed, and sets the events of the subscribers concerned.
+    `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent now serves
+    in `directory`. `check` detects changes and sets the events of the affected subscribers.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class KubeletSocket:
         self._identity: Stamp | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
-        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # the oldest first
-        self._checking = asyncio.Lock()  # of two checks at once, the older one could end last
+        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # oldest first
+        self._checking = asyncio.Lock()  # one check at a time, so that an older result cannot overwrite a newer one
 
     def subscribe(self, event: asyncio.Event, is_intact: Callable[[], bool]) -> None:
         """Set the event if there is a new kubelet, and after each check at which `is_intact` returns False.
@@ -74,7 +74,7 @@ class KubeletSocket:
         return self._identity is not None
 
     async def check(self) -> Sequence[asyncio.Event]:
-        """Look at the kubelet's socket and at our own; return the events of subscribers that are not intact."""
+        """Check the kubelet's socket and those of this agent; return the events of subscribers that are not intact."""
         async with self._checking:
             subscribers = list(self._subscribers.items())
             identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
@@ -99,7 +99,7 @@ class KubeletSocket:
             event.set()
 
     async def remove_leftovers(self) -> None:
-        """Remove sockets with our name pattern on which no process listens; never those of other plugins."""
+        """Remove sockets with vdev's name pattern on which no process listens; never those of other plugins."""
         for path in await asyncio.to_thread(remove_dead, self.directory, _OURS):
             log.info("removed the socket of a process that is gone", socket=str(path))
 
@@ -143,7 +143,7 @@ async def register(
 
     A starting kubelet removes all sockets before it listens. So `served`, which checks that the endpoint's socket
     exists, is called after this kubelet has answered. If it were called earlier, the socket could vanish afterwards,
-    and the kubelet would dial it in vain for ten seconds.
+    and the kubelet would dial a missing socket for ten seconds.
 
     Raises RegistrationRefused if the kubelet will never accept it, SocketError if it may work later.
     """

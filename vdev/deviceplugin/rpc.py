@@ -25,7 +25,7 @@ from ..observe.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
-RIGHT = Answer()  # the answer is as it should be
+RIGHT = Answer()  # no fault changes the answer
 
 
 def unary(method: Callable[[Any, Context], object], request: Any, response: Any) -> Any:
@@ -57,7 +57,7 @@ class RpcCalls:
         self.closing = False
 
     def close(self) -> None:
-        """Let no call hang any more, until `open`."""
+        """Release hanging calls, and let no call hang until `open`."""
         self.closing = True
         self.wake()
 
@@ -98,7 +98,7 @@ class RpcCalls:
         run, delay = found
         fault = run.rule
         if delay:
-            # When the rule is cleared, the call goes on at once, and the answer is as it should be.
+            # When the rule is cleared, the call continues at once, with the correct answer.
             end = self._clock.now() + delay
             while run.live and not self.closing and (left := end - self._clock.now()) > 0:
                 with contextlib.suppress(TimeoutError):

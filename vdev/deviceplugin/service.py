@@ -1,4 +1,4 @@
-"""Keeps one resource served and registered, whatever the kubelet does.
+"""Keeps one resource served and registered, even if the kubelet restarts or fails.
 
     serve ──► register ──► streaming ──► the stream ended, the socket is gone, the kubelet is new, options changed
       ▲            │                                                       │
@@ -87,15 +87,15 @@ class ResourceService:
         self._intervals, self._clock = timing
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
-        self._faults_changed = False  # what faults do may have changed since the last registration
+        self._faults_changed = False  # faults may have changed since the last registration
         self._server: SocketServer | None = None
         self._wake = asyncio.Event()
         self.servicer = Servicer(
             resource, encoded, requests, on_stream=self._wake.set, faults=faults, clock=timing.clock
         )
         self._renew = False  # the options changed since the registration
-        self._generation = kubelet.generation  # of the kubelet that it is registered with, or is to be
-        self._attempt = 0  # how often it failed with that kubelet
+        self._generation = kubelet.generation  # of the kubelet of the current or next registration
+        self._attempt = 0  # failed attempts with that kubelet
 
     @property
     def ready(self) -> bool:
@@ -115,18 +115,18 @@ class ResourceService:
         self.servicer.update(resource, encoded)
 
     def recheck_faults(self) -> None:
-        """Ask the fault rules again: what they do to this resource may have changed."""
+        """Evaluate the fault rules for this resource again, because they may have changed."""
         self._faults_changed = True
         self._wake.set()
         self.servicer.calls.wake()
 
     async def spoil_socket(self, *, replace: bool) -> None:
-        """Delete the socket's file, or replace it by one that nobody listens on, as a fault rule says."""
+        """Delete the socket's file, or replace it by one on which no process listens, because of a fault rule."""
         server = self._server
         if server is None:
             return
         await asyncio.to_thread(_spoil, server.path, replace=replace)
-        if self._server is not server:  # `run` has closed it meanwhile, and removed what was at its path
+        if self._server is not server:  # `run` has closed it and removed its path by now
             await asyncio.to_thread(server.path.unlink, missing_ok=True)
         self._wake.set()
 
@@ -165,15 +165,15 @@ class ResourceService:
             log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
             self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
         await self._end_streams()
-        # A kubelet that fails or ends streams again and again is asked less and less often. A server without a stream
-        # is kept in this pause, because the start of the kubelet may wait for its socket.
+        # The pause grows while the kubelet fails or ends streams repeatedly. A server without a stream is kept during
+        # the pause, because a starting kubelet may wait for its socket.
         await self._sleep(self._backoff.pause(self._attempt))
         self._attempt += 1
         await self._end_streams()
         await self._close()
 
     async def _end_streams(self) -> None:
-        """Close a server to which the kubelet listened, and give the kubelet time to see that the stream has ended."""
+        """Close a server with an open stream, and give the kubelet time to notice the end of the stream."""
         if self._server is not None and self.servicer.streams_opened:
             await self._close()
             await self._sleep(self._intervals.end_of_stream, for_all=True)
@@ -281,7 +281,7 @@ class ResourceService:
             server, self._server = self._server, None
             try:
                 await server.stop()
-            except asyncio.CancelledError:  # nobody else knows of this server
+            except asyncio.CancelledError:  # no other code knows this server
                 await server.stop()
                 raise
 

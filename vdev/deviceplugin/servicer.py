@@ -63,11 +63,11 @@ def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateRespon
     return response
 
 
-BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
+BOGUS = "vdev-bogus"  # the prefix of ids, variables and paths that do not exist
 
 
 def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
-    """Return the wrong answer that a fault rule asks for."""
+    """Return the wrong response that a fault rule configures."""
     count = len(request.container_requests)
     if wrong.empty:
         containers = []
@@ -81,7 +81,7 @@ def faulty_allocate(wrong: Answer, request: pb.AllocateRequest, right: pb.Alloca
 
 
 def faulty_preferred(wrong: Answer, request: pb.PreferredAllocationRequest) -> Sequence[Sequence[str]]:
-    """Return the wrong ids for each container that a fault rule asks for."""
+    """Return the wrong ids for each container that a fault rule configures."""
     sizes = [each.allocation_size for each in request.container_requests]
     if wrong.empty:
         return []
@@ -109,18 +109,18 @@ def _other(each: str, *, healthy: bool) -> bytes:
 
 
 HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]
-"""What is done when these slots of a resource change hands."""
+"""The action for slots of a resource that are handed over to another pod."""
 
 
 class Requests:
-    """What the servicers of all resources share: which requests are in flight, and what a grant leads to.
+    """The state that the servicers of all resources share: the requests in flight, and the callbacks for grants.
 
-    An id that an unfinished Allocate names is never dropped.
+    An id in an unfinished Allocate is never removed from a list.
 
-    `handed_over` is called when a request was granted, before the answer, for a resource that acts on it; `pre_start`
-    before a container starts, and raises ActionFailed. `on_granted` is called with the devices of each Allocate that is
-    granted: from now on a pod may hold them. After `allocate_deadline` seconds an Allocate or a preference is given up;
-    the kubelet itself has no deadline.
+    For resources with actions, `handed_over` is called after a request was granted and before the response, and
+    `pre_start` before a container starts; it raises ActionFailed. `on_granted` is called with the devices of each
+    granted Allocate, which a pod may hold from then on. An Allocate or a preference fails after `allocate_deadline`
+    seconds; the kubelet itself has no deadline.
     """
 
     def __init__(
@@ -137,16 +137,16 @@ class Requests:
         self.on_granted = on_granted
         self.allocate_deadline = allocate_deadline
         self.metrics = metrics
-        self._in_flight: dict[object, Sequence[Key]] = {}  # the devices that each unfinished RPC names
+        self._in_flight: dict[object, Sequence[Key]] = {}  # the devices in each unfinished RPC
 
     @property
     def in_flight(self) -> frozenset[Key]:
-        """Ids that an unfinished RPC names; while the kubelet asks for a preference, those that it can choose from."""
+        """The ids in unfinished RPCs; for GetPreferredAllocation, all available ids."""
         return frozenset(itertools.chain(*self._in_flight.values()))
 
     @contextmanager
     def in_request(self, keys: Sequence[Key]) -> Iterator[None]:
-        """While the context lasts, a request that names these devices is in flight."""
+        """A context in which a request with these devices is in flight."""
         call = object()
         self._in_flight[call] = keys
         try:
@@ -159,7 +159,7 @@ class Servicer:
     """Serves one resource; `streams` counts the open ListAndWatch calls.
 
     `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
-    it ends. `calls.wake()` lets streams and calls look at their state again.
+    it ends. `calls.wake()` lets streams and calls check their state again.
     """
 
     def __init__(

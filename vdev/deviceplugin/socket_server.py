@@ -120,7 +120,7 @@ class SocketServer:
             self._server = None
 
     def owns_socket(self) -> bool:
-        """Whether the socket's file is still ours: a kubelet deletes all sockets when it starts. Blocks briefly."""
+        """Whether the file is still this server's socket: a starting kubelet deletes all sockets. Blocks briefly."""
         try:
             return os.lstat(self._file).st_ino == self._inode
         except OSError:

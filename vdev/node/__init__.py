@@ -1,5 +1,5 @@
-"""What vdev writes about a Node: labels, conditions and capacity in its status, and Events.
+"""The data that vdev writes about a Node: labels, conditions and capacity in its status, and Events.
 
-`labels`, `conditions`, `losses` and `events` decide and are pure. Modules named `…_applier` write to the API server,
-or to a file for Node Feature Discovery. `cleaning` removes what they wrote.
+`labels`, `conditions` and `events` are pure and compute the data. Modules named `…_applier` write it to the API server,
+or to a file for Node Feature Discovery. `cleaning` removes it.
 """

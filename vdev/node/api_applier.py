@@ -1,11 +1,11 @@
-"""Appliers that write to the API server, each in a task of its own, so that nothing else waits for that server.
+"""Appliers that write to the API server, each in a separate task, so that no other work waits for that server.
 
-    apply(plan) ─► what is wanted ─┐
-    the Node changed ──────────────┴─► due ─► work: write what differs ─┬─ done ──► wait until it is due again
+    apply(plan) ─► wanted state ───┐
+    the Node changed ──────────────┴─► due ─► work: write differences ──┬─ done ──► wait until it is due again
                                                                         └─ failed ► a problem, a pause, again
 
-After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The answer to
-an apply is taken as the Node at once, no matter when a watch reports it.
+After a burst of writes, at most two follow each second, because an API server serves thousands of nodes. The object
+that the server returns for an apply replaces the known Node at once, before a watch reports it.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ class TargetNode(Protocol):
 
     @property
     def document(self) -> Mapping[str, Any] | None:
-        """The object as it was seen last; None if it is unknown or does not exist."""
+        """The last known version of the object; None if it is unknown or does not exist."""
 
     async def seen(self) -> Mapping[str, Any]:
-        """Return the Node as it was seen last; waits for the first attempt. Raises ApiServerError if there is none."""
+        """Return the last known Node; waits for the first attempt. Raises ApiServerError if there is none."""
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Follow the Node from now on, and call this after each change."""
 
     def note(self, document: Mapping[str, Any]) -> None:
-        """Take the server's answer to a write."""
+        """Set the object that the server returned for a write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccess:
-    """What appliers need to write about one Node."""
+    """The dependencies of appliers that write about one Node."""
 
     node: str  # its name
     api: Api | None  # None: there is no API server
@@ -53,7 +53,7 @@ class NodeAccess:
     timing: Timing
     events: TokenBucket | None = None  # the rate of Events, if several nodes share it
     level: int = logging.INFO  # of log lines about writes
-    takes_back: bool = False  # remove labels of an earlier process even if the file asks for none now
+    takes_back: bool = False  # remove labels of an earlier process even if the file configures none
     may_have_kubelet: bool = True  # a kubelet may compute what is allocatable
 
 
@@ -62,7 +62,7 @@ FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
 
 
 def injected(rules: FaultRules, call: ApiCall) -> ApiServerError | None:
-    """The error that a fault rule wants in place of a request."""
+    """The error that a fault rule injects instead of a request, or None."""
     found = rules(call.verb, call.resource)
     if found is None:
         return None
@@ -86,7 +86,7 @@ class Writer(ABC):
         return self._is_due.is_set() or self._is_writing or self._repairs_later
 
     async def work(self) -> None:
-        """Wait until a write is due, and write what differs. Raises ApiServerError, and then it is still due."""
+        """Wait until a write is due, and write the differences. If it raises ApiServerError, the write is still due."""
         await self._is_due.wait()
         self._is_due.clear()
         self._is_writing, self._repairs_later = True, False
@@ -100,7 +100,7 @@ class Writer(ABC):
 
     @abstractmethod
     async def _write_due(self) -> None:
-        """Write what differs. Raises ApiServerError."""
+        """Write the differences. Raises ApiServerError."""
 
 
 class ApiApplier(Applier, Writer):
@@ -118,7 +118,7 @@ class ApiApplier(Applier, Writer):
         self._follows = False
         self._wants = False
         self._tokens = TokenBucket(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
-        # Few, so that vdev does not race with another controller that undoes what it writes.
+        # Limited, so that vdev does not fight with another controller that reverts its writes.
         self._repairs = TokenBucket(access.timing.clock, burst=_REPAIRS, every=access.timing.intervals.repair_node)
 
     @property
@@ -129,7 +129,7 @@ class ApiApplier(Applier, Writer):
         return self._given
 
     def _note(self, *, wants: bool) -> None:
-        """Note that the plan wants something else, or for the first time something; `wants`: it wants anything."""
+        """Record that the wanted state has changed or is set for the first time; `wants` is false if it is empty."""
         self._wants = wants
         if not self._follows:
             self._follows = True
@@ -161,7 +161,7 @@ class ApiApplier(Applier, Writer):
         self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
 
     def _may_repair(self) -> bool:
-        """Whether what somebody else undid may be written again now. Otherwise, a write is due when it may be.
+        """Whether a reverted write may be repeated now. Otherwise, a write becomes due when it may.
 
         A new plan makes a write due at once, so it does not wait for the repair.
         """
@@ -172,10 +172,10 @@ class ApiApplier(Applier, Writer):
         return False
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
-        """Whether somebody else undid what was written."""
+        """Whether another client reverted a write."""
         del document
         return False
 
     @abstractmethod
     async def _write(self, document: Mapping[str, Any]) -> None:
-        """Compare what the plan wants with the Node, and write what differs."""
+        """Compare the plan with the Node, and write the differences."""

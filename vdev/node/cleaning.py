@@ -1,4 +1,4 @@
-"""Removing what vdev's server-side applies left on a Node, and nothing else."""
+"""Removes the fields of a Node that vdev owns by server-side apply, and no others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ async def cleared(
 ) -> Mapping[str, Any]:
     """Remove fields that only the manager owns, in the parts of the status of which it wants nothing; returns the Node.
 
-    An apply would remove such a part as a whole if nobody else owns an item of it. That would remove the capacity and
-    conditions with which a kubelet registered the Node, such as Ready: nobody owns these, because the kubelet later
-    owns only fields of its conditions. Raises ApiServerError.
+    An apply would remove such a part as a whole if no other manager owns an item of it. That would remove the capacity
+    and conditions with which a kubelet registered the Node, such as Ready: no manager owns these, because the kubelet
+    later owns only fields of its conditions. Raises ApiServerError.
     """
     metadata = document["metadata"]
     removed: dict[str, Any] = {}

@@ -41,7 +41,7 @@ class _Sent:
 
 
 class NodeEvents(ApiApplier):
-    """Writes what happened from one plan to the next. `situation` returns what the agent knows beside the plan.
+    """Writes Events for changes between plans. `situation` returns the state of the agent that is not in the plan.
 
     `written` and `dropped` count occurrences.
     """
@@ -126,7 +126,7 @@ class NodeEvents(ApiApplier):
             try:
                 await self._api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
             except Missing:
-                sent = None  # somebody deleted it
+                sent = None  # another client deleted it
         else:
             sent = None
         if sent is None:

@@ -1,4 +1,4 @@
-"""The Events for what happened between two plans."""
+"""The Events for changes between two plans."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from .conditions import named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What the agent knows beside the plan, at one moment."""
+    """The state of the agent that is not in the plan, at one moment."""
 
     applied: int = 0  # how often the configuration was applied
     refused: int = 0  # how often it was refused
@@ -36,7 +36,7 @@ class EventText:
 
 
 def of_plans(before: DesiredState | None, now: DesiredState) -> Iterator[EventText]:
-    """What happened from one plan to the next. Without an earlier one, what is wrong now."""
+    """The Events for changes from one plan to the next; without an earlier plan, for present problems."""
     if before:
         yield from _repartitioned(before.observed.inventory, now.observed.inventory)
     yield from _refused_layouts(before, now)

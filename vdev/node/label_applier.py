@@ -51,7 +51,7 @@ class NodeLabels(ApiApplier):
     async def _write(self, document: Mapping[str, Any]) -> None:
         free, kept_by = self._free(document)
         if not _has(document, free):
-            # This raises Conflict if somebody else has taken a label since the Node was seen. Then it is tried again.
+            # This raises Conflict if another manager has taken a label since the Node was read; it is then retried.
             await self._apply(document, {"metadata": {"labels": free} if free else {}})
             log.log(self._level, "node labels written", labels=len(free))
         for label, manager in kept_by.items():
@@ -60,7 +60,7 @@ class NodeLabels(ApiApplier):
         self.kept_by, self.written = kept_by, free
 
     def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The wanted labels that nobody else keeps at another value, and by label the managers of the others."""
+        """The wanted labels that no other manager keeps at another value; and for the rest, the manager by label."""
         wanted, labels = self._wanted, _labels(document)
         owners = owned_by_others(document, "metadata", "labels")
         kept_by = {label: owners[label] for label in wanted if label in owners and labels.get(label) != wanted[label]}
