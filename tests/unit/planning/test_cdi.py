@@ -47,7 +47,7 @@ def test_every_resource_name_has_a_valid_kind(resource):
     ],
 )
 def test_two_resources_share_neither_kind_nor_file(one, other):
-    """With ids by index, both resources have a device 0, so one file would replace the other."""
+    """Both have a device 0 if ids are indices, so one file would replace the other."""
     kinds = [cdi.kind(each) for each in (one, other)]
     assert kinds[0] != kinds[1]
     files = [cdi.file_name(each) for each in kinds]
@@ -64,27 +64,26 @@ def test_two_resources_share_neither_kind_nor_file(one, other):
         ("v.x/mig-1g.5gb", cdi.CdiDevice("a", env={"A": "1"}), "0.6.0"),
     ],
 )
-def test_the_version_is_high_enough_for_the_content(kind, device, version):
+def test_the_version_is_the_lowest_sufficient_one(kind, device, version):
     """A runtime ignores a file with a version that is too low, and an old one rejects a newer version."""
     assert version == cdi.document(kind, [device])["cdiVersion"]
 
 
-def test_all_holds_every_device():
-    """The device `all` has the edits of all others."""
+def test_the_device_all_has_the_edits_of_all_others():
     document = cdi.document("v.x/gpu", [cdi.CdiDevice("b", env={"B": "2"}), cdi.CdiDevice("a", env={"A": "1"})])
     assert ["a", "b", "all"] == [device["name"] for device in document["devices"]]
     assert ["A=1", "B=2"] == document["devices"][-1]["containerEdits"]["env"]
 
 
 def test_a_virtual_device_is_not_empty(build):
-    """A CDI device without edits is invalid, so each names itself in a variable."""
+    """A CDI device without edits is invalid, so each has a variable with its name."""
     stock = build.inventory(build.entry(count=1), device_list_strategy=(DeviceListStrategy.CDI_CRI,))
     (document,) = allocation.cdi_documents(stock).values()
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
-    """The variable stands once for all devices, as in specifications of NVIDIA. Other makers do not have it."""
+    """As in NVIDIA's specifications, one variable for all devices prevents it. Other vendors do not have it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
     documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategy=strategies))
@@ -118,7 +117,7 @@ def test_variables_are_texts():
 
 
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])
-def test_what_is_mounted_may_be_a_device(read_only, access):
+def test_mounts_allow_devices(read_only, access):
     """A serial line or a directory of device nodes is mounted without `nodev`, so that it can be opened."""
     mount = Mount("/dev/pts/3", "/dev/ttyUSB0", read_only=read_only)
     device, *_ = cdi.document("v.x/uart", [cdi.CdiDevice("a", mounts=(mount,))])["devices"]

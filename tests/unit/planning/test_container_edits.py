@@ -1,4 +1,4 @@
-"""The edits of a container: NVIDIA's form, that of other makers, and the entry's own block."""
+"""The edits of a container: those of NVIDIA, of other vendors, and of the entry itself."""
 
 import itertools
 from dataclasses import replace
@@ -23,7 +23,7 @@ def edits(stock, name, *ids):
 
 
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
-def test_features_are_asked_for_under_every_strategy(build, strategies):
+def test_features_are_requested_with_every_strategy(build, strategies):
     """The variables for GPUDirect and similar features are for NVIDIA's devices only."""
     flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategy": strategies}
     got = edits(build.inventory(build.entry(), **flags), GPU, A).env
@@ -36,7 +36,7 @@ def test_features_are_asked_for_under_every_strategy(build, strategies):
 
 @pytest.mark.parametrize("prefix", ["cdi.k8s.io/", "cdi.acme.dev/"])
 def test_cdi_annotations(build, prefix):
-    """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
+    """One key of the plugin has all names; the same request gives the same key."""
     stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix=prefix)
     got = edits(stock, GPU, A, B)
     ((key, value),) = got.annotations.items()
@@ -46,8 +46,7 @@ def test_cdi_annotations(build, prefix):
     assert ({}, got.annotations) == (got.env, edits(stock, GPU, A, B).annotations)
 
 
-def test_replicas_are_stripped_and_joined(build):
-    """Two replicas of one device give the container that device once, under every strategy."""
+def test_replicas_of_one_device_give_it_once(build):
     sharing = build.sharing({"name": GPU, "replicas": 2})
     stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(ENVVAR, CRI))
     got = edits(stock, GPU, f"{B}::1", f"{A}::0", f"{B}::0")
@@ -68,8 +67,8 @@ def test_partitions_by_index_and_their_kind(build):
     assert ({"NVIDIA_VISIBLE_DEVICES": "0:0,0:1"}, [f"{KIND}=0:0", f"{KIND}=0:1"]) == (got.env, got.cdi_devices)
 
 
-def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
-    """Without an NVIDIA preset, the names are made from the resource."""
+def test_names_of_other_vendors(build):
+    """They are made from the resource's name."""
     entry = build.entry("acme", "acme.dev/npu", nvidia=False)
     got = edits(build.inventory(entry, device_list_strategy=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
     assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "acme-0"} == got.env
@@ -86,7 +85,7 @@ def node(path, container=None, permissions="rw"):
     "strategies", [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]
 )
 def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
-    """A node is in the answer, or with CDI strategies only, in the CDI specification."""
+    """A node is in the answer; with CDI strategies only, it is in the CDI specification."""
     entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
     (raw,) = build.raws(entry)
     real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
@@ -125,8 +124,8 @@ def container(**parts):
     return Container.model_validate({"deviceNodes" if key == "nodes" else key: each for key, each in parts.items()})
 
 
-def test_container_texts_are_joined_per_device_and_constants_once(build):
-    """Rendered values are joined with commas in allocation order; a constant stands once."""
+def test_values_are_joined_and_constants_appear_once(build):
+    """Rendered values are joined with commas in allocation order."""
     block = container(
         env={"MEM": "{memory.mib}", "WHO": "{name}/{index}", "MODE": "fast"}, annotations={"acme.dev/ids": "{id}"}
     )
@@ -150,7 +149,7 @@ def test_two_nodes_with_one_container_path_are_refused(build, nodes, ids, both):
         edits(build.inventory(entry), "acme.dev/npu", *ids)
 
 
-def test_one_node_of_several_devices_stands_once_with_all_permissions(build):
+def test_one_node_of_several_devices_appears_once_with_all_permissions(build):
     entry = build.entry("acme", "acme.dev/npu", nvidia=False, container=container(nodes=(node("/dev/kfd"),)))
     got = edits(build.inventory(entry), "acme.dev/npu", "acme-0", "acme-1")
     assert [DeviceNode("/dev/kfd", "/dev/kfd")] == list(got.nodes.values())
@@ -183,7 +182,7 @@ def test_mounts_of_mps_come_before_the_device_list(build):
         ((B,), AllocationError, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
     ],
 )
-def test_allocate_says_no_clearly(build, ids, error, text):
+def test_refused_allocations(build, ids, error, text):
     """No ids, and unknown, duplicate and unhealthy ids."""
     entry = build.entry()
     raws = build.raws(entry)

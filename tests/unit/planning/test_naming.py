@@ -19,7 +19,7 @@ def counts(stock):
 @pytest.mark.parametrize(
     ("strategy", "partitions", "expected", "ordinals"),
     [
-        (MigStrategy.NONE, MIXED, {"gpu": 2}, ["0", "1"]),  # a cut device is one whole device
+        (MigStrategy.NONE, MIXED, {"gpu": 2}, ["0", "1"]),  # a partitioned device is one whole device
         (MigStrategy.MIXED, MIXED, {"gpu": 1, "mig-1g.5gb": 2, "mig-2g.10gb": 1, "mig-3g.20gb": 1}, ["1"]),
         (MigStrategy.MIXED, ALIKE, {"mig-2g.10gb": 6}, []),  # no resource without devices
         (MigStrategy.SINGLE, ALIKE, {"gpu": 6}, ["0:0", "0:1", "0:2", "1:0", "1:1", "1:2"]),
@@ -66,7 +66,6 @@ def test_two_entries_share_one_resource_and_its_indices(build):
 
 
 def test_partition_ids_do_not_depend_on_their_neighbours(build):
-    """A partition keeps its id when others are added or removed."""
     one = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
     two = build.inventory(build.entry(count=1, partitions={0: ("1g.5gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
     name = "nvidia.com/mig-3g.20gb"
@@ -135,7 +134,7 @@ def test_a_pattern_that_matches_nothing_is_reported(build):
     ],
 )
 def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
-    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
+    """A pattern matches the whole text; `*` is the only wildcard."""
     assert expected is naming.matches(pattern, text)
 
 
@@ -156,7 +155,7 @@ def amd(build, strategy, **changes):
 
 
 def test_a_device_cut_as_a_whole_is_always_in_a_mode(build):
-    """As with ROCm's plugin, an MI300X that nobody partitioned is one `spx_nps1` under `mixed`, with its own id."""
+    """As with ROCm's plugin, an unpartitioned MI300X is one `spx_nps1` under `mixed`, with its own id."""
     stock = amd(build, MigStrategy.MIXED, partitions={1: ("cpx_nps4",) * 8})
     assert {"amd.com/spx_nps1": 1, "amd.com/cpx_nps4": 8} == counts(stock)
     (slot,) = stock.resources["amd.com/spx_nps1"].slots
@@ -176,7 +175,7 @@ def test_single_refuses_devices_in_different_modes(build):
     assert "all partitions must be alike; found cpx_nps4, spx_nps1" in stock.problems[0].message
 
 
-def test_a_layout_that_cannot_be_had_says_what_to_do(build):
+def test_an_impossible_layout_has_a_hint(build):
     stock = build.inventory(build.entry(partitions={0: ("1c.3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
     (problem,) = stock.problems
     assert "is a compute instance inside a 3g.20gb" in problem.message

@@ -1,4 +1,4 @@
-"""Path patterns and conditions, against independent judges."""
+"""Path patterns and conditions, compared with independent implementations."""
 
 import re
 from fnmatch import fnmatchcase
@@ -21,17 +21,17 @@ components = st.text("ab01*?[]!-.^", min_size=1, max_size=8).filter(lambda text:
 @example("[]a]", "]")
 @example("[a-", "[a-")
 @example("[b-a]", "b")
-def test_a_component_matches_what_fnmatch_says(component: str, name: str) -> None:
-    """The standard library is the judge, but for hidden files."""
+def test_a_component_matches_like_fnmatch(component: str, name: str) -> None:
+    """Except for hidden files."""
     expected = fnmatchcase(name, component) and (not name.startswith(".") or component[:1] not in ("*", "?", "["))
     assert expected == path_pattern.component_matches(component, name)
 
 
-# --- what wildcards mean, by a judge that tries everything -----------------------------------------------------------
+# --- captures of wildcards, compared with a search of all possibilities -----------------------------------------------
 
 
 def tried(component: list[str], name: str) -> tuple[str, ...] | None:
-    """What the wildcards of one component stand for: each takes as much as it can, those on the left first."""
+    """The captures of one component's wildcards: each is as long as possible, the left ones first."""
     if not component:
         return None if name else ()
     token, *rest = component
@@ -46,12 +46,12 @@ def tried(component: list[str], name: str) -> tuple[str, ...] | None:
 
 
 def tokens(component: str) -> list[str]:
-    """The component in parts: runs of stars, sets, single characters."""
+    """The parts of the component: runs of stars, sets, single characters."""
     return re.findall(r"\*+|\[!?+\]?+[^\]]*\]|.", component)
 
 
 def tried_path(wanted: list[str], path: list[str]) -> tuple[str, ...] | None:
-    """The same for whole paths."""
+    """The captures of a whole path."""
     if not wanted:
         return None if path else ()
     component, *rest = wanted
@@ -73,15 +73,14 @@ def tried_path(wanted: list[str], path: list[str]) -> tuple[str, ...] | None:
 @example(["**", "*a*a"], ["aa", "aaa"])
 @example(["**", "**"], ["a", "b"])
 @example(["*[ab]?"], ["abab"])
-def test_wildcards_take_as_much_as_they_can_from_the_left(wanted: list[str], path: list[str]) -> None:
-    """Whether a path matches, and what each wildcard stands for, is as if every way were tried."""
+def test_captures_are_as_long_as_possible_from_the_left(wanted: list[str], path: list[str]) -> None:
     found = path_pattern.PathPattern("", tuple(wanted)).captures("/" + "/".join(path))
     assert tried_path(wanted, path) == found
 
 
 @given(st.text("ab*", max_size=7), st.text("ab", max_size=8))
 def test_nvidias_patterns_match_whole_texts(wanted: str, text: str) -> None:
-    """With `*` as the only wildcard, what NVIDIA's plugin and the standard library say is the same."""
+    """The results are those of the standard library with `*` as the only wildcard."""
     assert fnmatchcase(text, wanted) == naming.matches(wanted, text)
 
 
@@ -95,7 +94,7 @@ def test_nvidias_patterns_match_whole_texts(wanted: str, text: str) -> None:
     ],
 )
 def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
-    """Trying every way would take longer than the universe has been there."""
+    """A search of all possibilities would not end."""
     assert not naming.matches(wanted, text)
     assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
 

@@ -1,4 +1,4 @@
-"""The places of partitions, and the errors if they do not fit."""
+"""Placement of partitions, and errors if they do not fit."""
 
 from collections import Counter
 from itertools import combinations_with_replacement, permutations, product
@@ -48,7 +48,7 @@ def shown(placements):
 
 
 def test_layouts_of_real_hardware_are_placed(subtests):
-    """The starts are allowed on an A100, in the order of the list."""
+    """An A100 allows these starts, in the order of the list."""
     cases = [
         ([], []),
         (["7g.40gb"], ["7g.40gb@0"]),
@@ -67,7 +67,7 @@ def test_layouts_of_real_hardware_are_placed(subtests):
 
 
 def test_refused_layouts_name_the_clash(subtests):
-    """A list that real hardware refuses: the error names the item, what is in its way, and what is allowed."""
+    """The hardware refuses the list: the error names the item, the conflict, and what is allowed."""
     cases = [
         (
             ["3g.20gb", "3g.20gb", "1g.5gb"],
@@ -119,7 +119,7 @@ def test_refused_layouts_name_the_clash(subtests):
     ("name", "near"),
     [("1g.5gb", "1g.10gb"), ("1g.5gb+me", "1g.10gb+me"), ("2g.10gb", "2g.20gb"), ("7g.40gb", "7g.80gb")],
 )
-def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
+def test_a_profile_of_another_model_has_a_suggestion(name, near):
     """A profile of an A100 of 40 GB, on a device with twice the memory."""
     large = made_geometry(
         slices=8,
@@ -136,15 +136,15 @@ def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
     assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
 
 
-def test_compute_slices_are_a_budget_of_their_own():
+def test_compute_slices_are_limited_separately():
     """A list whose memory slices fit is refused if the compute slices do not."""
     tight = made_geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
     with pytest.raises(LayoutError, match=r"^2x needs 2 of compute-slices, and those before it leave 1 of 3$"):
         place(tight, ["1x", "1x", "2x"])
 
 
-def test_engines_are_a_budget_of_their_own():
-    """A profile that takes all decoders leaves none to others; one without decoders fits beside it."""
+def test_engines_are_limited_separately():
+    """A profile that takes all decoders leaves none to others; one without decoders fits next to it."""
 
     def of(name, decoders):
         return made_profile(
@@ -199,7 +199,7 @@ def test_unknown_layout():
         (["spx_nps4"], "unknown profile 'spx_nps4'"),
     ],
 )
-def test_modes_that_the_hardware_lacks(wanted, text):
+def test_invalid_modes(wanted, text):
     """A part of a mode, two modes at once, and an unknown mode."""
     with pytest.raises(LayoutError, match=text):
         place(MODES, wanted)
@@ -298,8 +298,7 @@ def test_the_order_of_the_list_moves_nothing(case, random):
 
 
 @given(geometry_and_list())
-def test_every_refusal_blames_an_item_that_is_too_many(case):
-    """The list up to the named item does not fit, and without that item it does."""
+def test_the_error_names_the_first_item_that_does_not_fit(case):
     geometry, wanted = case
     position = refused_at(geometry, wanted)
     assert position is None or brute_force(geometry, wanted[:position])

@@ -42,7 +42,7 @@ def parents(chosen):
     return Counter(each.partition(":")[0].partition("-")[0] for each in chosen)
 
 
-# --- what cannot be ---------------------------------------------------------------------------------------------------
+# --- impossible requests ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,7 @@ def parents(chosen):
 )
 @pytest.mark.parametrize("candidates", [whole(4), whole(4, [0, 0, 1, 1])], ids=["plain", "numa"])
 @pytest.mark.parametrize("links", [{}, {("g0", "g1"): 100}], ids=["unlinked", "linked"])
-def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, must, size):
-    """An impossible request gets an empty answer."""
+def test_an_impossible_request_gets_an_empty_answer(candidates, links, available, must, size):
     assert [] == Allocator(candidates, links=links).prefer(available, must, size)
 
 
@@ -82,15 +81,15 @@ def test_replicas_are_spread_or_packed(policy, size, expected):
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
-def test_what_others_hold_counts(policy, expected):
+def test_used_replicas_count(policy, expected):
     """A device with used replicas is chosen last if replicas are distributed, and first if they are packed."""
     candidates = replicas(2, 4)
     available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
     assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
 
 
-def test_must_include_counts_as_gone():
-    """An id that must be included is in the answer, and counts as used."""
+def test_must_include():
+    """These ids are in the answer, and count as used."""
     candidates = replicas(2, 4)
     assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
 
@@ -123,7 +122,7 @@ def test_packed_partitions_are_of_the_devices_with_most_in_use(free, must, size,
     assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
 
 
-# --- partitions of devices that are near to each other or not --------------------------------------------------------
+# --- partitions of devices on NUMA nodes -----------------------------------------------------------------------------
 
 
 def board(counts, numa, links=None, replicas=1):
@@ -225,8 +224,7 @@ def weight(links, chosen):
     return sum(links.get((a, b), 0) + links.get((b, a), 0) for a, b in combinations(chosen, 2))
 
 
-def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
-    """On the boards of go-gpuallocator's tables, the set is linked at least as well as theirs."""
+def test_links_are_at_least_as_good_as_in_go_gpuallocator(subtests):
     cases = [
         (VOLTA, [0, 2, 4, 5], [], 2, [4, 5]),
         (VOLTA, [0, 4, 5, 6], [], 2, [5, 6]),
@@ -260,8 +258,8 @@ def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
     [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)],
     ids=["volta-2", "volta-4", "pascal-2", "pascal-4", "rtx-2"],
 )
-def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds):
-    """Requests that fill a board reach the best total of all divisions, as with go-gpuallocator."""
+def test_successive_requests_divide_a_board_like_go_gpuallocator(links, size, rounds):
+    """They reach the best total of all divisions."""
     left = [f"g{i}" for i in range(size * rounds)]
     allocator = Allocator(whole(len(left)), links=links)
     best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
@@ -274,7 +272,7 @@ def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds
 
 
 def cuts(items, size):
-    """Every way to cut a list into sets of one size."""
+    """Every way to divide a list into sets of one size."""
     if not items:
         yield []
         return

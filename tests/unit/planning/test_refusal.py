@@ -102,7 +102,7 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
             assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
 
-def test_what_is_meant_works(subtests):
+def test_valid_values(subtests):
     """Plain names, whole paths, lists from discovery, commas in the configuration, text in annotations."""
     cases = [
         path("/srv/{attributes.serial}"),
@@ -122,7 +122,7 @@ def test_what_is_meant_works(subtests):
             assert () == stock.problems
 
 
-def test_a_word_that_a_command_would_take_for_an_option():
+def test_a_word_that_looks_like_an_option():
     """The serial number `-rf` is refused only at the beginning of a word."""
     for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
         action = Action(command=(parse("wipe"), parse(text)))
@@ -130,8 +130,8 @@ def test_a_word_that_a_command_would_take_for_an_option():
         assert refused == bool(reasons(stock)["e-1"])
 
 
-def test_virtual_devices_are_trusted_further(build):
-    """Their attributes are written by the user, so they may have commas, line breaks and directories."""
+def test_virtual_devices_are_trusted(build):
+    """The user writes their attributes, so they may have commas, line breaks and directories."""
     facts = {"model": "Acme, Inc.\nX1", "where": "a/b", "away": "../x"}
     for text, refused in (
         ("/srv/{attributes.where}", False),
@@ -149,7 +149,7 @@ _TEXTS = st.text(max_size=12) | st.sampled_from(["..", ".", "a,b", "/", "-x", "\
 
 
 @given(serial=_TEXTS, other=_TEXTS)
-def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
+def test_facts_of_a_device_stay_in_their_place(serial, other):
     """Paths stay below the written directory, and each device has one value of a variable."""
     container = Container(
         env={"X": "{attributes.serial}"},
