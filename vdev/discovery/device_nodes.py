@@ -141,7 +141,7 @@ class Danger:
             if len(fields) > 4 and len(source) > 1:  # proc(5): number is field 3, mount point field 5
                 purpose = f"{source[1]} is mounted at {fields[4]}"
                 used.setdefault(fields[2], purpose)
-                used.setdefault(self._number(source[1]), purpose)  # btrfs shows a number of its own
+                used.setdefault(self._number(source[1]), purpose)  # not field 3, which is an anonymous number for btrfs
         for line in read_table(self._host, "/proc/swaps").splitlines()[1:]:
             used.setdefault(self._number(line.split(" ")[0]), f"{line.split(' ')[0]} is swap space")
         used.pop("", None)

@@ -28,7 +28,7 @@ class Check:
     ok: bool
 
     def __str__(self) -> str:
-        """`ok: vendor = 046d` or `no: product = 0825, found 082d`, on one line whatever the device says."""
+        """`ok: vendor = 046d` or `no: product = 0825, found 082d`; always one line, even if a value has line breaks."""
         if self.ok:
             return f"ok: {self.condition}"
         return f"no: {self.condition}" + (f", found {shown(self.actual)}" if self.actual else "")
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something on the host that the source looked at. It is a device, or part of one, if every check is ok."""
+    """An object of the host that a source examined. It is a device, or part of one, if every check is ok."""
 
     path: str
     checks: tuple[Check, ...] = ()
@@ -106,7 +106,7 @@ class Numbering:
         self._twins: set[tuple[str, str]] = set()  # devices that are named after their place
 
     def assign(self, ids: Iterable[str]) -> list[int]:
-        """An index for each id: the one that it had before, else the lowest that is free, in the order given."""
+        """An index for each id, in the given order: its previous index, or otherwise the lowest free one."""
         taken = set(self._indices.values())
         free = itertools.filterfalse(taken.__contains__, itertools.count())
         indices = []
@@ -123,9 +123,9 @@ class Numbering:
     def identities(self, devices: Sequence[tuple[str, str]]) -> list[str]:
         """An identity for each device, given as serial number (may be empty) and place: one of the two.
 
-        The first device with a serial number is named after it, in whatever port. A twin that comes later is named
-        after its place, and so are twins that were found together. A twin stays one when the other device leaves,
-        because its id must not change then.
+        The first device with a serial number is named after it, no matter in which port. A second device with the same
+        serial number is named after its place, and so are both if they were found together. It keeps that name when
+        the other device is removed, because its id must not change.
         """
         counts = Counter(serial for serial, place in devices if (serial, place) not in self._twins)
         identities = []

@@ -91,12 +91,12 @@ _GROUPED = {
 }
 
 
-MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
-MAX_MATCHES = 50_000  # of one scan; the kubelet's longest list of devices holds hardly more
-_OPENING = 10  # what listing a directory, or looking for one name, costs in entries of a list
+MAX_LOOKS = 200_000  # directory entries that one scan reads, in one or two seconds; all of /dev has some hundreds
+MAX_MATCHES = 50_000  # of one scan; about the longest device list that the kubelet accepts
+_OPENING = 10  # the cost of opening a directory or checking one name, in directory entries
 
 
-class _TooMany(Exception):  # ends a walk, and is no error of the program
+class _TooMany(Exception):  # ends a walk; never leaves this module
     pass
 
 
@@ -130,9 +130,9 @@ def discover(entry: Entry, host: HostRoot, *, numbering: Numbering) -> Found:
 
 
 class _Scan:
-    """Finds the matches of patterns that may be used, and makes a device of each group of them.
+    """Finds the usable matches of patterns, and makes a device from each group of matches.
 
-    `watched` collects the directories whose entries decide what is found. A scan is bounded, so that a pattern for the
+    `watched` collects the directories whose entries affect the result. A scan is bounded, so that a pattern for the
     whole machine delays neither reloads nor the shutdown.
     """
 
@@ -170,14 +170,14 @@ class _Scan:
         return found
 
     def _judge(self, item: GlobItem, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
-        """A usable match, or the condition that it does not meet."""
+        """The match of a path, or the condition that the path does not meet."""
         say = self._problems.error if wanted.is_literal else self._problems.warn
         try:
             info = self._host.info(path)
         except HostError as broken:
             self._problems.warn(path, "is left out", str(broken))
             return Check("can be looked at", str(broken), ok=False)
-        if info is None:  # a link to nothing, or gone since the directory was read
+        if info is None:  # a dangling link, or removed since the directory was read
             return _LEADS_NOWHERE
         for excluded in self._entry.exclude:
             if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
@@ -186,7 +186,7 @@ class _Scan:
         # A runtime takes nodes and directories of nodes as devices, and everything as a mount.
         is_fit = item.type is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
         if info.kind not in kinds or not is_fit:
-            # `/dev/input/*` is not meant to match the directory `by-id` in it, so the user need not know of that.
+            # Not reported: `/dev/input/*` is not meant to match the directory `by-id` in it.
             is_directory = info.kind is NodeKind.DIRECTORY
             if item.type is PathType.DEVICE and not info.is_device and (wanted.is_literal or not is_directory):
                 called = "plain file" if info.kind is NodeKind.FILE else info.kind
@@ -299,7 +299,7 @@ class _Scan:
                 identity = _identity(leading, match)
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
-            if device_id in named:  # a file that is called like the second use of another
+            if device_id in named:  # another file is named `<identity>.<use>`
                 device_id = names.device_id(self._entry.name, f"{identity}:{use}")
             named[device_id] = each
         for index, (device_id, each) in zip(numbering.assign(named), named.items(), strict=True):
@@ -339,7 +339,7 @@ class _Scan:
                 lacking = lacking or ("" if item.optional else reason)
             else:
                 nodes.append(DeviceNode(match.info.path, inside, item.permissions or "rw"))
-        if not (nodes or mounts):  # of optional directories alone
+        if not (nodes or mounts):  # only optional directories
             lacking = lacking or "none of its directories has a device node"
         health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
         # Nodes of optional patterns, and of patterns with a limit, may be shared. Of the others, those of the first
@@ -360,7 +360,7 @@ class _Scan:
 
 
 def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
-    """The verdicts, in which a node with several names matches under one: its own name rather than that of a link."""
+    """The verdicts, in which a node with several names matches under only one: its own rather than that of a link."""
     names_of: dict[str, str] = {}
     for path, verdict in verdicts:
         if isinstance(verdict, Match):
@@ -380,7 +380,7 @@ def _identity(item: GlobItem, match: Match) -> str:
 
 
 def _attributes(match: Match) -> dict[str, str]:
-    """Facts for templates: the name, the name behind a link, the texts of the wildcards, and the path below /dev."""
+    """Values for templates: the name, the name of a link's target, the texts of wildcards, and the path below /dev."""
     return {
         "base": posixpath.basename(match.path),
         "target": posixpath.basename(match.info.path),

@@ -1,4 +1,4 @@
-"""Probes the health of devices: a task for each device, thresholds, the verdicts on all, and which devices changed."""
+"""Probes the health of devices, with a task for each device, and applies thresholds to the results."""
 
 import asyncio
 import itertools
@@ -25,16 +25,16 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """What is remembered of one device between probes. It is healthy until a probe fails. Times are monotonic."""
+    """The state of one device between probes. It is healthy until a probe fails. Times are monotonic."""
 
     appeared: float
     health: Health = HEALTHY
     ok: bool = True
     """The last result."""
     run: int = 0
-    """How many scheduled results in a row were like it."""
+    """The number of consecutive scheduled results that equal it."""
     run_since: float = 0.0
-    """Since when results are like it."""
+    """Since when results equal it."""
     flaps: int = 0
     """How often results turned from success to failure."""
     recovered: float | None = None
@@ -95,7 +95,7 @@ class HealthMonitor:
 
     @property
     def directories(self) -> Mapping[Path, bool]:
-        """Directories whose changes are worth a `wake`, as this process sees them, and whether writes matter there."""
+        """Directories whose changes should call `wake`, as paths of this process, and whether writes matter there."""
         found: dict[Path, bool] = {}
         for each in self._probed.values():
             for directory in each.directories:
@@ -117,7 +117,7 @@ class HealthMonitor:
     def update(self, targets: Mapping[str, Target]) -> None:
         """Probe exactly these devices, by id, from now on.
 
-        The probes of devices that did not change go on. A device with the same probe and other nodes keeps its history.
+        Probes of unchanged devices continue. A device with the same probe but other nodes keeps its history.
         """
         before, self._probed = self._probed, {}
         for key, target in targets.items():
@@ -137,14 +137,14 @@ class HealthMonitor:
                 self.verdicts.pop(key, None)
 
     def wake(self, directories: Iterable[Path]) -> None:
-        """Probe at once what the change of these directories may concern."""
+        """Probe the devices at once that a change of these directories may affect."""
         changed = frozenset(directories)
         for probed in self._probed.values():
             if probed.directories & changed:
                 probed.wake.set()
 
     async def changes(self) -> AsyncIterator[frozenset[str]]:
-        """Yield the ids of devices whose verdict changed; for one consumer."""
+        """Yield the ids of devices whose verdict changed; for a single consumer."""
         while True:
             await self._has_changed.wait()
             self._has_changed.clear()
@@ -156,7 +156,7 @@ class HealthMonitor:
             self._probed[key].task = self._group.create_task(self._follow(key, self._probed[key]), name=f"probe {key}")
 
     async def _follow(self, key: str, probed: _Probed) -> None:
-        """Probe one device over and over: at its interval, and when woken."""
+        """Probe one device repeatedly: at its interval, and when woken."""
         spec = probed.target.spec
         due = self._clock.now()
         while True:
@@ -189,6 +189,6 @@ class HealthMonitor:
             reason = f"the probe took longer than {spec.timeout:g} s"
         except StillHanging:
             reason = "the probe hangs"
-        except Exception as error:  # a probe's bug is that device's failure, not everybody's end
+        except Exception as error:  # a bug in a probe must only affect its device
             reason = f"the probe failed: {error!r}"
         return reason

@@ -1,7 +1,7 @@
 """The four probes, and the directories to watch for them. Everything here blocks.
 
     exists   all nodes and mounted paths of the device are there, and the nodes are device nodes
-    open     every node can be opened the way the container may open it; EBUSY is healthy, because somebody is using it
+    open     every node can be opened with the container's permissions; EBUSY is healthy, because the device is in use
     file     a file has the expected content, or exists; a path of this process, not below the host root
     command  a program exits with 0
 

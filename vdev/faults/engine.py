@@ -1,8 +1,8 @@
-"""`Engine`: all fault rules of one node, and what they do to devices, calls, registrations, streams and files now.
+"""`Engine`: all fault rules of one node, and their current effects on devices, calls, registrations, streams and files.
 
-`schedule` decides when a rule is active, and `targets` which devices it selects. Both are pure; a `RuleRun` keeps what
-they take as arguments. The engine is asked by the code that a rule disturbs. Each injected fault is counted, and logged
-with `injected=True`.
+`schedule` decides when a rule is active, and `targets` which devices it selects. Both are pure; a `RuleRun` keeps the
+state that they need. The affected code calls hooks of the engine. Each injected fault is counted, and logged with
+`injected=True`.
 """
 
 import logging
@@ -51,7 +51,7 @@ class RuleRun:
     looked_at: float  # earlier events are skipped
     activations: tuple[Activation, ...] = ()  # not over yet
     acting: tuple[Activation, ...] = ()  # those by which the rule is active
-    activation_count: int = 0  # also of those that are over
+    activation_count: int = 0  # including those that are over
     file_exists: bool | None = None  # the file that the rule waits for; None if it is not known
     changes_at: float | None = None
     injections: Counter[str] = field(default_factory=Counter)  # how often the rule did something, by resource
@@ -80,7 +80,7 @@ class RuleRun:
         """Start the rule's times once more."""
         self.activations = (*self.activations, activation)
         self.activation_count += 1
-        # Just before now, so that the next look sees an event that is due at exactly this time.
+        # Just before now, so that the next look includes an event at exactly this time.
         self.looked_at = math.nextafter(now, -math.inf)
 
     def saw_file(self, now: float, *, exists: bool) -> bool:
@@ -133,7 +133,7 @@ class Engine:
         clock: Clock,
         metrics: Metrics,
         *,
-        on_change: Callable[[], None],  # called if a look is due before `next_change`
+        on_change: Callable[[], None],  # called if `look` is needed before `next_change`
         labels: Mapping[str, str] = NO_LABELS,  # of the node
         started: float | None = None,  # when the process began; None for the time of the first rules
         came: float = -math.inf,  # when the node appeared; events before that do not happen
@@ -144,7 +144,7 @@ class Engine:
         self.inventory: Inventory = EMPTY  # the node's devices at the last look
         self.active_faults = targets.NONE
         self.next_change: float | None = None  # when the next look is due; None: only an event can change anything
-        self.answers_changed = False  # by the last look, so that waiting calls ask again
+        self.answers_changed = False  # by the last look; waiting calls must then evaluate the rules again
         self._node = node
         self._labels = labels
         self._metrics = metrics
@@ -159,7 +159,7 @@ class Engine:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def load(self, rules: Mapping[str, LoadedRule]) -> None:
-        """Replace all rules, which are given by name. Those that are in force already go on."""
+        """Replace all rules, which are given by name. Rules that are already in force continue."""
         self._started = self.clock.now() if self._started is None else self._started
         before, now = self.runs, dict[str, RuleRun]()
         for name, loaded in rules.items():
@@ -226,7 +226,7 @@ class Engine:
     # --- what the agent asks ------------------------------------------------------------------------------------------
 
     def look(self, inventory: Inventory) -> ActiveFaults:
-        """Update all rules. Returns what they do to the devices of this inventory now."""
+        """Update all rules. Returns their current effects on the devices of this inventory."""
         before = self._active
         self.meet(inventory)
         now = self.clock.now()
@@ -267,7 +267,7 @@ class Engine:
         return any(run.rule.pod_resources is not None for run in self._active)
 
     def cdi(self, resource: str) -> str | None:
-        """How the CDI file of a resource is disturbed now."""
+        """The active fault of a resource's CDI file, or None."""
         for run, block in self._acting(lambda rule: rule.cdi, resource):
             if block.late is None:
                 return block.fault
@@ -282,7 +282,7 @@ class Engine:
 
     @property
     def has_unseen_files(self) -> bool:
-        """Whether a rule waits for a file for which nobody has looked yet."""
+        """Whether a rule waits for a file that has not been checked yet."""
         return any(run.file_exists is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
     def saw_file(self, name: str, *, exists: bool) -> None:

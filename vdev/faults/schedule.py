@@ -113,7 +113,7 @@ def hits(rule: FaultRule, dice: Dice, number: int, *what: object) -> bool:
 
 
 def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: object) -> float:
-    """How long the call of that number waits.
+    """The delay of the call with that number, in seconds.
 
     The distribution is log-logistic, like latencies of busy drivers: half of the delays are below the median, with a
     long tail that is cut off at `max`.
@@ -134,7 +134,7 @@ def _repetitions(rule: FaultRule, dice: Dice, activation: Activation, after: flo
     at, period = (0.0, None) if activation.once else (rule.at, rule.every)
     times = rule.times if period else 1
     width = 0.0 if activation.once or rule.flap is not None else rule.jitter * (period or at)
-    # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
+    # Skip past repetitions. Jitter moves a start by up to one period, and the last span may not have ended.
     number = max(0, math.floor((after - activation.at - at) / period) - 2) if period and after > activation.at else 0
     # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
     is_certain = rule.traits.counts_calls or rule.start in _COUNTED_BY_TRIGGER or activation.once
@@ -150,7 +150,7 @@ def _falls(rule: FaultRule, flap: FlapTimes, dice: Dice, outer: Span, after: flo
     """The spans within `outer` in which a flapping device is Unhealthy."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
-    # There may be no fall. This empty span lets the caller stop here, and ask again at its time.
+    # There may be no fall. The empty span lets the caller stop here and continue at its time.
     yield Span(outer.number, outer.start, outer.start, real=False)
     while True:
         moved = dice.shift(rule.jitter * flap.up, rule.name, "flap", outer.number, number)

@@ -26,9 +26,9 @@ Unit = tuple[str, str]  # "raw", "device" or "slot", and its id
 
 @dataclass(frozen=True)
 class ActiveFaults:
-    """What the active rules of a node do at one moment: each rule, with the slots on which it acts.
+    """The effects of the active rules of a node at one moment: each rule, with the slots that it affects.
 
-    Of two rules that contradict each other, the later one counts.
+    If two rules contradict each other, the later one wins.
     """
 
     hits: tuple[tuple[FaultRule, frozenset[Key]], ...] = ()
@@ -51,7 +51,7 @@ class ActiveFaults:
 
     @cached_property
     def xids(self) -> Mapping[Key, Sequence[XidError]]:
-        """The Xids of slots, whatever their health."""
+        """The Xids of slots, no matter if they are healthy."""
         return grouped((key, XidError(rule.xid, rule.name)) for rule, keys in self.hits if rule.xid for key in keys)
 
     @cached_property
@@ -121,7 +121,7 @@ def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
 
 
 def apply_faults(inventory: Inventory, active_faults: ActiveFaults) -> Inventory:
-    """The inventory with the health and without the devices that rules say."""
+    """Apply the health of active rules to the inventory, and remove unplugged devices."""
     verdicts, removed = active_faults.verdicts, active_faults.removed
 
     def judged(name: str, slot: Slot) -> Slot | None:
