@@ -5,7 +5,7 @@ import functools
 import pytest
 import yaml
 
-from tests.kit.admission import assert_in_force, notices, refusal
+from tests.kit.admission import check_policy, refusal
 from tests.kit.manifests import DEPLOY, charted, helm
 
 POLICY, BINDING = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
@@ -158,10 +158,7 @@ REQUESTS = {
 
 def test_each_request(subtests):
     """The fleet's token may write its own Nodes and annotations of pods; other accounts are not affected."""
-    for name in REQUESTS:
-        with subtests.test(name=name):
-            request, before, after, reason = REQUESTS[name]
-            assert reason == refusal(POLICY["spec"], request, before, after)
+    check_policy(subtests, POLICY, BINDING, REQUESTS)
 
 
 @functools.cache
@@ -188,15 +185,3 @@ def test_configured_labels(labels, wanted):
     # Helm merges mappings; null removes the default label
     spec = chart(tuple(({"type": None} | labels).items()))
     assert wanted == [refusal(spec, request, each, each) for each in nodes]
-
-
-def test_every_validation_is_needed(subtests):
-    """If a validation is missing, some request in the table has another result."""
-    for number in range(len(POLICY["spec"]["validations"])):
-        with subtests.test(number=number):
-            assert notices(POLICY["spec"], number, REQUESTS.values())
-
-
-def test_the_policy_is_in_force():
-    """The binding names the policy, denies, and matches every request."""
-    assert_in_force(POLICY, BINDING)

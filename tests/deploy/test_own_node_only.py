@@ -4,7 +4,7 @@ import copy
 
 import yaml
 
-from tests.kit.admission import ERROR, assert_in_force, notices, refusal
+from tests.kit.admission import ERROR, check_policy
 from tests.kit.manifests import DEPLOY
 
 POLICY, BINDING = yaml.safe_load_all((DEPLOY / "components" / "own-node-only" / "policy.yaml").read_text())
@@ -147,19 +147,4 @@ REQUESTS = {
 
 def test_each_request(subtests):
     """The agent's token may change its own node and Events about it; other accounts are not affected."""
-    for name in REQUESTS:
-        with subtests.test(name=name):
-            request, before, after, reason = REQUESTS[name]
-            assert reason == refusal(POLICY["spec"], request, before, after)
-
-
-def test_every_validation_is_needed(subtests):
-    """If a validation is missing, some request in the table has another result."""
-    for number in range(len(POLICY["spec"]["validations"])):
-        with subtests.test(number=number):
-            assert notices(POLICY["spec"], number, REQUESTS.values())
-
-
-def test_the_policy_is_in_force():
-    """The binding names the policy, denies, and matches every request."""
-    assert_in_force(POLICY, BINDING)
+    check_policy(subtests, POLICY, BINDING, REQUESTS)

@@ -63,13 +63,15 @@ def refusal(spec, request, before, after):
     return ""
 
 
-def notices(spec, number, requests):
-    """Whether the refusals of these requests, which are paired with the expected ones, change without a validation."""
-    rest = {**spec, "validations": [each for at, each in enumerate(spec["validations"]) if at != number]}
-    return any(reason != refusal(rest, *request) for *request, reason in requests)
-
-
-def assert_in_force(policy, binding):
-    """Check that the binding names the policy, denies, and covers all requests, and that errors refuse."""
+def check_policy(subtests, policy, binding, requests):
+    """Check the result of each request, that every validation changes some result, and that the policy is in force."""
+    spec = policy["spec"]
+    for name, (request, before, after, reason) in requests.items():
+        with subtests.test(name=name):
+            assert reason == refusal(spec, request, before, after)
+    for number in range(len(spec["validations"])):
+        with subtests.test("without a validation", number=number):
+            rest = {**spec, "validations": [each for at, each in enumerate(spec["validations"]) if at != number]}
+            assert any(reason != refusal(rest, *request) for *request, reason in requests.values())
     assert {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} == binding["spec"]
-    assert "Fail" == policy["spec"]["failurePolicy"]
+    assert "Fail" == spec["failurePolicy"]
