@@ -1,9 +1,9 @@
-"""Simulated sensors of devices, and everything that shows them.
+"""Simulated sensors of devices, and their exporters and tools.
 
 simulation  one device: its load, and the sensors that follow
 sensors     all devices of a node, with the pods that load them
 dcgm, amd, exporters    the metrics of the makers' exporters; `page` writes them for Prometheus
 nvidia_tool, amd_tool   the data for nvidia-smi and amd-smi in containers
 tool_data, tool_files   which devices have a tool, the scripts, and the files on the node
-applier     connects all of it with the agent
+applier     connects these modules with the agent
 """

@@ -19,7 +19,7 @@ from .tool_data import ToolDevice, assignments, packaged, shell_format
 ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 _NONE = "N/A"
-_INDEX, _PROGRAM = "@index@", "@program@"  # the script knows them, because they differ from container to container
+_INDEX, _PROGRAM = "@index@", "@program@"  # filled in by the script, because they differ between containers
 _ARGUMENTS = ("index", "index", "program")  # of its function `show`
 _MEASURE = re.compile(r"(\$[a-z_]+|0) (\S+)")
 _SECTIONS = json.loads(packaged("amd-sections.json"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Fault = TypeVar("_Fault")
 _OFF = Section()
-_ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that a pod has counts
+_ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that is present wins
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10  # of annotations
 
@@ -123,7 +123,7 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
 
 
 def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
-    """The load that a pod asks for by an annotation, or the problem with that; None without an annotation."""
+    """The load in a pod's annotation, or the problem with it; None without an annotation."""
     annotations = pod["metadata"].get("annotations") or {}
     for name in _ANNOTATIONS:
         text = annotations.get(name)
@@ -153,7 +153,7 @@ class Telemetry(Applier):
         self._on_change = on_change
         self._api = api
         self._sensors = Sensors()
-        self._lock = threading.Lock()  # held while the sensors are updated or read, which threads do
+        self._lock = threading.Lock()  # held while a thread updates or reads the sensors
         self._plan: DesiredState | None = None
         self._is_stale = False  # whether the plan or the pods' loads changed after the last update
         self._section = _OFF
@@ -228,11 +228,11 @@ class Telemetry(Applier):
                     address = self._section.address or ""
                     await self._serve(group, address)
                 self._follow_pods(group)
-                if self._is_on:  # else the sensors are updated when something reads them
+                if self._is_on:  # otherwise, the sensors are updated when they are read
                     await asyncio.to_thread(self._update_now)
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        """Serve metrics at this address and at no other one; nowhere if it is empty."""
+        """Serve metrics at this address only; at none if it is empty."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait([self._serving])

@@ -1,9 +1,9 @@
 """NVIDIA's devices as dcgm-exporter writes them (NVIDIA/dcgm-exporter d5e5f51, etc/default-counters.csv and
 internal/pkg/rendermetrics/render_metrics.go).
 
-Each MIG instance has its own lines, as under the exporter's default of `-d f`, with the sensors of its device where it
-has none of its own. DCGM has no utilization of an instance in percent. The tensor cores are active for 0.65 of the time
-of the load. A lost device has only the line of its Xid. A device that several containers have has a line for each.
+Each MIG instance has its own lines, as with the exporter's default of `-d f`; sensors that it lacks are those of its
+device. DCGM has no utilization of an instance in percent. The tensor cores are active for 0.65 of the time of the load.
+A lost device has only the line of its Xid. A device that several containers share has a line for each.
 """
 
 from ..model.device import bus_id

@@ -41,8 +41,8 @@ class Exporter:
     values: Callable[[MeasuredDevice], Values]
     """The values of a device by the names in the table. A metric without a value, or with None, is left out."""
     labels: Callable[[DeviceInfo, User | None, str, str], Labels]
-    """The labels of a device for one container that has it, or None if none has it. The last arguments are the node's
-    name and the label that has this name."""
+    """The labels of a device for one container that uses it, or for None if it is unused. The last arguments are the
+    node's name and the label for it."""
     sorts_labels: bool = False
 
 

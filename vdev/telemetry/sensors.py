@@ -20,13 +20,13 @@ _POD_LOAD_PERIOD = 10.0  # seconds from one level to the next within the range t
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A container that has a device."""
+    """A container that uses a device."""
 
     namespace: str
     pod: str
     container: str
     claim: str = ""  # empty for a device of a device plugin
-    driver: str = ""  # with a claim: under which names the device is published
+    driver: str = ""  # with a claim: the driver that publishes the device
     pool: str = ""
     name: str = ""
 
@@ -40,10 +40,10 @@ class DeviceInfo:
     physics: PhysicsModel
     maker: SmiTool | None = None
     number: int = 0  # of the whole device, among the maker's devices on the node
-    first: int = 0  # how many devices of the maker come before it if each partition counts
+    first: int = 0  # the number of preceding devices of the maker, counting each partition
     geometry: Geometry | None = None  # how the whole device can be partitioned
     health: Health = HEALTHY
-    users: tuple[User, ...] = ()  # all containers that have the device or a replica of it
+    users: tuple[User, ...] = ()  # all containers that use the device or a replica of it
 
     @property
     def slices(self) -> int:
@@ -95,7 +95,7 @@ class Sensors:
         self._infos: dict[str, tuple[DeviceInfo, ...]] = {}  # in the order of the output
 
     def update(self, situation: LoadSituation, at: float) -> None:
-        """Let this situation hold from `at` on."""
+        """Use this situation from `at` on."""
         before, self._simulated, self._infos = self._simulated, {}, {}
         found = _device_infos(situation)
         entries = list(situation.loads)
@@ -204,7 +204,7 @@ def _part(situation: LoadSituation, info: DeviceInfo, before: Part | None, at: f
 
 
 def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Range], since: float, seed: str) -> Load:
-    """The sum of these pods' loads; pods that ask for no load count with that of the entry, all of them once."""
+    """The sum of these pods' loads; all pods without a load annotation together add the load of the entry once."""
     if not (pods or spec.always):
         return Load(seed=seed)
     pattern, period, gpu = spec.pattern, spec.seconds, spec.gpu_load

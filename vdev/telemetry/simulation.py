@@ -65,7 +65,7 @@ def draw(seed: str, name: object) -> float:
 
 
 def _point(load: Load, at: float) -> float:
-    """Where the load is within its range: 0 is the low end, 1 the high end."""
+    """The position of the load in its range, from 0 (low end) to 1 (high end)."""
     match load.pattern:
         case LoadPattern.STEADY:
             return draw(load.seed, "steady")
@@ -99,7 +99,7 @@ class Throttle(IntFlag):
 class SensorReading:
     """The sensors of a device or a partition at one moment, with the units in their names.
 
-    A sensor that the device does not have is None. A partition shows its device's sensors where it has none of its own.
+    A sensor that the device does not have is None. For sensors that a partition lacks, it shows those of its device.
     Counters start when vdev first sees the device.
     """
 
@@ -220,7 +220,7 @@ class SimulatedDevice:
         self._count_xids(self.conditions.xids)
 
     def change(self, conditions: DeviceConditions, at: float) -> None:
-        """Let these conditions hold from `at` on."""
+        """Use these conditions from `at` on."""
         self.advance(at)
         before, self.conditions = self.conditions, conditions
         self._count_xids(set(conditions.xids) - set(before.xids))
@@ -306,7 +306,7 @@ class SimulatedDevice:
 
 
 def _own(load: Levels, used: int, reserved: int, total: int) -> dict[str, Any]:
-    """The sensors that each partition has of its own: load and memory (in MiB)."""
+    """The sensors that each partition has: load and memory (in MiB)."""
     return {
         "gpu_percent": load.gpu,
         "copy_percent": load.gpu * _COPIED,

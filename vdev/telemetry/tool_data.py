@@ -25,7 +25,7 @@ _LINK = 100  # the score of one NVLink between two devices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDevice:
-    """A device or a partition at one moment, with everything that its maker's tool shows."""
+    """A device or a partition at one moment, with all data that its maker's tool shows."""
 
     device: Device
     tool: SmiTool = SmiTool.NVIDIA
@@ -35,7 +35,7 @@ class ToolDevice:
     minor: int = 0  # number of the whole device, among those of its maker on the node
     count: int = 1  # of these devices
     lost: bool = False  # the device cannot be reached any more
-    holders: int = 0  # containers that have it
+    holders: int = 0  # containers that use it
     peers: Mapping[str, int] = field(default_factory=dict)  # links to other devices, by their ids
     slices: int = 0  # memory slices of the whole device, 0 if it cannot be partitioned
     wall: float = 0.0  # seconds since the epoch
@@ -115,14 +115,14 @@ def loads_of(plan: DesiredState) -> dict[str, Measured]:
 
 
 def held(plan: DesiredState) -> frozenset[str]:
-    """The devices that pods have, by id: of device plugins, and by claims."""
+    """The ids of devices that pods use, through device plugins or claims."""
     uses = [each for each in plan.observed.in_use.claims if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 
 
 def published(plan: DesiredState) -> frozenset[str]:
-    """The ids of devices that claims can have, or still have after an edit removed them."""
+    """The ids of devices that claims can get, or still use after an edit removed them."""
     return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 
 

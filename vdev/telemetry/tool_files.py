@@ -48,7 +48,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         super().__init__({root, root / "bin", root / "devices"}, timing)
         self.root = root
         self._read_sensors = read_sensors
-        self._plan: DesiredState | None = None  # whose lists the kubelet has
+        self._plan: DesiredState | None = None  # the plan whose lists were sent to the kubelet
         self._trouble = ""  # why `run` could not write
         self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
         self._plan_changed = asyncio.Event()
@@ -112,7 +112,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         return {name: reason for name, reason in reasons.items() if reason}
 
     def show(self, plan: DesiredState) -> None:
-        """Rewrite the data soon, as this plan says."""
+        """Rewrite the data for this plan soon."""
         self._plan = plan
         if self._ready:
             self._plan_changed.set()
@@ -204,7 +204,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
 
 
 def _make(directory: Path) -> None:
-    """Make a directory that everybody may read, whatever the umask."""
+    """Create a directory that everyone may read, no matter the umask."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o777 != 0o755:
