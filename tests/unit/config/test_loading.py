@@ -160,14 +160,6 @@ def test_an_error_in_an_alias_is_at_its_anchor() -> None:
         config.load_text(text, "f")
 
 
-def test_sections_of_several_files_are_joined(tmp_path: Path) -> None:
-    """Devices may be in one file and an NVIDIA configuration in another."""
-    (tmp_path / "a.yaml").write_text(MINIMAL)
-    (tmp_path / "b.yaml").write_text("version: v1\nflags: {migStrategy: mixed}\n")
-    spec = config.load([tmp_path / "a.yaml", tmp_path / "b.yaml"]).spec
-    assert (1, "mixed") == (len(spec.entries), spec.flags.mig_strategy)
-
-
 def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
     one, two = tmp_path / "a.yaml", tmp_path / "b.yaml"
     one.write_text(MINIMAL)
