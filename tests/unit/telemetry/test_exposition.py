@@ -1,4 +1,4 @@
-"""Metrics have the names, types, labels and order of the makers' exporters, and Prometheus reads them."""
+"""Metrics have the names, types, labels and order of the vendors' exporters, and Prometheus reads them."""
 
 import re
 import shutil
