@@ -1,4 +1,4 @@
-"""`vdev dra`: what the cluster needs for claims of devices."""
+"""`vdev dra`: the objects that the cluster needs for claims of devices."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`vdev node`: shows or removes what vdev wrote on Nodes."""
+"""`vdev node`: shows or removes the fields that vdev wrote on Nodes."""
 
 import argparse
 import asyncio

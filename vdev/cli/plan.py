@@ -1,4 +1,4 @@
-"""`vdev plan`: what a node would advertise and why, and what a reload would change."""
+"""`vdev plan`: previews the devices that a node would advertise, with reasons, and the changes of a reload."""
 
 import argparse
 import itertools

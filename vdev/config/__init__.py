@@ -2,7 +2,7 @@
 
     pipeline                   all of it in order, with the step from the tree to the models in `model` and `faults`
     loader, parser             text to a tree of values, each with its position
-    messages                   what is wrong with the values, in words, and the report of all problems
+    messages                   error messages for values, and the report of all problems
     entry_checks               keys of one entry that must fit together
     resolution                 entries with the values of their preset (`presets`) and of their layouts (`partitions`)
     file_checks                entries and sections that must fit together, with `fault_checks`

@@ -96,7 +96,7 @@ def _health(health: HealthCheck, is_virtual: bool, report: ProblemReport) -> Non
 
 
 def _container(entry: Entry, report: ProblemReport) -> None:
-    """Check what a container gets: no path twice, none that replaces its root, no node with the path of a directory."""
+    """Check the container paths: no path twice, none that replaces the root, no node at the path of a directory."""
     members = list(_own_places(entry))
     items: list[tuple[str, int, ContainerPath]]
     items = [("deviceNodes", n, item) for n, item in enumerate(entry.container.device_nodes)]
@@ -122,7 +122,7 @@ def _container(entry: Entry, report: ProblemReport) -> None:
 
 
 def _own_places(entry: Entry) -> Iterator[tuple[KeyPath, str]]:
-    """Return the paths of the entry's own nodes in the container, as far as they are known."""
+    """Return the known container paths of the entry's nodes."""
     for number, glob in enumerate(entry.glob):
         if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
             key = "containerPath" if glob.container_path else "path"

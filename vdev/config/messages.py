@@ -1,4 +1,4 @@
-"""Pydantic's errors as messages for users: the place, what is wrong, what is allowed, what was probably meant."""
+"""Pydantic's errors as messages for users: the place, the fact, the allowed values, and a suggestion."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -180,7 +180,7 @@ class ProblemReport:
         self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 
     def unless(self, below: Below, message: str, hint: str, instead: str, *, lenient: bool) -> None:
-        """Add an error at a value; if `lenient`, as for NVIDIA's plugin, a warning with what vdev does instead."""
+        """Add an error at a value; with `lenient`, as for NVIDIA's plugin, a warning that names vdev's fallback."""
         if lenient:
             self.warning(below, message, instead)
         else:

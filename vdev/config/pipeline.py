@@ -1,4 +1,4 @@
-"""A document to a checked `Spec`: validate, complete, check; what has errors is refused or left out."""
+"""Turns a document into a checked `Spec`: validate, complete, check; items with errors are refused or left out."""
 
 import functools
 import hashlib
@@ -60,7 +60,7 @@ def built(
     written = _validated(document, report)
     if written.presets_dir is not None and not files.files:
         files.preset_dirs += _presets_dir(written.presets_dir, report)
-    # Sensors are on by default if an entry asks for them.
+    # Sensors are on by default if an entry configures them.
     asked = any(entry.telemetry is not None or entry.smi for entry in written.entries)
     telemetry = written.telemetry or (Telemetry() if asked else None)
     for entry in written.entries:
@@ -140,7 +140,7 @@ def _validated(document: Document, report: ProblemReport) -> Spec:
             found = list(explained(invalid, document, Spec))
         # If nothing is left of a list, that is no error.
         shortened = {path[:-1] for path in gone} & {*ITEM_LISTS}
-        # In a file for NVIDIA's plugin, unknown keys are ignored, and what else is wrong is found without them.
+        # In a file for NVIDIA's plugin, unknown keys are ignored, and the rest is validated without them.
         ignored = [each for each in found if not each.is_error]
         report.problems += (each for each in ignored or found if each.path not in shortened)
         wrong = {each.path for each in ignored} or {scope_of(each.path) for each in found}

@@ -1,4 +1,4 @@
-"""A vdev file in the making: its sections, its comments, and what of the source is not in it."""
+"""A draft of a vdev file: its sections, its comments, and the parts of the source that it leaves out."""
 
 import json
 import re

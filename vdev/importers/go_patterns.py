@@ -3,7 +3,7 @@
 Path patterns are nearly the same. A regular expression becomes patterns to include and to exclude: `^video[0-9]*$` is
 `video*` without `video*[!0-9]*`. The result says whether it is exact.
 
-Regular expressions may have what people use for device nodes: characters, sets, alternatives, and the signs *, + and ?.
+Regular expressions may use the constructs that are common for device nodes: characters, sets, alternatives, *, + and ?.
 Others are refused with a reason.
 """
 
