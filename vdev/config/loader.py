@@ -26,11 +26,7 @@ MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
 _BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
 _DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
-_PIPED = (
-    "/dev/stdin",
-    "/dev/fd/",
-    "/proc/self/fd/",
-)  # paths that a shell passes for `|` and `<(…)`, where a writer has the other end open
+_PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # a shell passes these for pipes, which a writer holds open
 _KINDS = {
     stat.S_IFDIR: "directory",
     stat.S_IFIFO: "pipe",
