@@ -2,10 +2,13 @@
 
 import asyncio
 import shutil
+import threading
 
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from vdev.agent.state_file import Listed
+from vdev.planning.handovers import Ledger, Tenant
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
@@ -210,6 +213,26 @@ async def test_a_device_is_in_the_state_file_before_it_is_listed(kubelet, start_
     await shows(NPU, 5, 5)
     assert (True, 1) in seen
     assert (False, 5) not in seen
+
+
+async def test_a_plan_does_not_overwrite_a_newer_record_of_holders(kubelet, start_agent, shows, directory, monkeypatch):
+    """An Allocate that is recorded while a new list is recorded stays in the file."""
+    agent = await start_agent(config(1))
+    of, begun, go_on = Listed.of, threading.Event(), threading.Event()
+
+    def slow(plan):
+        begun.set()
+        go_on.wait(timeout=30)
+        return of(plan)
+
+    monkeypatch.setattr(Listed, "of", slow)
+    agent.edit(config(2))
+    await asyncio.to_thread(begun.wait, timeout=30)
+    await agent.agent.state.record(Ledger(tenants=(Tenant(NPU, "acme-0", 1, "default/held"),)))
+    go_on.set()
+    await shows(NPU, 2, 2)
+    (file,) = (directory / "state").glob("state-*")
+    assert "default/held" in file.read_text()
 
 
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])

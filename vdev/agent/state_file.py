@@ -284,7 +284,8 @@ class StateFile(Applier):
         if self.path is not None:
             source = plan.advertised.resources, plan.observed.layouts
             if source != self._listed_from:  # most reconciliations change neither, and there may be 10,000 devices
-                self._state = self._state.model_copy(update={"listed": await asyncio.to_thread(Listed.of, plan)})
+                listed = await asyncio.to_thread(Listed.of, plan)  # `record` may change the state in the meantime
+                self._state = self._state.model_copy(update={"listed": listed})
                 self._listed_from = source
             await self._update(self.path, config=self._config())
 
