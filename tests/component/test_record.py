@@ -235,6 +235,22 @@ async def test_a_plan_does_not_overwrite_a_newer_record_of_holders(kubelet, star
     assert "default/held" in file.read_text()
 
 
+async def test_holders_are_recorded_when_the_call_returns(kubelet, start_agent, directory):
+    """Also if an earlier call with the same holders was cancelled before it wrote them."""
+    agent = await start_agent(config(1))
+    ledger = Ledger(tenants=(Tenant(NPU, "acme-0", 1, "default/held"),))
+    busy = threading.Event()
+    threads = [asyncio.get_running_loop().run_in_executor(None, busy.wait, 30) for _ in range(40)]  # more than it has
+    cancelled = asyncio.create_task(agent.agent.state.record(ledger))
+    await asyncio.sleep(0.01)
+    cancelled.cancel()
+    busy.set()
+    await asyncio.gather(*threads)
+    await agent.agent.state.record(ledger)
+    (file,) = (directory / "state").glob("state-*")
+    assert "default/held" in file.read_text()
+
+
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
 async def test_a_lost_state_file_is_written_again(kubelet, start_agent, shows, directory, harm):
     """Also if nothing else happens on the node, because the next start needs it."""

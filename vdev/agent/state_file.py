@@ -207,6 +207,7 @@ class StateFile(Applier):
         self._written = b""  # the text that was written or read last
         self._listed_from: object = None  # the lists and layouts that the state has
         self._writing = threading.Lock()  # held by the thread that writes
+        self._is_written = True  # whether the file has the state: a write may be in progress, or was cancelled
         self._will_sync = False  # whether an fsync is scheduled
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ class StateFile(Applier):
 
     async def record(self, ledger: Ledger) -> None:
         """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
-        if self.path is None or ledger == self._state.handovers:
+        if self.path is None or (ledger == self._state.handovers and self._is_written):
             return
         try:
             async with self._patience():
@@ -315,8 +316,12 @@ class StateFile(Applier):
 
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
-        self._state = self._state.model_copy(update=changes)
-        if await asyncio.to_thread(self._write, path) and not self._will_sync:
+        self._state = state = self._state.model_copy(update=changes)
+        self._is_written = False
+        is_replaced = await asyncio.to_thread(self._write, path)
+        if self._state is state:
+            self._is_written = True
+        if is_replaced and not self._will_sync:
             # Once for all writes of a moment: no list waits for the disk, and a slow one does not occupy all threads.
             self._will_sync = True
             self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
