@@ -15,6 +15,7 @@ from .. import kube
 from ..aio.clock import Timing
 from ..errors import ApiServerError
 from ..kube import Api
+from ..model.problem import listed
 from ..node.api_applier import FaultRules, NodeAccess, injected
 from ..node.event_applier import NodeEvents
 from ..node.events import Situation
@@ -49,6 +50,7 @@ class NodeObject:
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
         self._reported: tuple[Document | None, str] = None, ""  # the Node and the trouble that subscribers know
+        self._others: list[str] = []  # names of Nodes that exist, if this one did not at the start
         self._informer = kube.Informer(
             api,
             kube.NODES,
@@ -77,7 +79,8 @@ class NodeObject:
         if self._informer.trouble is not None or self.document is not None or not self._informer.is_listed:
             return self._informer.trouble
         hint = "set --node-name (env NODE_NAME) to the Node's name, in a pod spec.nodeName"
-        return kube.Unconfigured(f"the cluster has no node {self._node!r}; {hint}")
+        others = f"; {listed(self._others, lead='it has')}" if self._others else ""
+        return kube.Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
 
     @property
     def unanswered(self) -> bool:
@@ -113,7 +116,19 @@ class NodeObject:
     async def run(self) -> None:
         """Follow the Node as soon as something needs it."""
         await self._wanted.wait()
-        await self._informer.run()
+        await asyncio.gather(self._informer.run(), self._name_others())
+
+    async def _name_others(self) -> None:
+        """If there is no Node of this name, read which ones there are, once, for the message."""
+        await self._informer.looked()
+        if self._api is None or self.document is not None or not self._informer.is_listed:
+            return
+        try:
+            nodes = await self._api.list(kube.NODES, keep=lambda node: str(kube.metadata_of(node).get("name")))
+        except ApiServerError:  # such as a missing permission: the message goes without
+            return
+        self._others = sorted(nodes.objects)
+        self._report()
 
     async def _poll(self, denied: kube.Denied) -> None:
         """Read it regularly, until that is forbidden as well, or it is time to try the watch again."""
