@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UsageError, VdevError
-from ..model.problem import Problem
+from ..model.problem import Place, Problem
 from . import options
 
 
@@ -124,9 +124,22 @@ def ask(args: argparse.Namespace, request: Mapping[str, Any]) -> Any:
 
 
 def complain(problems: Iterable[Problem]) -> None:
-    """Print problems on stderr."""
+    """Print problems on stderr; on a terminal each with the line of its file, and a caret below the column."""
     for problem in problems:
         print(problem, file=sys.stderr)
+        if sys.stderr.isatty() and problem.place is not None:
+            sys.stderr.write(_excerpt(problem.place))
+
+
+def _excerpt(place: Place) -> str:
+    """The line at this place, and a caret below its column; empty if the file cannot be read any more."""
+    try:
+        lines = Path(place.file).read_text().splitlines() if place.line else []
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if len(lines) < place.line or not lines:
+        return ""
+    return f"  {lines[place.line - 1]}\n  {' ' * (place.column - 1)}^\n"
 
 
 def exit_code(problems: Iterable[Problem]) -> int:

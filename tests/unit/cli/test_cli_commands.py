@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import forkserver
-from vdev.cli import COMMANDS
+from vdev.cli import COMMANDS, main
 
 GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
 BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
@@ -346,3 +346,16 @@ def test_an_interrupt_is_exit_code_130(monkeypatch, good, vdev):
 
     monkeypatch.setattr("vdev.config.load", interrupted)
     assert 130 == vdev("validate", good)[0]
+
+
+def test_on_a_terminal_a_problem_has_its_source_line(tmp_path, monkeypatch, capsys):
+    """A caret stands below the mistake. Output that goes to a file or a program has the messages alone."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text("version: v1\ndevices:\n  - {name: a, resource: a.b/c, virtual: {cuont: 3}}\n")
+    assert 2 == main(["validate", str(file)])
+    (message,) = capsys.readouterr().err.splitlines()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert 2 == main(["validate", str(file)])
+    shown, line, caret = capsys.readouterr().err.splitlines()
+    assert message == shown
+    assert line[caret.index("^") :].startswith("cuont: 3")
