@@ -134,7 +134,8 @@ def complain(problems: Iterable[Problem]) -> None:
 def _excerpt(place: Place) -> str:
     """The line at this place, and a caret below its column; empty if the file cannot be read any more."""
     try:
-        lines = Path(place.file).read_text().splitlines() if place.line else []
+        is_file = place.line and Path(place.file).is_file()  # a pipe that is opened again would wait for a writer
+        lines = Path(place.file).read_text().splitlines() if is_file else []
     except (OSError, UnicodeDecodeError):
         return ""
     if len(lines) < place.line or not lines:
