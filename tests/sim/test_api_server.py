@@ -284,6 +284,14 @@ def test_the_server_listens_on_loopback_only():
         ApiServer(host="0.0.0.0")  # which is refused
 
 
+async def test_a_server_that_is_stopped_twice_at_once():
+    server = ApiServer()
+    await server.up()
+    await asyncio.gather(server.down(), server.down())
+    await server.up()
+    await server.down()
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
 async def test_kubectl(ask, tmp_path):
     """It finds the kinds, applies, reads, labels and deletes."""

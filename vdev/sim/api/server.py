@@ -120,23 +120,23 @@ class ApiServer:
 
     async def down(self) -> None:
         """Stop listening and cut every connection."""
-        if self._listener is None:
+        listener, self._listener = self._listener, None
+        if listener is None:
             return
         # asyncio leaks an accepted connection if the listener is closed before the connection has a transport. So it
         # stops accepting first, and closes the listener when all accepted connections are known.
-        for each in self._listener.sockets:
+        for each in listener.sockets:
             asyncio.get_running_loop().remove_reader(each.fileno())
         for _ in range(_ACCEPT_TURNS):
             await asyncio.sleep(0)
-        self._listener.close()
+        listener.close()
         tasks = [*self._state.tasks]
         for connection in [*self._state.connections]:
             connection.transport.abort()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._listener.wait_closed()
-        self._listener = None
+        await listener.wait_closed()
 
     # --- for tests ----------------------------------------------------------------------------------------------------
 
