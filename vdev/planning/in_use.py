@@ -128,6 +128,10 @@ class InUse:
         """Whether a pod may hold the device."""
         return key in self.devices or key in self.in_flight
 
+    def may_be_used(self, key: Key) -> bool:
+        """Whether a pod may hold the device, or whether time ran out for it but the checkpoint still names it."""
+        return self.may_hold(key) or (self.answers_since is None and key in self.ended)
+
     def all(self) -> frozenset[Key]:
         return frozenset(self.devices) | self.in_flight
 

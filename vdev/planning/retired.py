@@ -98,7 +98,7 @@ def keep_in_use(
     held = [
         (each.slot, f"overlaps {each.slot.id}, which {_holder(in_use, key)} still holds")
         for key, each in kept.items()
-        if in_use.may_hold(key)
+        if in_use.may_be_used(key)
     ]
     inventory = replace(devices, resources=resources)
     if held:

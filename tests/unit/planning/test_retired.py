@@ -102,6 +102,20 @@ def test_a_partition_that_overlaps_a_held_one_is_unhealthy(build):
     assert [True] == list(states(free.inventory, "nvidia.com/mig-7g.40gb").values())
 
 
+def test_without_pod_resources_a_device_of_the_checkpoint_blocks_as_long_as_it_is_listed(build):
+    """Time ran out before the edit, because the pod was admitted long ago, but it may still run."""
+    before = build.inventory(build.entry())
+    after = build.inventory(build.entry(), sharing=build.sharing({"name": GPU, "replicas": 2}))
+    blind = replace(silent(1000.0, 0.0), ended=frozenset({HELD}), is_complete=True)
+    kept = keep_in_use(after, blind, 1000.0, listed=before)
+    assert HELD in kept.retired
+    assert not states(kept.inventory)["GPU-gggg1::0"]
+    assert states(kept.inventory)["GPU-gggg0::0"]
+    later = again(kept, after, replace(blind, asked_at=1600.0), 1600.0)
+    assert states(later.inventory)["GPU-gggg1::0"]
+    assert not later.retired
+
+
 def test_an_unknown_held_device_is_listed(build):
     """A held id that the configuration lost while vdev was down is listed as Unhealthy at once."""
     fresh = build.inventory(build.entry())
