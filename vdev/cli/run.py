@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import resource
 import sys
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     async def main() -> None:
         _leave(await Agent(made).run())
 
+    # A full garbage collection takes 50 ms with the objects of the imported modules, and it may fall into an edit.
+    gc.freeze()
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
 
