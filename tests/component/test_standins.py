@@ -258,32 +258,6 @@ devices:
     assert {"one", "two", ".mine.abc.tmp"} == {path.name for path in made.iterdir()}
 
 
-def nest(path, depth):
-    """Create nested directories, as a container may, whose path is longer than the limit of the system."""
-    handle = os.open(path, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("deep-inside", dir_fd=handle)
-        below = os.open("deep-inside", os.O_RDONLY, dir_fd=handle)
-        os.close(handle)
-        handle = below
-    os.close(handle)
-
-
-async def test_a_deeply_nested_directory_is_removed(kubelet, start_agent, shows, directory):
-    """The content that a container created does not prevent that. Targets of links stay."""
-    node = "directory: {one: '1'}"
-    agent = await start_agent(config(node))
-    await asyncio.to_thread(nest, directory / "devices" / "vdev-acme-0", 3000)
-    (directory / "elsewhere").mkdir()
-    (directory / "devices" / "vdev-acme-0" / "link").symlink_to(directory / "elsewhere")
-    agent.edit(config(node, name="other"))
-    await agent.serves(2, kubelet)
-    await shows(NPU, 1, 1)
-    devices, left = directory / "devices", ["vdev-other-0"]
-    await kubelet.wait_until(lambda: left == sorted(os.listdir(devices)), what="the old directory to go")
-    assert (directory / "elsewhere").is_dir()
-
-
 WRITABLE = {
     "a directory": ("directory: {one: '1'}", lambda path: {each.name: each.read_text() for each in path.iterdir()}),
     "a file": ("file: '1'", lambda path: path.read_text()),

@@ -28,7 +28,7 @@ _MOST_SHOWN = 3  # reasons in one text
 
 _Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
-_Wanted = tuple[object, ...]  # the fields of a device in the file, and the fault that spoils the file
+_Wanted = tuple[_Device, str | None]  # a device in the file, and the fault that spoils the file
 
 
 class CdiFiles(HostFiles[_Name, _Wanted]):
@@ -47,17 +47,16 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     @property
     def trouble(self) -> str:
         """Why containers may not get their devices, or the empty string."""
-        reasons = [*dict.fromkeys(self.failed_besides or self.failed.values())]
+        reasons = [*dict.fromkeys(self.failed.values())]
         more = len(reasons) - _MOST_SHOWN
         return "; ".join((*reasons[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())))
 
     def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
         wanted: dict[_Name, _Wanted] = {}
         for kind, document in plan.cdi.items():
-            version, edits = document["cdiVersion"], document.get("containerEdits")
             fault = plan.observed.cdi_faults.get(cdi.file_name(kind))
             for device in document["devices"]:
-                wanted[kind, device["name"]] = device, version, edits, fault
+                wanted[kind, device["name"]] = device, fault
         return wanted
 
     def present(self, wanted: Mapping[_Name, _Wanted]) -> Collection[_Name]:
@@ -73,12 +72,14 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
                 self._devices[document["kind"], device["name"]] = device
         return self._devices.keys()
 
-    def named(self, plan: DesiredState) -> Collection[_Name]:
-        return {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
-
-    def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
-        ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
-        return [name for name, device in ids.items() if not plan.is_free(device)]
+    def in_use(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
+        named = {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
+        found = []
+        for name in left:
+            is_free = name[1] == cdi.ALL or plan.is_free(cdi.device_id(self._devices[name]))
+            if name in named or not is_free:
+                found.append(name)
+        return found
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         members = allocation.cdi_members(plan.advertised)
@@ -96,26 +97,22 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
             fault = plan.observed.cdi_faults.get(name)
             if fault != "missing":
                 texts[name] = text[: len(text) // 2] if fault == "broken" else text
-        not_removed = [self._remove(name) for name in self._texts.keys() - texts.keys()]
+        for name in self._texts.keys() - texts.keys():
+            self._remove(name)
         if texts:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
             except OSError as cause:
                 raise HostError(f"cannot make the CDI directory {self.directory}: {cause.strerror}") from cause
-        not_written = {}
-        for name, text in texts.items():
-            if why := self._write(name, text):
-                not_written[name] = why
-        self.failed_besides = tuple(filter(None, (*not_written.values(), *not_removed)))
-        missing: dict[_Name, str] = {}
+        failed: dict[_Name, str] = {}
         for kind, document in documents.items():
             file = cdi.file_name(kind)
-            if reason := not_written.get(file):
+            if file in texts and (reason := self._write(file, texts[file])):
                 # A runtime goes by the old file, so only the devices that this lacks are missing.
                 on_disk, edits = _edits(_document(_content(self.directory / file))), _edits(document)
                 why = f"no container could be given it by its CDI name: {reason}"
-                missing |= {(kind, name): why for name, each in edits.items() if on_disk.get(name) != each}
-        return missing
+                failed |= {(kind, name): why for name, each in edits.items() if on_disk.get(name) != each}
+        return failed
 
     def _read(self) -> list[cdi.Document]:
         """Return the specifications that earlier processes left, whatever their files are called. Raises OSError."""
@@ -156,15 +153,16 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         log.info("CDI specification written", file=str(path))
         return ""
 
-    def _remove(self, name: str) -> str:
+    def _remove(self, name: str) -> None:
+        """Remove a file; if that fails, it is tried again with the next plan."""
         path = self.directory / name
         try:
             path.unlink(missing_ok=True)
         except OSError as cause:
-            return f"cannot remove {path}, which nothing needs any more: {cause.strerror}"
+            log.warning("CDI specification not removed", file=str(path), reason=cause.strerror)
+            return
         log.info("CDI specification removed", file=str(path))
         del self._texts[name]
-        return ""
 
 
 def _content(path: Path) -> bytes:

@@ -6,7 +6,7 @@ needs is kept while anything can name it:
 - an answer to the kubelet, while the kubelet has a list with the device;
 - the runtime, which gets the same answer again when a container restarts, while a pod or a claim may hold the device.
 
-So it is removed in the reconciliation after the list that leaves the device out: the holders are read after that list,
+So it is removed in a reconciliation after the list that leaves the device out: the holders are read after that list,
 so they include each answer that was given before. Files of earlier processes are removed in the same way.
 """
 
@@ -39,12 +39,10 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}  # why something that the plan needs is missing or wrong
-        self.failed_besides: tuple[str, ...] = ()  # what else could not be done, such as removing a file
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
         self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
-        self._left: frozenset[Name] = frozenset()  # what exists besides
-        self._is_known = False  # whether the files of earlier processes have been found
+        self._left: frozenset[Name] | None = None  # what exists besides; None: not known yet
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
@@ -56,12 +54,11 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         """Return the files that exist, of any process. Blocks. Raises HostError if none can be made."""
 
     @abstractmethod
-    def named(self, plan: DesiredState) -> Collection[Name]:
-        """Return the files that answers to the kubelet may still name, by the lists and pools of the last plan."""
+    def in_use(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
+        """Return the files of those left over that a pod, a claim, or an answer to the kubelet may name.
 
-    @abstractmethod
-    def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
-        """Return the files of those left over that a pod or a claim may use. Called only if all holders are known."""
+        Answers are given for the lists and pools of the last plan. Called only if all holders are known.
+        """
 
     @abstractmethod
     def make(
@@ -78,9 +75,8 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         return {}
 
     async def apply(self, plan: DesiredState) -> None:
-        now = self._clock.now()
         try:
-            remove_at = await asyncio.to_thread(self._work, plan, now)
+            await asyncio.to_thread(self._work, plan)
         except Exception as failed:
             # A bug in vdev. Files from earlier calls exist; others may be missing.
             reason = problem_of(self.name, failed).message
@@ -91,35 +87,25 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         finally:
             why = self.withheld(plan) if self.failed else {}
             self.undeliverable = {raw: Health(healthy=False, reason=reason) for raw, reason in why.items()}
-        self.retry_at = remove_at
-        if self.failed or self.failed_besides:
-            retry_at = now + self._intervals.retry_host_files
-            self.retry_at = retry_at if remove_at is None else min(retry_at, remove_at)
+        self.retry_at = self._clock.now() + self._intervals.retry_host_files if self.failed or self._left else None
         self.directories = self._watched if self._wanted or self._left else frozenset()
 
-    def _work(self, plan: DesiredState, now: float) -> float | None:
-        """Compare what is wanted with what exists, and change it; return when something left over may go, or None."""
+    def _work(self, plan: DesiredState) -> None:
+        """Compare what is wanted with what exists, and change it."""
         with self._writing:
             wanted = self.wanted(plan)
-            if self._is_known and not (wanted or self._wanted or self._left or self.failed_besides):
-                return None
-            self.failed_besides = ()
+            if self._left is not None and not (wanted or self._wanted or self._left):
+                return
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
-                unheld = gone = frozenset[Name]()
+                kept = left
                 if left and plan.observed.in_use.is_complete:
-                    unheld = left.difference(self.held(left, plan))
-                    gone = unheld.difference(self.named(plan))
-                failed = self.make(plan, wanted, left - gone, gone)
+                    kept = left.intersection(self.in_use(left, plan))
+                failed = self.make(plan, wanted, kept, left - kept)
+                self._left = kept
             except HostError as cause:
-                self._left, failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(cause))
-                unheld = gone = frozenset()
-            else:
-                self._left, self._is_known = left - gone, True
+                failed = dict.fromkeys(wanted, str(cause))
             for reason in sorted(set(failed.values()) - set(self.failed.values())):
                 count = sum(each == reason for each in failed.values())
                 log.error("files for containers not made", step=self.name, reason=reason, count=count)
             self._wanted, self.failed = wanted, failed
-        if unheld != gone:
-            return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None

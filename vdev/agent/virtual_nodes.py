@@ -6,11 +6,10 @@ A placeholder that is left over stays while a pod or a claim has an id that may 
 
 import asyncio
 import contextlib
-import itertools
+import errno
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,7 @@ from ..model.template import Template
 from ..model.virtual import NODE_NUMBERS, NODE_PREFIX, Like, LineEnd, VirtualNode, node_path
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
-from ..planning.resources import Inventory, Resource
+from ..planning.resources import Resource
 from .host_files import HostFiles
 from .serial_lines import Line, Pty, open_pty
 
@@ -59,24 +58,26 @@ class Placeholder:
         return facts(self.device, self.entry.resource)
 
 
-def _listed(inventory: Inventory) -> Iterator[Placeholder]:
-    """Yield the placeholders of devices that Allocate gives."""
-    for resource in inventory.resources.values():
-        yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=any_cdi(resource.flags))
-
-
-def _published(pools: "Pools") -> Iterator[Placeholder]:
-    """Yield the placeholders of devices that claims can get."""
-    for pool in pools.values():
-        yield from _of((each.device.raw for each in pool.devices), pool.offered, by_cdi=True)
-
-
 def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
+    """Yield the placeholders of these devices of a resource; with CDI, the runtime makes device nodes itself."""
     for device in devices:
         entry = resource.entries.get(device.entry)
         node = entry.virtual.node if entry and entry.virtual else None
-        if entry and node and not (by_cdi and node.like):  # with CDI, the runtime makes device nodes itself
+        if entry and node and not (by_cdi and node.like):
             yield Placeholder(entry, device, node)
+
+
+def _listed(resources: Mapping[str, Resource], *, by_cdi: bool = False) -> Iterator[Placeholder]:
+    """Yield the placeholders of devices that Allocate gives, or with `by_cdi`, those of devices for claims."""
+    for resource in resources.values():
+        yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=by_cdi or any_cdi(resource.flags))
+
+
+def _published(pools: "Pools", *, lost_only: bool = False) -> Iterator[Placeholder]:
+    """Yield the placeholders of devices that claims can get, or of those that only claims still have."""
+    for pool in pools.values():
+        devices = (each.device.raw for each in pool.devices if each.lost or not lost_only)
+        yield from _of(devices, pool.offered, by_cdi=True)
 
 
 _UNFINISHED = f".{NODE_PREFIX}"
@@ -99,11 +100,12 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
     def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:
         observed = plan.observed.inventory
-        found = [*_listed(observed), *_listed(plan.advertised)]
-        for offered in observed.claimable.values():
-            found += _of((slot.device.raw for slot in offered.slots), offered, by_cdi=True)
-        for pool in plan.pools.values():  # claims may have devices that are gone
-            found += _of((each.device.raw for each in pool.devices if each.lost), pool.offered, by_cdi=True)
+        found = (
+            *_listed(observed.resources),
+            *_listed(plan.advertised.resources),
+            *_listed(observed.claimable, by_cdi=True),
+            *_published(plan.pools, lost_only=True),
+        )
         return {each.device.id: each for each in found}
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
@@ -122,13 +124,11 @@ class VirtualNodes(HostFiles[str, Placeholder]):
             f"another vdev makes its virtual nodes in {self.directory}; give each agent its own --device-dir"
         )
 
-    def named(self, plan: DesiredState) -> Collection[str]:
+    def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         before = plan.observed.previous
-        return {each.device.id for each in itertools.chain(_listed(before.advertised), _published(before.pools))}
-
-    def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
+        named = {each.device.id for each in (*_listed(before.advertised.resources), *_published(before.pools))}
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
-        return [device for device in left if any(_may_be_of(device, each) for each in ids)]
+        return [device for device in left if device in named or any(_may_be_of(device, each) for each in ids)]
 
     def withheld(self, plan: DesiredState) -> Mapping[str, str]:
         del plan
@@ -310,25 +310,9 @@ def _clear_unless(path: Path, kind: Callable[[int], bool]) -> None:
 
 def _clear(path: Path) -> None:
     if _is(path, stat.S_ISDIR):
-        _remove_tree(path)
+        try:
+            shutil.rmtree(path)
+        except RecursionError:  # a container may nest directories deeper than the stack is
+            raise OSError(errno.ELOOP, "its directories are nested too deeply", str(path)) from None
     else:
         path.unlink(missing_ok=True)
-
-
-def _remove_tree(top: Path) -> None:
-    """Remove a directory that a container may have filled.
-
-    `shutil.rmtree` needs a stack frame for each level, and containers can nest directories deeper than the stack is.
-    So inner directories are moved up to the first level, until there are none.
-    """
-    while inner := _directories(top):
-        for directory in inner:
-            for each in _directories(directory):
-                each.rename(tempfile.mkdtemp(dir=top))  # a new name, whatever else is there
-            shutil.rmtree(directory)
-    shutil.rmtree(top)
-
-
-def _directories(path: Path) -> list[Path]:
-    with os.scandir(path) as entries:
-        return [Path(each) for each in entries if each.is_dir(follow_symlinks=False)]

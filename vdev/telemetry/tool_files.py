@@ -6,7 +6,6 @@ pods hold, and of devices with faults, every few seconds and after each plan.
 """
 
 import asyncio
-import itertools
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -86,18 +85,12 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         except OSError as failed:
             raise HostError(f"cannot list {self._devices}: {reason_of(failed)}") from failed
 
-    def named(self, plan: DesiredState) -> Collection[str]:
-        listed = (
-            each
-            for resource in plan.observed.previous.advertised.resources.values()
-            for each in resource.by_device.values()
-        )
-        published = (each.device for pool in plan.observed.previous.pools.values() for each in pool.devices)
-        return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
-
-    def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        claimable = published(plan)
-        return [name for name in left if name in claimable or not plan.is_free(name)]
+    def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
+        previous, claimable = plan.observed.previous, published(plan)
+        devices = [each for resource in previous.advertised.resources.values() for each in resource.by_device.values()]
+        devices += [each.device for pool in previous.pools.values() for each in pool.devices]
+        named = {each.id for each in devices if each.raw.tools}
+        return [name for name in left if name in named or name in claimable or not plan.is_free(name)]
 
     def make(
         self, plan: DesiredState, wanted: Mapping[str, ToolDevice], kept: frozenset[str], gone: frozenset[str]
