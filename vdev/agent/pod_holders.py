@@ -140,7 +140,7 @@ class PodHolders:
             sources.append("pod resources")
         elif self.known.answered_at > float("-inf"):
             sources.append("the last answer of pod resources")
-        if not self.known.unlisted.isdisjoint(reading.checkpoint.keys):
+        if not self.known.unlisted.isdisjoint(reading.on_disk):
             sources.append("the kubelet's checkpoint")
         # Own Allocates always count until an answer names their pod.
         name = " and ".join(sources) or "this process's own Allocates"

@@ -6,7 +6,7 @@ container reuses or frees.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ..hostfs import read_plain
 from ..model.device import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from ..planning.in_use import Holder, HoldersAnswer, KubeletCheckpoint, Use
+from ..planning.in_use import Checkpoint, Holder, HoldersAnswer, Use
 from .registration import kubelet_channel
 
 
@@ -114,15 +114,15 @@ class CheckpointReader:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.trouble = ""
-        self._last = KubeletCheckpoint()
+        self._last: Checkpoint = {}
 
-    def read(self) -> KubeletCheckpoint:
+    def read(self) -> Checkpoint:
         """Return the current content of the file, or the last valid one. Blocks briefly."""
         trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
             if text is not None:
-                self._last = KubeletCheckpoint(_pods(json.loads(text)["Data"].get("PodDeviceEntries")))
+                self._last = _pods(json.loads(text)["Data"].get("PodDeviceEntries"))
         except HostError as failed:
             trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -131,7 +131,7 @@ class CheckpointReader:
         return self._last
 
 
-def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:
+def _pods(entries: Any) -> Checkpoint:
     """The devices of all containers of each pod, by the pod's UID."""
     pods: dict[str, frozenset[Key]] = {}
     for entry in entries or ():

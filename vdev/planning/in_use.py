@@ -20,7 +20,6 @@ This module has only values and pure functions. Times are monotonic seconds. Obs
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
@@ -31,15 +30,8 @@ _NEVER = float("-inf")
 # --- what the kubelet says --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class KubeletCheckpoint:
-    """The devices in the kubelet's checkpoint file, by the pod's UID."""
-
-    pods: Mapping[str, frozenset[Key]] = field(default_factory=dict)
-
-    @cached_property
-    def keys(self) -> frozenset[Key]:
-        return frozenset().union(*self.pods.values())
+Checkpoint = Mapping[str, frozenset[Key]]
+"""The devices in the kubelet's checkpoint file, by the pod's UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,7 @@ class HoldersReading:
     """When the call was made."""
     answer: HoldersAnswer | None
     """None: there was no answer."""
-    checkpoint: KubeletCheckpoint = KubeletCheckpoint()
+    checkpoint: Checkpoint = field(default_factory=dict)
     """The checkpoint, read after the answer."""
     kubelet: object = None
     """Identifies the kubelet process: equal for readings of the same process."""
@@ -94,6 +86,11 @@ class HoldersReading:
     """Whether the kubelet has an open stream to this agent, so it is running and could have answered."""
     is_refused: bool = False
     """Whether the kubelet's rate limit refused the call."""
+
+    @property
+    def on_disk(self) -> frozenset[Key]:
+        """The devices in the checkpoint."""
+        return frozenset().union(*self.checkpoint.values())
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
@@ -177,77 +174,68 @@ UNKNOWN = InUse(is_complete=False)
 
 def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUCTION) -> InUse:
     """Return the devices in use after a new reading."""
-    answer, on_disk, at = reading.answer, reading.checkpoint.keys, reading.at
+    answer, on_disk, at = reading.answer, reading.on_disk, reading.at
+    known = {**dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at)), **before.devices}
     if reading.is_refused:
         # The kubelet runs, so its earlier answers stay trusted, unless it is another process. Only the checkpoint is
         # new, and it can only add devices.
-        fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
         is_complete = before.is_complete and reading.kubelet == before.kubelet
-        return replace(before, devices={**fresh, **before.devices}, is_complete=is_complete)
+        return replace(before, devices=known, is_complete=is_complete)
+
     if answer is None:
-        return _unanswered(before, reading, intervals)
-    if before.answers_since is None or reading.kubelet != before.kubelet:
+        # No device is released, unless PodResources has never answered, e.g. because it is not mounted.
+        silent_since = None
+        if reading.is_served:
+            silent_since = at if before.silent_since is None else before.silent_since
+        runs_out = False
+        if silent_since is not None and before.answered_at == _NEVER:
+            runs_out = at - silent_since >= intervals.retire_blind
+        devices = {
+            key: each
+            for key, each in known.items()
+            if not runs_out or each.unlisted_since is None or at - each.unlisted_since < intervals.retire_blind
+        }
+        return replace(
+            before,
+            devices=devices,
+            ended=on_disk - devices.keys(),
+            is_complete=runs_out,
+            asked_at=at,
+            answers_since=None,
+            silent_since=silent_since,
+        )
+
+    answers_since = before.answers_since
+    if answers_since is None or reading.kubelet != before.kubelet:
         # This may be a new kubelet process. Until its answers are trusted, devices that it does not list are in use.
-        unlisted = {
+        answers_since = at
+        known = dict.fromkeys(on_disk, Holder(unlisted_since=at)) | {
             key: each if each.is_awaited else replace(each, unlisted_since=at) for key, each in before.devices.items()
         }
-        before = replace(before, devices=unlisted, ended=frozenset(), answers_since=at, kubelet=reading.kubelet)
-    assert before.answers_since is not None
-    is_trusted = at - before.answers_since >= intervals.kubelet_grace
+    is_trusted = at - answers_since >= intervals.kubelet_grace
     # The answer leaves out init containers, so a listed pod still holds its other devices in the checkpoint.
-    listed_pods = [keys for keys in reading.checkpoint.pods.values() if not keys.isdisjoint(answer.holders)]
+    listed_pods = [keys for keys in reading.checkpoint.values() if not keys.isdisjoint(answer.holders)]
     of_listed_pods = frozenset[Key]().union(*listed_pods)
-    devices: dict[Key, Holder] = {}
-    for key in before.devices.keys() | answer.holders.keys() | (on_disk - before.ended):
-        known = before.devices.get(key, Holder(unlisted_since=at))
-        if known.is_awaited and known.unlisted_since is not None and known.unlisted_since >= at:
-            devices[key] = known  # allocated after the call: the answer is about the previous pod
-        elif key in answer.holders:
-            devices[key] = answer.holders[key]
-        elif known.unlisted_since is not None:
-            age = at - known.unlisted_since
-            is_awaited = known.is_awaited and (age < intervals.unnamed_allocate or not is_trusted)
-            is_on_disk = key in on_disk and (age < intervals.retire_blind or key in of_listed_pods)
+    devices = dict(answer.holders)
+    for key, each in known.items():
+        since = each.unlisted_since
+        if each.is_awaited and since is not None and since >= at:
+            devices[key] = each  # allocated after the call: the answer is about the previous pod
+        elif since is not None and key not in answer.holders:
+            is_awaited = each.is_awaited and (at - since < intervals.unnamed_allocate or not is_trusted)
+            is_on_disk = key in on_disk and (at - since < intervals.retire_blind or key in of_listed_pods)
             if is_awaited or is_on_disk or not is_trusted:
-                pod = "" if is_trusted else known.pod
-                devices[key] = replace(known, pod=pod, is_awaited=is_awaited)
-        # Otherwise, this kubelet has listed the device before, so its pod has ended.
+                devices[key] = replace(each, pod="" if is_trusted else each.pod, is_awaited=is_awaited)
+        # Otherwise, the answer names its pod, or this kubelet has listed the device before, so its pod has ended.
     return replace(
         before,
         devices=devices,
         ended=on_disk - devices.keys(),
         claims=answer.claimed,
         is_complete=is_trusted,
+        kubelet=reading.kubelet,
         asked_at=at,
         answered_at=at,
+        answers_since=answers_since,
         silent_since=None,
-    )
-
-
-def _unanswered(before: InUse, reading: HoldersReading, intervals: Intervals) -> InUse:
-    """Return the devices in use after a call without an answer: none is released, and the checkpoint may add some.
-
-    Only if PodResources has never answered, e.g. because it is not mounted, devices are released after a timeout.
-    """
-    at, on_disk = reading.at, reading.checkpoint.keys
-    silent_since = None
-    if reading.is_served:
-        silent_since = at if before.silent_since is None else before.silent_since
-    runs_out = False
-    if silent_since is not None and before.answered_at == _NEVER:
-        runs_out = at - silent_since >= intervals.retire_blind
-
-    def is_over(holder: Holder) -> bool:
-        return runs_out and holder.unlisted_since is not None and at - holder.unlisted_since >= intervals.retire_blind
-
-    fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
-    devices = {key: each for key, each in {**fresh, **before.devices}.items() if not is_over(each)}
-    return replace(
-        before,
-        devices=devices,
-        ended=on_disk - devices.keys(),
-        is_complete=runs_out,
-        asked_at=at,
-        answers_since=None,
-        silent_since=silent_since,
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.intervals import Intervals
-from vdev.planning.in_use import UNKNOWN, Holder, HoldersAnswer, HoldersReading, KubeletCheckpoint, update
+from vdev.planning.in_use import UNKNOWN, Holder, HoldersAnswer, HoldersReading, update
 
 A, B, C = (("acme.dev/npu", f"acme-{number}") for number in range(3))
 PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.0)
@@ -19,7 +19,7 @@ def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True, is_refu
     named = None
     if answer is not None:
         named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
-    checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
+    checkpoint = {f"uid-{key[1]}": frozenset({key}) for key in on_disk}
     return HoldersReading(at, named, checkpoint, kubelet, is_served, is_refused)
 
 
@@ -227,7 +227,7 @@ def test_a_held_device_is_always_in_use(pods, kubelets, gaps, modes):
         answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app)
         stale = held | (stale if young or mode in ("silent", "refused") else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
-        checkpoint = KubeletCheckpoint(pods)
+        checkpoint = pods
         said = None if mode in ("silent", "refused") else answer
         told = HoldersReading(now, said, checkpoint, kubelet, is_refused=mode == "refused")
         known = update(known, told, replace(PATIENCE, unnamed_allocate=0.0))
