@@ -80,7 +80,6 @@ class Intervals:
 
     # Time for others.
     state_file: float = 1.0  # to read or write the state file, while a list or a pod waits for it
-    sync_state_file: float = 1.0  # to write the state to the disk itself
     api_answer: float = 10.0  # for one answer of the API server
     api_watch: float = 240.0  # for the API server to end a watch: between this and one and a half times as much
     api_patience: float = 30.0  # the longest wait that the API server can ask for

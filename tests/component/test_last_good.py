@@ -198,7 +198,7 @@ SPOILT = {
     "empty": (lambda _: b"", "the file is damaged"),
     "half": (lambda data: data[:-80], "the file is damaged"),
     "other bytes": (lambda data: data.replace(b"count: 2", b"count: 9"), "its checksum does not fit"),
-    "newer": (_changed(version=9), "it has version 9, and this vdev knows version 2"),
+    "newer": (_changed(version=9), "it has version 9, and this vdev knows version 3"),
     "another node's": (_changed(node="node-2"), "it is of node 'node-2'"),
     "other arguments": (_changed(given=["/etc/other.yaml"]), "it was kept for --config-file /etc/other.yaml"),
     "refused by this vdev": (

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.kit.fakehost import FakeHost
-from vdev.agent.state_file import Listed
+from vdev.agent import state_file
 from vdev.planning.handovers import Ledger, Tenant
 from vdev.sim import Kubelet, manifest
 
@@ -136,7 +136,7 @@ async def test_a_held_node_that_moves_to_another_entry_is_unhealthy(kubelet, sta
 
 SPOILT = {
     "half": (None, "the file is damaged"),
-    "newer": (b'{"version": 9}\n', "it has version 9, and this vdev knows version 2"),
+    "newer": (b'{"version": 9}\n', "it has version 9, and this vdev knows version 3"),
     "deep": (b"[" * 100_000, "the file is damaged"),
 }
 
@@ -218,14 +218,14 @@ async def test_a_device_is_in_the_state_file_before_it_is_listed(kubelet, start_
 async def test_a_plan_does_not_overwrite_a_newer_record_of_holders(kubelet, start_agent, shows, directory, monkeypatch):
     """An Allocate that is recorded while a new list is recorded stays in the file."""
     agent = await start_agent(config(1))
-    of, begun, go_on = Listed.of, threading.Event(), threading.Event()
+    lists, begun, go_on = state_file._lists, threading.Event(), threading.Event()
 
-    def slow(plan):
+    def slow(inventory):
         begun.set()
         go_on.wait(timeout=30)
-        return of(plan)
+        return lists(inventory)
 
-    monkeypatch.setattr(Listed, "of", slow)
+    monkeypatch.setattr(state_file, "_lists", slow)
     agent.edit(config(2))
     await asyncio.to_thread(begun.wait, timeout=30)
     await agent.agent.state.record(Ledger(tenants=(Tenant(NPU, "acme-0", 1, "default/held"),)))

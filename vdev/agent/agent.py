@@ -285,10 +285,10 @@ class Agent:
         async with self._reconciling:
             await self.link.remove_leftovers()
             await self.link.check()  # the first services must know which kubelet they register with
-            (inventory, progresses, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
-            self.handovers.recall(ledger)
-            self.holders.recall({each.key for each in ledger.tenants})
-            self.layouts.progresses = progresses
+            (before, inventory), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
+            self.handovers.recall(before.handovers)
+            self.holders.recall({each.key for each in before.handovers.tenants})
+            self.layouts.progresses = before.layouts
             self.reconciler.resume(inventory)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):

@@ -1,6 +1,7 @@
 """The file of the state directory: one JSON document for the next process.
 
-    listed      the lists of the kubelet and the layouts that labels chose: the first list after a start edits it
+    lists       the lists of the kubelet: the first list after a start edits them
+    layouts     the layouts that labels chose
     config      the texts of the last good configuration, for a start with bad files
     handovers   the pods that hold devices with actions, and the actions that are due
 
@@ -11,12 +12,10 @@ machine's image, or belong to another version. Then the agent uses what ids and 
 
 import asyncio
 import contextlib
-import functools
 import hashlib
-import json
 import os
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
@@ -27,13 +26,12 @@ from ..config import FileText, FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
-from ..model.geometry import Parts
 from ..model.problem import Problem, error, warning
 from ..planning import handovers
 from ..planning.handovers import Ledger
 from ..planning.plan import DesiredState
-from ..planning.repartition import Progress, Progresses, RepartitionState
-from ..planning.resources import EMPTY, Inventory, Resource
+from ..planning.repartition import Progress
+from ..planning.resources import Inventory, Resource
 from .applier import Applier, Stage
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 64 * 1024 * 1024
 
 _HINT = "is --state-dir right, and writable?"
@@ -56,7 +54,7 @@ class StateError(ValueError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ListedSlot(NamedTuple):
@@ -81,50 +79,11 @@ class ListedSlot(NamedTuple):
         return cls(slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
 
     def slot(self, *, numbers: bool) -> Slot:
+        """Return the slot, Healthy; without `numbers`, device nodes have other numbers now than when it was listed."""
         owns, uses = (self.owns, self.uses) if numbers else ((), ())
         raw = RawDevice(id=self.hardware, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
         device = Device(id=self.device, raw=raw, ordinal="-1", profile=self.profile, slices=range(*self.slices))
         return Slot(self.id, device, self.replica)
-
-
-class ChosenLayout(_Section):
-    """The progress of a layout that a label chose."""
-
-    value: str | None
-    state: RepartitionState
-    sentence: str
-    parts: dict[str, dict[int, Parts]] = {}  # the partitions in force, by entry and device index
-
-
-class Listed(_Section):
-    """The lists, by resource, and the layouts, by label."""
-
-    resources: dict[str, tuple[ListedSlot, ...]] = {}
-    layouts: dict[str, ChosenLayout] = {}
-
-    @classmethod
-    def of(cls, plan: DesiredState) -> Self:
-        resources = plan.advertised.resources.values()
-        return cls(
-            resources={each.name: tuple(map(ListedSlot.of, each.slots)) for each in resources},
-            layouts={label: ChosenLayout.model_validate(each) for label, each in plan.observed.layouts.items()},
-        )
-
-    def inventory(self, *, numbers: bool) -> Inventory:
-        """Return the lists, with all devices Healthy.
-
-        `numbers`: device nodes still have the numbers that they had then, so `owns` and `uses` still mean the same.
-        """
-        return Inventory(
-            {
-                name: Resource(name, tuple(each.slot(numbers=numbers) for each in slots))
-                for name, slots in self.resources.items()
-            }
-        )
-
-    @property
-    def choices(self) -> Progresses:
-        return {label: Progress(label=label, **dict(each)) for label, each in self.layouts.items()}
 
 
 class KeptConfig(_Section):
@@ -141,6 +100,10 @@ class KeptConfig(_Section):
         return FileTexts(self.files, self.presets, self.layouts)
 
 
+class _Version(BaseModel):
+    version: int
+
+
 class State(_Section):
     """The whole document of one agent, which is known by its node and the plugin directory of its kubelet."""
 
@@ -149,9 +112,23 @@ class State(_Section):
     plugin_dir: str
     boot: str
     """An id of this boot of the machine, empty if it is unknown."""
-    listed: Listed = Listed()
+    lists: dict[str, tuple[ListedSlot, ...]] = {}
+    """The lists, by resource."""
+    layouts: dict[str, Progress] = {}
+    """The layouts, by label."""
     config: KeptConfig | None = None
     handovers: Ledger = handovers.EMPTY
+
+    def inventory(self, boot: str) -> Inventory:
+        """Return the lists in this boot of the machine."""
+        # Device nodes get new numbers at each boot: another device may have the old ones now.
+        numbers = not (self.boot and boot) or self.boot == boot
+        return Inventory(
+            {
+                name: Resource(name, tuple(each.slot(numbers=numbers) for each in slots))
+                for name, slots in self.lists.items()
+            }
+        )
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -165,19 +142,14 @@ def encoded(state: State) -> bytes:
 
 def decoded(text: bytes, owner: State) -> State:
     """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
-    body, _, rest = text.partition(b"\n")
+    body, _, checksum = text.partition(b"\n")
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
-        raise StateError(_DAMAGED)
-    if found["version"] != VERSION:
-        raise StateError(f"it has version {found['version']}, and this vdev knows version {VERSION}")
-    if hashlib.sha256(body).hexdigest().encode() != rest.strip():
-        raise StateError(f"{_DAMAGED}: its checksum does not fit")
-    try:
-        state = State.model_validate(found)
+        version = _Version.model_validate_json(body).version
+        if version != VERSION:
+            raise StateError(f"it has version {version}, and this vdev knows version {VERSION}")
+        if hashlib.sha256(body).hexdigest().encode() != checksum.strip():
+            raise StateError(f"{_DAMAGED}: its checksum does not fit")
+        state = State.model_validate_json(body)
     except ValidationError as wrong:
         raise StateError(_DAMAGED) from wrong
     if (state.node, state.plugin_dir) != (owner.node, owner.plugin_dir):
@@ -205,35 +177,30 @@ class StateFile(Applier):
         self._intervals, self._clock = options.timing
         self._state = State(version=VERSION, node=options.node, plugin_dir=plugin_dir, boot=options.boot_id)
         self._written = b""  # the text that was written or read last
-        self._listed_from: object = None  # the lists and layouts that the state has
+        self._listed_from: object = None  # the lists that the state has
         self._writing = threading.Lock()  # held by the thread that writes
         self._is_written = True  # whether the file has the state: a write may be in progress, or was cancelled
-        self._will_sync = False  # whether an fsync is scheduled
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def take_over(self) -> tuple[Inventory, Progresses, Ledger]:
-        """Return the lists, the layouts and the ledger of an earlier process; empty if there is no usable file.
+    async def take_over(self) -> tuple[State, Inventory]:
+        """Return the state of an earlier process, and its lists; empty if there is no usable file.
 
         From now on this process is the only writer, so unfinished files of killed processes are removed.
         """
+        boot = self._state.boot
         try:
             if self.path is not None:
                 async with self._patience():
                     await asyncio.to_thread(remove_unfinished, self.path.parent, [self.path.name])
-            found = await self._read()
+            found = await self._read() or self._state
         except (HostError, StateError) as wrong:
             what = "what pods hold is known from the kubelet and from device ids alone; the next list replaces it"
             self._warn("record not used", f"the record of what was listed is not used: {wrong}", what)
-            found = None
-        if found is None:
-            return EMPTY, {}, handovers.EMPTY
-        boot = self._state.boot
-        # Device nodes get new numbers at each boot: another device may have the old ones now.
-        numbers = not (found.boot and boot) or found.boot == boot
-        inventory = await asyncio.to_thread(found.listed.inventory, numbers=numbers)
+            found = self._state
+        inventory = await asyncio.to_thread(found.inventory, boot)
         self._state = found.model_copy(update={"boot": boot})
-        return inventory, found.listed.choices, found.handovers
+        return found, inventory
 
     async def kept_config(self) -> KeptConfig | None:
         """Return the configuration of an earlier process, if any. Raises ConfigError if it cannot be used."""
@@ -283,12 +250,11 @@ class StateFile(Applier):
     async def apply(self, plan: DesiredState) -> None:
         """Write the lists that are about to be sent, and the configuration in force. Raises HostError."""
         if self.path is not None:
-            source = plan.advertised.resources, plan.observed.layouts
-            if source != self._listed_from:  # most reconciliations change neither, and there may be 10,000 devices
-                listed = await asyncio.to_thread(Listed.of, plan)  # `record` may change the state in the meantime
-                self._state = self._state.model_copy(update={"listed": listed})
-                self._listed_from = source
-            await self._update(self.path, config=self._config())
+            lists = self._state.lists
+            if plan.advertised.resources != self._listed_from:  # most reconciliations change none of 10,000 devices
+                lists = await asyncio.to_thread(_lists, plan.advertised)
+                self._listed_from = plan.advertised.resources
+            await self._update(self.path, lists=lists, layouts=dict(plan.observed.layouts), config=self._config())
 
     async def record(self, ledger: Ledger) -> None:
         """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
@@ -318,27 +284,19 @@ class StateFile(Applier):
         """Change sections of the state, and write it. Raises HostError."""
         self._state = state = self._state.model_copy(update=changes)
         self._is_written = False
-        is_replaced = await asyncio.to_thread(self._write, path)
+        await asyncio.to_thread(self._write, path)
         if self._state is state:
             self._is_written = True
-        if is_replaced and not self._will_sync:
-            # Once for all writes of a moment: no list waits for the disk, and a slow one does not occupy all threads.
-            self._will_sync = True
-            self._clock.call_later(self._intervals.sync_state_file, functools.partial(self._sync, path))
         self.problems = ()
 
-    def _sync(self, path: Path) -> None:
-        self._will_sync = False
-        asyncio.get_running_loop().run_in_executor(None, _fsync, (path, path.parent))
-
-    def _write(self, path: Path) -> bool:
-        """Replace the file unless it has the current state, and return whether it was replaced. Raises HostError."""
+    def _write(self, path: Path) -> None:
+        """Replace the file unless it has the current state. Raises HostError."""
         with self._writing:  # the last to write has the newest state
             text, present = encoded(self._state), None
             with contextlib.suppress(HostError):
                 present = read_plain(path, limit=MAX_BYTES)
             if present == text:
-                return False
+                return
             if self._written == text:
                 log.warning("deleted or changed by something else; writing it again", file=str(path))
             if len(text) > MAX_BYTES:
@@ -351,7 +309,6 @@ class StateFile(Applier):
             except HostError as failed:
                 raise HostError(f"{failed}; {_HINT}") from failed
             self._written = text
-            return True
 
     def _warn(self, event: str, what: str, hint: str) -> None:
         problem = warning(str(self.path), what, hint)
@@ -360,12 +317,5 @@ class StateFile(Applier):
         self.problems = (problem,)
 
 
-def _fsync(paths: Collection[Path]) -> None:
-    """Let the files survive a power cut."""
-    for each in paths:
-        with contextlib.suppress(OSError):
-            handle = os.open(each, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have been replaced by a pipe
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+def _lists(inventory: Inventory) -> dict[str, tuple[ListedSlot, ...]]:
+    return {each.name: tuple(map(ListedSlot.of, each.slots)) for each in inventory.resources.values()}

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, RawDevice, grouped
@@ -31,6 +33,7 @@ from .resources import EMPTY, Inventory
 PartsOfEntries = Mapping[str, Mapping[int, Parts]]
 """The partitions of devices, by entry and device index."""
 
+_NOT_SAVED = Field(exclude=True)
 _WHOLE = ("", 0)  # the value for a whole device in place of (profile, first slice)
 
 
@@ -45,7 +48,7 @@ class RepartitionState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state of one label. Times are monotonic seconds."""
+    """The state of one label, as in the state file. Times are monotonic seconds."""
 
     label: str
     value: str | None = None
@@ -55,13 +58,13 @@ class Progress:
     """The reason why it failed or is pending."""
     parts: PartsOfEntries = field(default_factory=dict)
     """The partitions in force."""
-    asked: tuple[NamedLayout | None, ...] | None = None
+    asked: Annotated[tuple[NamedLayout | None, ...] | None, _NOT_SAVED] = None
     """The layout that the value selected for each entry; None after a restart."""
-    since: float = 0.0
+    since: Annotated[float, _NOT_SAVED] = 0.0
     """When it became pending."""
-    again_at: float | None = None
+    again_at: Annotated[float | None, _NOT_SAVED] = None
     """When to advance again even if nothing changes, or None."""
-    awaited: frozenset[Key] = frozenset()
+    awaited: Annotated[frozenset[Key], _NOT_SAVED] = frozenset()
     """The devices that a pod may hold and that must be free before the layout comes into force."""
 
 
