@@ -6,20 +6,17 @@ is seen, and without an API server, the layouts of an earlier process stay, or t
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from ..dra.pools import claimed_by_name
 from ..errors import ApiServerError
-from ..faults.schedule import earliest
 from ..model.device import RawDevice
-from ..model.entry import Entry
-from ..model.problem import Problem, errors, warning
+from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.inventory import arrange
 from ..planning.plan import Previous
 from ..planning.repartition import Progresses, RepartitionState, RepartitionView
 from ..planning.resources import Inventory
@@ -30,48 +27,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class ChosenLayouts:
-    """The partition layouts in force on a node; `progresses` has the state of each label that chooses one."""
-
-    def __init__(self, node: str) -> None:
-        self.progresses: Progresses = {}
-        self._node = node
-
-    def in_force(self, spec: Spec) -> Spec:
-        """Return the configuration with the layouts in force."""
-        return repartition.in_force(spec, self.progresses) if self.progresses else spec
-
-    @property
-    def again_at(self) -> float | None:
-        """The (monotonic) time at which to advance even if nothing happens, or None."""
-        return earliest(each.again_at for each in self.progresses.values())
-
-    def _entries(self, spec: Spec) -> list[Entry]:
-        return [entry for entry in spec.on_node(self._node) if entry.choice]
-
-    def _next(
-        self, spec: Spec, before: Progresses, view: RepartitionView, known: Collection[Problem] | None
-    ) -> tuple[Progresses, Inventory | None]:
-        """Return the state of each label after `before`, and the inventory if that changes.
-
-        A layout with errors that are not among the `known` ones fails, and the old one stays; None accepts all errors.
-        """
-        after = repartition.advance(before, self._entries(spec), spec.flags.mig_strategy, view)
-        cut = repartition.in_force(spec, after)
-        if cut == repartition.in_force(spec, before):
-            return after, None
-        inventory = arrange(cut, self._node, view.found)
-        if known is not None and (wrong := set(errors(inventory.problems)).difference(known)):
-            return repartition.refused(before, after, min(each.message for each in wrong)), None
-        return after, inventory
-
-
-class NodeLayouts(ChosenLayouts):
-    """The layouts that labels of this agent's Node choose."""
+class NodeLayouts:
+    """The layouts that labels of this agent's Node choose; `progresses` has the state of each label."""
 
     def __init__(self, agent: "Agent") -> None:
-        super().__init__(agent.options.node)
+        self.progresses: Progresses = {}
         self._agent = agent
+        self._node = agent.options.node
         self._view = agent.node_api.object
         self._intervals, self._clock = agent.options.timing
         self._follows = False
@@ -84,15 +46,14 @@ class NodeLayouts(ChosenLayouts):
         `base` is the inventory of this configuration and of the devices `found`, with the layouts in force until now.
         Returns that of the new layouts.
         """
-        if not self._entries(spec):
+        if not any(entry.choice for entry in spec.on_node(self._node)):
             self.progresses = {}
             return base
         if not self._follows:
             await self._follow()
         in_use, claimed = self._agent.holders.in_use, claimed_by_name(previous.pools, self._agent.dra.claimed)
-        document = self._view.document
         view = RepartitionView(
-            labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
+            labels=None if self._view.document is None else self._view.labels,
             found=found,
             listed=previous.advertised,
             in_use=in_use,
@@ -100,7 +61,9 @@ class NodeLayouts(ChosenLayouts):
             now=self._clock.now(),
             intervals=self._intervals,
         )
-        after, inventory = await asyncio.to_thread(self._next, spec, self.progresses, view, base.problems)
+        after, inventory = await asyncio.to_thread(
+            repartition.advance, self.progresses, spec, self._node, view, base.problems
+        )
         if inventory is not None:
             now_claimed = claimed_by_name(previous.pools, self._agent.dra.claimed)
             if not (now_claimed.keys() <= claimed.keys() and self._agent.holders.in_use.all() <= in_use.all()):

@@ -27,6 +27,7 @@ from ..model.spec import Spec
 from ..node.maker_labels import Machine
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
+from ..planning.repartition import in_force
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from .applier import Stage
 from .retry import problem_of
@@ -108,11 +109,10 @@ class Reconciler:
         await self._clock.sleep(0)  # let the streams send their lists first
         await self._apply(Stage.FOLLOW, plan)
         # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
-        failing, layouts = self._retrier.failing, self._agent.layouts
-        times = [
-            None if _PLANNING in failing else plan.again_at,
-            None if _REPARTITIONING in failing else layouts.again_at,
-        ]
+        failing = self._retrier.failing
+        times = [None if _PLANNING in failing else plan.again_at]
+        if _REPARTITIONING not in failing:
+            times += [progress.again_at for progress in self._agent.layouts.progresses.values()]
         times += [applier.retry_at for applier in self._agent.appliers if applier.name not in failing]
         return earliest(times)
 
@@ -143,7 +143,7 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         before = self._plan
         observed = ObservedState(
-            spec=self._agent.layouts.in_force(self.spec),
+            spec=in_force(self.spec, self._agent.layouts.progresses),
             layouts=self._agent.layouts.progresses,
             node=self._agent.options.node,
             machine=self._machine or Machine(),
@@ -223,7 +223,7 @@ class Reconciler:
     def resume(self, recorded: Inventory) -> None:
         """Take over the lists of an earlier process, so that the first lists are edits of them."""
         self.previous = Previous(advertised=recorded)
-        if self._agent.layouts.in_force(self.spec) != self.spec:
+        if in_force(self.spec, self._agent.layouts.progresses) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
     async def _fall_back(self, bad: ConfigError) -> None:
@@ -282,7 +282,7 @@ class Reconciler:
                 await self.reload()  # these devices may have been the reason for the refusal
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(self._agent.layouts.in_force(spec), self._agent.options.node, scan.devices)
+        return arrange(in_force(spec, self._agent.layouts.progresses), self._agent.options.node, scan.devices)
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..agent.node_layouts import ChosenLayouts
 from ..dra.pools import Held, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
@@ -16,12 +15,16 @@ from ..planning.repartition import Progresses, RepartitionView
 from ..planning.resources import EMPTY, Inventory
 
 
-class Layouts(ChosenLayouts):
-    """How the devices of a node are partitioned now."""
+class Layouts:
+    """How the devices of a node are partitioned now; `progresses` has the state of each label."""
+
+    def __init__(self, node: str) -> None:
+        self.progresses: Progresses = {}
+        self._node = node
 
     def labels_of(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
         """The values of the Node's labels about layouts: the chosen layouts, and their states."""
-        choices = [entry.choice for entry in self._entries(spec) if entry.choice]
+        choices = [entry.choice for entry in spec.on_node(self._node) if entry.choice]
         return tuple(labels.get(name) for each in choices for name in (each.label, each.protocol.label))
 
     def look(
@@ -40,7 +43,7 @@ class Layouts(ChosenLayouts):
         `noted` are the devices in annotations of pods. These and the devices of claims show which layouts an earlier
         controller had in force.
         """
-        if not self._entries(spec):
+        if not any(entry.choice for entry in spec.on_node(self._node)):
             self.progresses = {}
             return spec, arrange(spec, self._node, found)
         before, listed, pools = self.progresses, EMPTY, NO_POOLS
@@ -56,8 +59,9 @@ class Layouts(ChosenLayouts):
             claimed=claimed_by_name(pools, claimed),
             now=in_use.asked_at,
         )
-        self.progresses, base = self._next(spec, before, view, last.observed.inventory.problems if last else None)
-        cut = self.in_force(spec)
+        known = last.observed.inventory.problems if last else None
+        self.progresses, base = repartition.advance(before, spec, self._node, view, known)
+        cut = repartition.in_force(spec, self.progresses)
         return cut, arrange(cut, self._node, found) if base is None else base
 
     def _recall(
@@ -69,7 +73,7 @@ class Layouts(ChosenLayouts):
         claimed: Held,
     ) -> tuple[Progresses, Inventory, Pools]:
         """The layouts in force when pods and claims got their devices, if the present labels choose others."""
-        choices = [each.choice for each in self._entries(spec) if each.choice]
+        choices = [each.choice for each in spec.on_node(self._node) if each.choice]
         values = dict.fromkeys(name for each in choices for name in each.layouts)
         for value in (None, *values):
             chosen = labels if value is None else {each.label: value for each in choices}

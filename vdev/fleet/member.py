@@ -164,7 +164,8 @@ class Member:
         if self.engine.answers_changed:
             self.slices.look()
         delay_ends = None if wait is None else self._clock.now() + wait
-        return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, delay_ends))
+        layouts = (progress.again_at for progress in self._layouts.progresses.values())
+        return earliest((self.plan.again_at, self.engine.next_change, *layouts, delay_ends))
 
     def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
         """Assign devices to the pods. Devices that they had when the node came do not trigger `onAllocate` rules."""

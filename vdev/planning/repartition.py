@@ -11,7 +11,7 @@ new value.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import itemgetter
@@ -24,9 +24,10 @@ from ..model.device import Device, Key, RawDevice, grouped
 from ..model.dra import DraPartitions
 from ..model.entry import Entry, MigStrategy
 from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
-from ..model.problem import listed
+from ..model.problem import Problem, errors, listed
 from ..model.spec import Spec
 from .in_use import InUse
+from .inventory import arrange
 from .partitions import place
 from .resources import EMPTY, Inventory
 
@@ -90,13 +91,28 @@ Progresses = Mapping[str, Progress]
 """The state of each label."""
 
 
-def advance(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
-    """Return the next state of each label of these entries."""
-    groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
-    return {
-        label: _advanced(before.get(label) or Progress(label=label), group, strategy, seen)
-        for label, group in groups.items()
-    }
+def advance(
+    before: Progresses, spec: Spec, node: str, seen: RepartitionView, known: Collection[Problem] | None = None
+) -> tuple[Progresses, Inventory | None]:
+    """Return the next state of each label that the node's entries use, and the inventory if that changes.
+
+    A layout with errors that are not among the `known` ones fails, and the old one stays; None accepts all errors.
+    """
+    after = _advanced_labels(before, spec, node, seen)
+    cut = in_force(spec, after)
+    if cut == in_force(spec, before):
+        return after, None
+    inventory = arrange(cut, node, seen.found)
+    wrong = set(errors(inventory.problems)).difference(known) if known is not None else ()
+    if not wrong:
+        return after, inventory
+    why = min(each.message for each in wrong)
+    for label, progress in after.items():
+        parts = before[label].parts if label in before else {}
+        if parts != progress.parts:
+            failed = Progress(label=label, value=progress.value, asked=progress.asked, parts=parts)
+            after[label] = replace(failed, state=RepartitionState.FAILED, sentence=why)
+    return after, None
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
@@ -113,17 +129,6 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
     return spec.model_copy(update={"entries": tuple(entries)})
 
 
-def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
-    """Return the states `found`, with each new layout failed as impossible on this node; the old layout stays."""
-    result = dict(found)
-    for label, progress in found.items():
-        parts = before[label].parts if label in before else {}
-        if parts != progress.parts:
-            failed = replace(progress, state=RepartitionState.FAILED, sentence=why, parts=parts)
-            result[label] = replace(failed, again_at=None, awaited=frozenset())
-    return result
-
-
 def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
     """The configuration of a new node with these labels, and the state of each label."""
     entries = spec.on_node(node)
@@ -131,7 +136,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
     for entry in entries:
         raws = (RawDevice(id=f"{entry.name}/{index}", entry=entry.name, index=index) for index in _indices(entry))
         devices[entry.name] = list(raws)
-    found = advance({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, found=devices))
+    found = _advanced_labels({}, spec, node, RepartitionView(labels=labels, found=devices))
     return in_force(spec, found), found
 
 
@@ -153,6 +158,14 @@ def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, 
 
 
 # --- one label --------------------------------------------------------------------------------------------------------
+
+
+def _advanced_labels(before: Progresses, spec: Spec, node: str, seen: RepartitionView) -> dict[str, Progress]:
+    groups = grouped((entry.choice.label, entry) for entry in spec.on_node(node) if entry.choice)
+    return {
+        label: _advanced(before.get(label) or Progress(label=label), group, spec.flags.mig_strategy, seen)
+        for label, group in groups.items()
+    }
 
 
 def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progress:

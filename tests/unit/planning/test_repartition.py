@@ -88,7 +88,7 @@ class Node:
             now=self.now,
             **({"listed": self.listed} if self.listed else {}),
         )
-        self.progresses = repartition.advance(self.progresses, self.spec.entries, self.spec.flags.mig_strategy, seen)
+        self.progresses, _ = repartition.advance(self.progresses, self.spec, "n", seen)
         served = repartition.in_force(self.spec, self.progresses)
         self.listed = self.build.inventory(*served.entries, found=self.found, mig_strategy=served.flags.mig_strategy)
 
