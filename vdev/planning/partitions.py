@@ -14,44 +14,6 @@ from ..model.problem import counted, either
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
 
-def _pack(slices: int, items: Sequence[tuple[int, tuple[int, ...]]]) -> list[int] | None:
-    """A start for each item, given as (size, starts in order of preference), or None if they do not all fit.
-
-    Earlier items choose first; equal items must be next to each other. Raises LayoutError if the search takes too long.
-    """
-    needed = [sum(size for size, _ in items[item:]) for item in range(len(items))]
-    dead: set[tuple[int, int, int]] = set()
-    steps = 0
-
-    def fit(item: int, occupied: int, first: int) -> list[int] | None:
-        """Starts for the items from `item` on. Equal items use ascending choices, so that no set is tried twice."""
-        nonlocal steps
-        if item == len(items):
-            return []
-        state = (item, occupied, first)
-        if state in dead or slices - occupied.bit_count() < needed[item]:
-            return None
-        size, choices = items[item]
-        alike = item + 1 < len(items) and items[item + 1] == items[item]
-        for choice, start in enumerate(choices[first:], first):
-            mask = ((1 << size) - 1) << start
-            if occupied & mask:
-                continue
-            steps += 1
-            if steps > MAX_STEPS:
-                raise LayoutError(
-                    f"no arrangement of the {len(items)} partitions was found within {MAX_STEPS} steps",
-                    hint=f"say where the large ones start: <profile>{PIN}<slice>",
-                )
-            rest = fit(item + 1, occupied | mask, choice + 1 if alike else 0)
-            if rest is not None:
-                return [start, *rest]
-        dead.add(state)
-        return None
-
-    return fit(0, 0, 0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Want:
     """One item of the wanted list."""
@@ -59,12 +21,11 @@ class _Want:
     profile: Profile
     starts: tuple[int, ...]
     """The slices at which it may start, best first; only the given one if the item has `@<start>`."""
-    is_pinned: bool = False
 
     @property
-    def rank(self) -> tuple[bool, int, int, str]:
-        """The sort key: pinned items first, then larger profiles, then profiles with fewer starts; then by name."""
-        return (not self.is_pinned, -self.profile.slices, len(self.starts), self.profile.name)
+    def rank(self) -> tuple[int, int, str]:
+        """The sort key: larger profiles first, then those with fewer starts; then by name."""
+        return (-self.profile.slices, len(self.starts), self.profile.name)
 
 
 def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
@@ -97,7 +58,7 @@ def _want(geometry: Geometry, item: str, position: int) -> _Want:
             hint="it starts at " + either([str(each) for each in allowed]),
             position=position,
         )
-    return _Want(profile, (int(start),), is_pinned=True)
+    return _Want(profile, (int(start),))
 
 
 def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
@@ -127,9 +88,40 @@ def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
 
 
 def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...] | None:
-    """The preferred arrangement in the order of the list, or None. Limits are not checked."""
+    """The preferred arrangement in the order of the list, or None. Limits are not checked.
+
+    Raises LayoutError if the search takes too long.
+    """
     order = sorted(range(len(wants)), key=lambda position: wants[position].rank)  # stable: equal items keep their order
-    packed = _pack(geometry.slices, [(wants[position].profile.slices, wants[position].starts) for position in order])
+    needed = [sum(wants[position].profile.slices for position in order[item:]) for item in range(len(order))]
+    dead: set[tuple[int, int]] = set()
+    steps = 0
+
+    def fit(item: int, occupied: int) -> list[int] | None:
+        """Starts for the items from `item` on."""
+        nonlocal steps
+        if item == len(order):
+            return []
+        if (item, occupied) in dead or geometry.slices - occupied.bit_count() < needed[item]:
+            return None
+        want = wants[order[item]]
+        for start in want.starts:
+            mask = ((1 << want.profile.slices) - 1) << start
+            if occupied & mask:
+                continue
+            steps += 1
+            if steps > MAX_STEPS:
+                raise LayoutError(
+                    f"no arrangement of the {len(wants)} partitions was found within {MAX_STEPS} steps",
+                    hint=f"say where the large ones start: <profile>{PIN}<slice>",
+                )
+            rest = fit(item + 1, occupied | mask)
+            if rest is not None:
+                return [start, *rest]
+        dead.add((item, occupied))
+        return None
+
+    packed = fit(0, 0)
     if packed is None:
         return None
     starts = dict(zip(order, packed, strict=True))
