@@ -24,9 +24,9 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from ...errors import UsageError
-from . import discovery, http_requests, tables, watches, writes
-from .http_requests import Request
+from . import discovery, requests, tables
 from .kinds import KINDS, ApiKind, Document, Refused
+from .requests import Request
 from .store import ObjectStore
 
 _VERBS = {  # as in RBAC: for one object, and for all
@@ -174,21 +174,21 @@ class ApiServer:
         verb, verb_of_all = _VERBS[sent.method]
         if "name" not in place:
             verb = "watch" if verb_of_all == "list" and params.get("watch") in ("true", "1") else verb_of_all
-        body = http_requests.decoded(sent.headers, await sent.body())
+        body = requests.decoded(sent.headers, await sent.body())
         namespace, name = place.get("namespace", ""), place.get("name", "")
         request = Request(verb, kind, namespace, name, subresource, params, sent.headers, body)
         await self.admit(request)
         form = tables.form(kind, sent.headers.get("accept", ""), params.get("includeObject", ""))
         match request.verb:
             case "watch":
-                events = watches.watch(self.objects, request, form=form, bookmarks=self.bookmarks)
+                events = requests.watch(self.objects, request, form=form, bookmarks=self.bookmarks)
                 return StreamingResponse(self.stream(events), media_type="application/json")
             case "list":
-                return JSONResponse(form(watches.listed(self.objects, request)))
+                return JSONResponse(form(requests.listed(self.objects, request)))
             case "get":
                 return JSONResponse(form(self.objects.get(request.kind, request.namespace, request.name)))
         try:
-            status, document = writes.write(self.objects, request)
+            status, document = requests.write(self.objects, request)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
             raise Refused(400, "BadRequest", text) from error

@@ -1,0 +1,377 @@
+"""Requests for objects: their bodies and selectors, lists and watches from a version on, and writes."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ..objects import yaml_text
+from . import patches, protobuf_bodies
+from .kinds import POD_ACTIONS, ApiKind, Document, Refused, Stored, conflict, invalid, value_at
+from .store import Change, ObjectStore, at_version, timestamp
+
+JSON, YAML, APPLY = "application/json", "application/yaml", "application/apply-patch+yaml"
+MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+_PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
+    MERGE_PATCH: patches.merge,
+    STRATEGIC_PATCH: patches.merged,
+    JSON_PATCH: patches.operations,
+}
+_BODIES = ("", JSON, YAML, protobuf_bodies.MEDIA_TYPE, *_PATCHES, APPLY)
+_LONGEST_WATCH = 1800.0  # seconds
+_OPAQUE = ("opaque", "data")  # fields with objects of drivers, in which null may mean something
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for objects."""
+
+    verb: str  # as in RBAC
+    kind: ApiKind
+    namespace: str
+    name: str
+    subresource: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def resource(self) -> str:
+        """The plural with the subresource, such as `nodes/status`."""
+        return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+    @property
+    def content_type(self) -> str:
+        return _media_type(self.headers)
+
+    @property
+    def manager(self) -> str:
+        """The field manager."""
+        agent = self.headers.get("user-agent", "").partition("/")[0] or "unknown"
+        return self.params.get("fieldManager") or agent
+
+
+def decoded(headers: Mapping[str, str], body: bytes) -> Any:
+    """Decode a body; None if it is empty. Raises Refused."""
+    if not body:
+        return None
+    content_type = _media_type(headers)
+    if content_type not in _BODIES:
+        raise unsupported(_BODIES[1:])
+    try:
+        if content_type == protobuf_bodies.MEDIA_TYPE:
+            return protobuf_bodies.document(body)
+        return yaml_text.document(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise Refused(400, "BadRequest", f"error decoding the body: {error}") from None
+
+
+def _media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip()
+
+
+def unsupported(known: tuple[str, ...]) -> Refused:
+    text = f"the body of the request was in an unknown format - accepted media types include: {[*known]}"
+    return Refused(415, "UnsupportedMediaType", text)
+
+
+# --- selectors --------------------------------------------------------------------------------------------------------
+
+_KEY = r"[-A-Za-z0-9_./]+"
+_VALUE = r"[-A-Za-z0-9_.]*"
+_REQUIREMENT = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_KEY})"
+    rf"|(?P<name>{_KEY})\s*(?:\s(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
+    rf"|(?P<operator>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*"
+)
+_COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
+
+
+def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Callable[[Document], bool]:
+    """Return a function that says whether a request selects an object. Raises Refused."""
+    fields = list(_fields(kind, params.get("fieldSelector", "")))
+    text = params.get("labelSelector", "")
+    requirements = [_requirement(each) for each in _COMMA.split(text)] if text else []
+
+    def chosen(document: Document) -> bool:
+        metadata = document["metadata"]
+        labels = metadata.get("labels") or {}
+        return (
+            (not namespace or metadata.get("namespace") == namespace)
+            and all((_text(document, path) == value) is wanted for path, value, wanted in fields)
+            and all(
+                ((key in labels) if values is None else (labels.get(key) in values)) is wanted
+                for key, values, wanted in requirements
+            )
+        )
+
+    return chosen
+
+
+def _fields(kind: ApiKind, text: str) -> Iterator[tuple[str, str, bool]]:
+    """Return path, value, and whether the field must have that value. Raises Refused."""
+    for each in filter(None, text.split(",")):
+        name, equals, value = each.partition("=")
+        wanted = not name.endswith("!")
+        name = name.removesuffix("!")
+        if not equals or name not in ("metadata.name", "metadata.namespace", *kind.selectable):
+            raise Refused(400, "BadRequest", f"field label not supported: {name}")
+        yield name, value.removeprefix("="), wanted
+
+
+def _requirement(text: str) -> tuple[str, set[str] | None, bool]:
+    """Parse a requirement of a label selector: a=b, a!=b, a, !a, a in (b,c), a notin (b,c). Raises Refused.
+
+    Returns the key, the values (None for any), and whether the label must have one of them.
+    """
+    match = _REQUIREMENT.fullmatch(text)
+    if match is None:
+        raise Refused(400, "BadRequest", f"unable to parse requirement: {text!r}")
+    if match["absent"]:
+        return match["absent"], None, False
+    if match["set"]:
+        return match["name"], {each.strip() for each in match["values"].split(",")}, match["set"] == "in"
+    return match["name"], {match["value"]} if match["operator"] else None, match["operator"] != "!="
+
+
+def _text(document: Document, path: str) -> str:
+    found = value_at(document, path)
+    if path == "spec.unschedulable":
+        return "true" if found else "false"
+    return "" if found is None else str(found)
+
+
+# --- lists and watches ------------------------------------------------------------------------------------------------
+
+
+def listed(objects: ObjectStore, request: Request) -> Document:
+    """All objects that a request selects. There are no pages; a server need not have them (ListOptions, `limit`)."""
+    _requested_version(objects, request)
+    chosen = selection(request.kind, request.namespace, request.params)
+    return {
+        "kind": f"{request.kind.kind}List",
+        "apiVersion": request.kind.api_version,
+        "metadata": {"resourceVersion": str(objects.version)},
+        "items": [_without_kind(each) for each in objects.all(request.kind, request.namespace) if chosen(each)],
+    }
+
+
+def watch(
+    objects: ObjectStore, request: Request, *, form: Callable[[Document], Document], bookmarks: float
+) -> AsyncIterator[bytes]:
+    """The events until the time is over or the store has forgotten the next change. Raises Refused.
+
+    Without a version, a watch begins with the existing objects. With `sendInitialEvents` a bookmark follows the last of
+    them. The first item has the existing objects, and is empty if none are sent. Between two bookmarks are `bookmarks`
+    seconds.
+    """
+    kind, params = request.kind, request.params
+    chosen = selection(kind, request.namespace, params)
+    version = _requested_version(objects, request)  # the changes up to this one were sent
+    wants_bookmarks = params.get("allowWatchBookmarks") == "true"
+    marks_initial = params.get("sendInitialEvents") == "true"
+    sends_existing = marks_initial or (version == 0 and "sendInitialEvents" not in params)
+    seconds = float(params.get("timeoutSeconds", "0")) or _LONGEST_WATCH
+
+    def bookmark(**more: Any) -> bytes:
+        metadata = {"resourceVersion": str(objects.version), "creationTimestamp": None, **more}
+        return _line("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+
+    def event(change: Change) -> bytes:
+        """The event of a change, empty if the watch does not select the object."""
+        old, new = (each if each is not None and chosen(each) else None for each in (change.old, change.new))
+        if new is not None:
+            return _line("ADDED" if old is None else "MODIFIED", form(new))
+        return b"" if old is None else _line("DELETED", form(at_version(change.new or old, change.version)))
+
+    async def events() -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end, next_bookmark, sent = loop.time() + seconds, 0.0, version
+        text = b""
+        if sends_existing:
+            existing = objects.all(kind, request.namespace)
+            text = b"".join(_line("ADDED", form(each)) for each in existing if chosen(each))
+            sent = objects.version
+            if marks_initial and wants_bookmarks:
+                text += bookmark(annotations={"k8s.io/initial-events-end": "true"})
+        sent = sent or objects.version
+        while True:
+            try:
+                text += b"".join(map(event, objects.since(kind, sent)))
+            except Refused as refused:
+                yield _line("ERROR", refused.document)
+                return
+            if wants_bookmarks and objects.version > sent and loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + bookmarks
+                text += bookmark()
+            sent = objects.version
+            yield text
+            text = b""
+            try:
+                async with asyncio.timeout_at(end):
+                    await objects.newer(sent)
+            except TimeoutError:
+                return
+
+    return events()
+
+
+def _line(kind: str, document: Document) -> bytes:
+    return json.dumps({"type": kind, "object": document}, ensure_ascii=False).encode() + b"\n"
+
+
+def _requested_version(objects: ObjectStore, request: Request) -> int:
+    """The version from which a list or watch starts; 0 means any. Raises Refused."""
+    given = request.params.get("resourceVersion", "")
+    if given and not given.isdecimal():
+        raise Refused(400, "BadRequest", f'resourceVersion: Invalid value: "{given}"')
+    if given and int(given) > objects.version:
+        text = f"Too large resource version: {given}, current: {objects.version}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        raise Refused(504, "Timeout", text, causes=[cause])
+    return int(given or 0)
+
+
+def _without_kind(document: Stored) -> Stored:
+    return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+
+
+# --- writes -----------------------------------------------------------------------------------------------------------
+
+
+def write(objects: ObjectStore, request: Request) -> tuple[int, Document]:
+    """Do what a request asks for; returns the HTTP status and the answer. Raises Refused."""
+    if "dryRun" in request.params:
+        raise Refused(400, "BadRequest", "this server does not support dryRun")
+    kind, namespace = request.kind, request.namespace
+    match request.verb:
+        case "create" if request.subresource:
+            return 201, _act_on_pod(objects, request)
+        case "create":
+            return 201, objects.create(kind, namespace, _understood(kind, request.body), request.manager)
+        case "update":
+            return 200, _update(objects, request)
+        case "delete":
+            return 200, _delete(objects, request, *request.key, request.body)
+        case "deletecollection":
+            chosen = selection(kind, namespace, request.params)
+            for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
+                _delete(objects, request, each["metadata"].get("namespace", ""), each["metadata"]["name"], request.body)
+            return 200, _SUCCESS
+        case _ if request.content_type == APPLY:
+            return _apply(objects, request)
+        case _:
+            return 200, _patch(objects, request)
+
+
+def _understood(kind: ApiKind, document: Any) -> Stored:
+    """Return the object of a body, without fields that are null. It need not name its kind. Raises Refused."""
+    expected = kind.api_version, kind.kind
+    if not isinstance(document, dict) or expected != (
+        document.get("apiVersion") or expected[0],
+        document.get("kind") or expected[1],
+    ):
+        raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
+    found: Stored = _without_null({**document, "apiVersion": kind.api_version, "kind": kind.kind})
+    return found
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: each if name in _OPAQUE else _without_null(each) for name, each in value.items() if each is not None
+        }
+    return [_without_null(each) for each in value] if isinstance(value, list) else value
+
+
+def _update(objects: ObjectStore, request: Request) -> Document:
+    kind, key = request.kind, request.key
+    document = _understood(kind, request.body)
+    objects.get(kind, *key)
+    if not value_at(document, "metadata.resourceVersion"):
+        text = "Invalid value: 0: must be specified for an update"
+        raise invalid(kind, request.name, [("metadata.resourceVersion", text)])
+    return objects.change(kind, key, document, manager=request.manager, subresource=request.subresource)
+
+
+def _delete(objects: ObjectStore, request: Request, namespace: str, name: str, options: Document | None) -> Document:
+    kind, options = request.kind, options or {}
+    grace = request.params.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
+    found = objects.delete(kind, namespace, name, options.get("preconditions"), now=str(grace) == "0")
+    if objects.has(kind, namespace, name):
+        return found
+    return {**_SUCCESS, "details": {"name": name, "kind": kind.plural, "uid": found["metadata"]["uid"]}}
+
+
+def _patch(objects: ObjectStore, request: Request) -> Document:
+    patched = _PATCHES.get(request.content_type)
+    if patched is None:
+        raise unsupported((*_PATCHES, APPLY))
+    kind, key = request.kind, request.key
+    new = _understood(kind, patched(objects.get(kind, *key), request.body))
+    return objects.change(kind, key, new, manager=request.manager, subresource=request.subresource)
+
+
+def _apply(objects: ObjectStore, request: Request) -> tuple[int, Document]:
+    if not request.params.get("fieldManager"):
+        raise Refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+    body = _understood(request.kind, request.body)
+    body["metadata"] = {"name": request.name, **(body.get("metadata") or {})}
+    status = 200 if objects.has(request.kind, *request.key) else 201
+    done = objects.apply(
+        request.kind,
+        request.key,
+        body,
+        manager=request.manager,
+        subresource=request.subresource,
+        force=request.params.get("force") == "true",
+    )
+    return status, done
+
+
+# --- pods: a scheduler's Binding, and an Eviction ---------------------------------------------------------------------
+
+
+def _act_on_pod(objects: ObjectStore, request: Request) -> Document:
+    """Do one of `POD_ACTIONS`. Raises Refused."""
+    document = request.body if isinstance(request.body, dict) else {}
+    version, kind = POD_ACTIONS[request.subresource]
+    if (document.get("apiVersion") or version, document.get("kind") or kind) != (version, kind):
+        raise Refused(400, "BadRequest", f"apiVersion and kind must be {version} and {kind}")
+    if request.subresource == "binding":
+        _bind(objects, request, document)
+    else:
+        _delete(objects, request, *request.key, document.get("deleteOptions"))
+    return {**_SUCCESS, "code": 201}
+
+
+def _bind(objects: ObjectStore, request: Request, binding: Document) -> None:
+    kind, name, key = request.kind, request.name, request.key
+    metadata, node = binding.get("metadata") or {}, value_at(binding, "target.name")
+    pod = objects.get(kind, *key)
+    if not node:
+        raise Refused(422, "Invalid", "target.name: Required value")
+    if metadata.get("uid") not in (None, pod["metadata"]["uid"]):
+        raise conflict(kind, name, f"Precondition failed: the pod's UID is {pod['metadata']['uid']}")
+    if pod["metadata"].get("deletionTimestamp"):
+        raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if current := pod["spec"].get("nodeName"):
+        raise conflict(kind, name, f'pod {name} is already assigned to node "{current}"')
+    if pod["spec"].get("schedulingGates"):
+        raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
+    more = {field: metadata.get(field) or {} for field in ("labels", "annotations")}
+    new = patches.merged(pod, {"metadata": more, "spec": {"nodeName": node}})
+    pod = objects.change(kind, key, new, manager=request.manager)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
+    new = patches.merged(pod, {"status": {"conditions": [scheduled]}})
+    objects.change(kind, key, new, manager=request.manager, subresource="status")
