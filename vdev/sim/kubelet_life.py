@@ -1,4 +1,4 @@
-"""The life of a kubelet process: its settings, the node's pods, and the tasks that end with it."""
+"""The life of a kubelet process: its settings, the state of its device manager, and the tasks that end with it."""
 
 import asyncio
 import random
@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..aio.clock import Clock
+from ..errors import HostError
+from . import lint
 from .api.api_objects import ApiObjects
-from .device_manager.device_table import KubeletPanic
+from .device_manager import device_checkpoint
+from .device_manager.device_table import DeviceTable, KubeletPanic
 from .kubelet.kubelet_directory import KubeletPaths
+from .kubelet.node_status import NodeStatus
 from .kubelet.pod_records import PodStore
 from .lint import Overlaps
 
@@ -53,9 +57,10 @@ class Compat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSettings:
-    """The settings and the pods that all processes of a kubelet share; `Kubelet` explains the settings."""
+    """Everything that all processes of a kubelet share; `Kubelet` explains the settings."""
 
     pods: PodStore
+    status: NodeStatus
     paths: KubeletPaths
     rng: random.Random  # for the choices that are random in the real kubelet
     node: str
@@ -81,13 +86,19 @@ class Life(ABC):
         self.journal = settings.pods.journal
         self.pods = settings.pods
         self.rng = settings.rng
+        self.table = DeviceTable()
         self.alive = False
         self.pods_known = False  # it knows its pods and has admitted them
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    @abstractmethod
     def save(self) -> None:
         """Write the device manager's checkpoint. No effect once the process has ended."""
+        if not self.alive:
+            return
+        try:
+            device_checkpoint.write(self.settings.paths.device_plugins, self.table)
+        except HostError as error:  # the real kubelet only logs it
+            self.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     @abstractmethod
     def changed(self, pods: frozenset[str]) -> None:

@@ -15,7 +15,6 @@ from .. import lint
 from ..connection import CallError
 from ..kubelet_life import Life
 from ..objects.pods import ContainerSpec, Kind, PodSpec
-from .device_table import DeviceTable
 from .plugin_client import PluginClient
 
 
@@ -26,8 +25,8 @@ class AdmissionError(Exception):
 class Allocator:
     """Allocates devices through the connected plugins."""
 
-    def __init__(self, table: DeviceTable, life: Life) -> None:
-        self._table = table
+    def __init__(self, life: Life) -> None:
+        self._table = life.table
         self._life = life
         self._rng = life.rng
         self._journal = life.journal

@@ -20,7 +20,7 @@ from .. import lint
 from ..connection import CallError, RegistrationError
 from ..kubelet_life import Compat, Life
 from ..lint import error, warning
-from .device_table import Device, DeviceTable, Endpoint
+from .device_table import Device, Endpoint
 from .plugin_client import PluginClient
 
 VERSION = "v1beta1"
@@ -32,18 +32,13 @@ class Registry(api_grpc.RegistrationServicer):
 
     It is the registration service, and the plugin watcher's handler for the type DevicePlugin, whose plugins have the
     names of their resources.
-
-    Args:
-        table: the device manager's state
-        life: the kubelet process
-        directory: the directory of kubelet.sock
     """
 
-    def __init__(self, table: DeviceTable, life: Life, *, directory: str) -> None:
-        self._table = table
+    def __init__(self, life: Life) -> None:
+        self._table = life.table
         self._life = life
         self._journal = life.journal
-        self._directory = directory
+        self._directory = str(life.settings.paths.device_plugins)  # of kubelet.sock
         self._is_1_37 = life.settings.compat is Compat.V1_37
         self._clients: dict[tuple[str, str], PluginClient] = {}  # the connections that the kubelet knows, see `_key`
         self._opened: list[PluginClient] = []  # every connection that is open

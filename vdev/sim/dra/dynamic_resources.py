@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from pydantic import TypeAdapter
 
@@ -39,10 +38,10 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The claims and drivers of a kubelet process, whose directory is `root`."""
+    """The claims and drivers of a kubelet process."""
 
-    def __init__(self, root: Path, life: Life) -> None:
-        self._state_file = root / STATE_FILE
+    def __init__(self, life: Life) -> None:
+        self._state_file = life.settings.paths.root / STATE_FILE
         self._objects = life.settings.objects
         self._cdi_dir = life.settings.cdi_dir
         self._strict = life.settings.strict

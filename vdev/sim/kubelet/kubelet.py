@@ -88,6 +88,7 @@ class Kubelet:
         self._store = PodStore(self.journal)
         self._settings = KubeletSettings(
             pods=self._store,
+            status=NodeStatus(self.journal, capacity),
             paths=paths,
             rng=random.Random(seed),
             node=node_name,
@@ -103,10 +104,9 @@ class Kubelet:
             strict=strict,
         )
         self._serial = 0
-        self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._sources: asyncio.Task[None] | None = None
-        self._scheduler = PodScheduler(self._settings, self._node)
+        self._scheduler = PodScheduler(self._settings)
         self.objects.listen(self._scheduler.wake)
         self.journal.listen(lambda entry: self._scheduler.wake() if entry.event in _MAY_FIT else None)
 
@@ -137,7 +137,7 @@ class Kubelet:
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
-        process = KubeletProcess(self._settings, scheduler=self._scheduler, status=self._node)
+        process = KubeletProcess(self._settings, self._scheduler)
         for record in self._store.records.values():
             record.known = False
         try:
@@ -307,7 +307,7 @@ class Kubelet:
 
     def node(self) -> Capacity:
         """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
-        return self._node.shown
+        return self._settings.status.shown
 
     def devices(self) -> Capacity:
         """Capacity and allocatable in the device manager, now; empty if the kubelet is down."""
@@ -359,7 +359,7 @@ class Kubelet:
         return [record.status() for record in self._store.records.values()]
 
     def _in_words(self) -> str:
-        node = self._node.shown
+        node = self._settings.status.shown
         shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
         return (
             f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "

@@ -7,18 +7,16 @@ from typing import Any
 
 import grpc.aio
 
-from ...errors import HostError, SocketError
+from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from .. import lint
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
-from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Registry
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import KubeletSettings, Life
 from . import kubelet_directory
-from .node_status import NodeStatus
 from .plugin_watcher import Handler, PluginWatcher
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
@@ -28,20 +26,18 @@ from .podresources_server import PodResources
 class KubeletProcess(Life):
     """A running kubelet. The pods, the scheduler and the node status outlive it."""
 
-    def __init__(self, settings: KubeletSettings, *, scheduler: PodScheduler, status: NodeStatus) -> None:
+    def __init__(self, settings: KubeletSettings, scheduler: PodScheduler) -> None:
         super().__init__(settings)
-        paths = settings.paths
         self.fresh = True  # there was no checkpoint
-        self.table = DeviceTable()
-        self.dra = DynamicResources(paths.root, self)
-        self._paths = paths
-        self._status = status
+        self.dra = DynamicResources(self)
+        self._paths = settings.paths
+        self._status = settings.status
         self._servers: list[grpc.aio.Server] = []
-        self._registry = Registry(self.table, self, directory=str(paths.device_plugins))
-        self._allocator = Allocator(self.table, self)
-        self.workers = PodWorkers(self, self.table, self._allocator, self.dra, scheduler=scheduler, status=status)
+        self._registry = Registry(self)
+        self._allocator = Allocator(self)
+        self.workers = PodWorkers(self, self._allocator, self.dra, scheduler)
         handlers: dict[str, Handler] = {"DevicePlugin": self._registry, "DRAPlugin": self.dra.drivers}
-        self._watcher = PluginWatcher(paths.plugins_registry, handlers, self)
+        self._watcher = PluginWatcher(handlers, self)
 
     async def start(self) -> None:
         """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
@@ -60,7 +56,7 @@ class KubeletProcess(Life):
             await self.clock.sleep(self.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
-        answers = PodResources(self, self.table, self._allocator, self.dra)
+        answers = PodResources(self, self._allocator, self.dra)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket)
         if not self.fresh:
@@ -90,14 +86,6 @@ class KubeletProcess(Life):
         if self.settings.status_on_change:
             self.tick()
         self.journal.changed()
-
-    def save(self) -> None:
-        if not self.alive:
-            return
-        try:
-            device_checkpoint.write(self._paths.device_plugins, self.table)
-        except HostError as error:  # the real kubelet only logs it
-            self.journal.find([lint.error("checkpoint-write", "", str(error))])
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""

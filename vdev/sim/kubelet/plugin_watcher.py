@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -48,8 +47,8 @@ class _Instance:
 class PluginWatcher:
     """Registers the plugins of a directory's sockets. `handlers` are by the type of plugin."""
 
-    def __init__(self, directory: Path, handlers: Mapping[str, Handler], life: Life) -> None:
-        self._directory = str(directory)
+    def __init__(self, handlers: Mapping[str, Handler], life: Life) -> None:
+        self._directory = str(life.settings.paths.plugins_registry)
         self._handlers = handlers
         self._life = life
         self._registered: dict[str, _Instance] = {}  # by path

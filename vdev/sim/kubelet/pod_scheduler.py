@@ -18,7 +18,6 @@ from ..journal import Event
 from ..kubelet_life import KubeletSettings
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
-from .node_status import NodeStatus
 from .pod_records import PodRecord
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -31,11 +30,11 @@ _Limits: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 class PodScheduler:
     """Binds pods that wait for claims or devices to the node."""
 
-    def __init__(self, settings: KubeletSettings, status: NodeStatus) -> None:
+    def __init__(self, settings: KubeletSettings) -> None:
         self._objects = settings.objects
         self._node = settings.node
         self._store = settings.pods
-        self._status = status
+        self._status = settings.status
         self._journal = settings.pods.journal
         # One pod at a time, so that two pods never get the same devices. A pod that is being bound is released later.
         self._lock = asyncio.Lock()

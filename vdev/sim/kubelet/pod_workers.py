@@ -12,13 +12,11 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..connection import CallError
 from ..device_manager.device_allocation import AdmissionError, Allocator
-from ..device_manager.device_table import DeviceTable
 from ..dra.dynamic_resources import ClaimsError, DynamicResources, UnresolvedError
 from ..journal import Event
 from ..kubelet_life import Life
 from ..objects import container_edits
 from ..objects.pods import ContainerStatus, Kind, Phase
-from .node_status import NodeStatus
 from .pod_records import PodRecord
 from .pod_scheduler import PodScheduler
 
@@ -34,22 +32,13 @@ class PodWorkers:
     Failures are tried again: a pod waits until its claims are prepared, and is Terminating until they are unprepared.
     """
 
-    def __init__(
-        self,
-        life: Life,
-        table: DeviceTable,
-        allocator: Allocator,
-        dra: DynamicResources,
-        *,
-        scheduler: PodScheduler,
-        status: NodeStatus,
-    ) -> None:
+    def __init__(self, life: Life, allocator: Allocator, dra: DynamicResources, scheduler: PodScheduler) -> None:
         self._life = life
-        self._table = table
+        self._table = life.table
         self._allocator = allocator
         self._dra = dra
         self._scheduler = scheduler
-        self._status = status
+        self._status = life.settings.status
         self._store = life.pods
         self._journal = life.journal
         self._admission = asyncio.Lock()  # one pod after the other

@@ -11,7 +11,7 @@ from ...aio.tasks import TokenBucket
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ..device_manager.device_allocation import Allocator
-from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
+from ..device_manager.device_table import NO_NUMA, Held
 from ..dra.driver_client import PreparedDevice
 from ..dra.dynamic_resources import DynamicResources
 from ..kubelet_life import Life
@@ -25,8 +25,8 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 class PodResources(v1_grpc.PodResourcesListerServicer):
     """The service."""
 
-    def __init__(self, life: Life, table: DeviceTable, allocator: Allocator, dra: DynamicResources) -> None:
-        self._table = table
+    def __init__(self, life: Life, allocator: Allocator, dra: DynamicResources) -> None:
+        self._table = life.table
         self._allocator = allocator
         self._dra = dra
         self._pods = life.pods
