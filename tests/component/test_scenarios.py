@@ -15,11 +15,10 @@ from tests.kit.manifests import permissions_of
 from tests.kit.scenarios import built_in_scenarios, dra_scenarios, scenarios
 from tests.kit.vdev_node import VdevNode
 from vdev.sim import Timings
-from vdev.sim.api.api_objects import ApiObjects
-from vdev.sim.scenarios.library import load
+from vdev.sim.api.store import ApiObjects
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
-from vdev.sim.scenarios.scenario import Capability
+from vdev.sim.scenarios.scenario import Capability, load
 
 ALL = [*scenarios(), *dra_scenarios(), *built_in_scenarios()]
 HERE = [each for each in ALL if each.id != "built-in-plugin-crash"]  # only a process can be killed

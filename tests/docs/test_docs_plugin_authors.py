@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit import reader
-from vdev.sim.scenarios import library
 from vdev.sim.scenarios.node import PLACEHOLDERS
+from vdev.sim.scenarios.scenario import NAMES
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "plugin-authors.md").read_text()
@@ -44,4 +44,4 @@ def test_the_scenario_for_a_dra_driver(run):
 def test_the_tables_are_complete():
     """Each scenario of the library and each placeholder has a row."""
     rows = set(re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE))
-    assert {*library.NAMES, *(f"{{{name}}}" for name in PLACEHOLDERS)} == rows
+    assert {*NAMES, *(f"{{{name}}}" for name in PLACEHOLDERS)} == rows

@@ -7,9 +7,8 @@ import pytest
 from tests.e2e.cluster import KubectlError
 from tests.kit.scenarios import dra_scenarios, scenarios
 from vdev.sim import manifest
-from vdev.sim.scenarios.library import load
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Capability
+from vdev.sim.scenarios.scenario import Capability, load
 
 NPU = "acme.dev/npu"
 PATIENCE = 180.0  # seconds for each expectation

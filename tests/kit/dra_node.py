@@ -4,7 +4,7 @@ import contextlib
 
 from tests.kit import quick
 from vdev.sim import Kubelet, Phase
-from vdev.sim.api.api_objects import ApiObjects
+from vdev.sim.api.store import ApiObjects
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,6 @@
 """The rules of other Kubernetes releases than that of the embedded API server."""
 
-from vdev.sim.api.rules import Rules
+from vdev.sim.api.validation import Rules
 
 _SPLIT_COUNTERS = (1, 35)  # the first release in which counters need their own slice
 _GATES = (1, 36)  # the first release in which partitions, taints and shares are enabled by default

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.sim.scenarios import library
+from vdev.sim.scenarios.scenario import built_in
 
 FILES = Path(__file__).parents[1] / "sim" / "scenarios"
 
@@ -21,4 +21,4 @@ def dra_scenarios():
 
 def built_in_scenarios():
     """One parameter per built-in file, for any plugin."""
-    return [pytest.param(each.path, id=f"built-in-{each.name}") for each in library.built_in()]
+    return [pytest.param(each.path, id=f"built-in-{each.name}") for each in built_in()]

@@ -10,9 +10,9 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
-from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.api.kinds import BY_NAME
 from vdev.sim.api.server import ApiServer
+from vdev.sim.api.store import ApiObjects
 from vdev.sim.node_objects import NodeObjects
 
 NPU = "acme.dev/npu"

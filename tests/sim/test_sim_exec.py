@@ -19,9 +19,9 @@ import yaml
 from tests.kit import forkserver
 from vdev.cli import main
 from vdev.errors import HostError, UsageError
-from vdev.sim.scenarios import library
 from vdev.sim.scenarios import run as scenario_run
 from vdev.sim.scenarios.node import NodeOptions
+from vdev.sim.scenarios.scenario import NAMES
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "kit" / "foreign_plugin.py"
@@ -92,7 +92,7 @@ def _modules(monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in library.NAMES if not name.startswith("dra")])
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("dra")])
 async def test_a_good_plugin(name):
     """Every built-in scenario passes, also with --strict."""
     code, text = await played(name, hooks=HOOKS, strict=True)
@@ -354,7 +354,7 @@ def test_the_built_in_scenarios(capsys):
     """All files are listed with the hooks that they need."""
     assert 0 == main(["sim", "--list-scenarios"])
     printed = capsys.readouterr().out
-    assert [*library.NAMES] == [line.split()[0] for line in printed.splitlines()]
+    assert [*NAMES] == [line.split()[0] for line in printed.splitlines()]
     assert "--hook fail=COMMAND and --hook heal=COMMAND" in printed
-    directory = Path(library.__file__).parent / "files"
-    assert set(library.NAMES) == {path.stem for path in directory.iterdir()}
+    directory = Path(scenario_run.__file__).parent / "files"
+    assert set(NAMES) == {path.stem for path in directory.iterdir()}

@@ -17,8 +17,8 @@ from vdev.api_server import ApiServerAddress
 from vdev.dra import applier
 from vdev.sim import Finding
 from vdev.sim.api import server, store
-from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.api.kinds import BY_NAME
+from vdev.sim.api.store import ApiObjects
 from vdev.sim.dra import cel_selectors
 
 if TYPE_CHECKING:

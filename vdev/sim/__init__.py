@@ -5,7 +5,7 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
-from .api.api_objects import ApiObjectError, ApiObjects
+from .api.store import ApiObjectError, ApiObjects
 from .device_manager.device_table import Capacity, KubeletPanic
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event

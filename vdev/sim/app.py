@@ -13,8 +13,8 @@ from typing import TextIO
 from ..aio.tasks import acting_on
 from ..errors import HostError
 from ..hostfs import write_atomic
-from .api.api_objects import ApiObjects
 from .api.server import ApiServer
+from .api.store import ApiObjects
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
 from .kubelet_life import Compat

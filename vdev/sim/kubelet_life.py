@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..aio.clock import Clock
 from ..errors import HostError
 from . import lint
-from .api.api_objects import ApiObjects
+from .api.store import ApiObjects
 from .device_manager import device_checkpoint
 from .device_manager.device_table import DeviceTable, KubeletPanic
 from .kubelet.kubelet_directory import KubeletPaths

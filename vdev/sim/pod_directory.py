@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from .api.api_objects import ApiObjectError, ApiObjects
 from .api.kinds import BY_NAME, Refused
+from .api.store import ApiObjectError, ApiObjects
 from .journal import Journal
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError

@@ -1,4 +1,7 @@
-"""The kinds of objects that the API server serves, and its errors. To add a kind, add it to `KINDS`."""
+"""The kinds of objects that the API server serves, its errors, and its documents about itself.
+
+To add a kind, add it to `KINDS`.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -85,6 +88,7 @@ KINDS = (
     ApiKind(DRA, "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
 )
 BY_NAME = {each.kind: each for each in KINDS}
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
 def value_at(document: Document, path: str) -> Any:
@@ -143,3 +147,61 @@ def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Re
 
 def _details(kind: ApiKind, name: str) -> dict[str, Any]:
     return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+def discovery(kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Document]:
+    """The documents about groups, versions and kinds by path, which kubectl asks for first.
+
+    The OpenAPI document has no schemas. It says only that the server checks patches, so kubectl does not check them.
+    """
+    major, minor = map(str, version)
+    by_root: dict[str, list[ApiKind]] = {}
+    for each in kinds:
+        by_root.setdefault(each.root, []).append(each)
+    groups = [_group(rows[0]) for rows in by_root.values() if rows[0].group]
+    found: dict[str, Document] = {
+        "/version": {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}.2", "platform": "vdev/sim"},
+        "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+        "/openapi/v3": {"paths": {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in by_root}},
+    }
+    found |= {f"/{name}": {"status": "ok"} for name in ("healthz", "livez", "readyz")}
+    found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in groups}
+    for root, rows in by_root.items():
+        found[root] = _resources(rows)
+        found[f"/openapi/v3{root}"] = _openapi(rows)
+    return found
+
+
+def _group(kind: ApiKind) -> dict[str, Any]:
+    only = {"groupVersion": kind.api_version, "version": "v1"}
+    return {"name": kind.group, "versions": [only], "preferredVersion": only}
+
+
+def _resources(kinds: list[ApiKind]) -> Document:
+    """The kinds of one group and version."""
+    rows: list[dict[str, Any]] = []
+    for each in kinds:
+        row = {"name": each.plural, "singularName": each.kind.lower(), "namespaced": each.namespaced, "kind": each.kind}
+        rows.append({**row, "verbs": _VERBS, "shortNames": list(each.short)})
+        if each.status:
+            rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
+        for action in each.actions:
+            api_version, kind = POD_ACTIONS[action]
+            group, _, version = api_version.rpartition("/")
+            created = {"group": group, "version": version, "kind": kind, "verbs": ["create"]}
+            rows.append({**row, **created, "name": f"{each.plural}/{action}"})
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version, "resources": rows}
+
+
+def _openapi(kinds: list[ApiKind]) -> Document:
+    paths = {}
+    for each in kinds:
+        identity = {"group": each.group, "version": "v1", "kind": each.kind}
+        checked = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
+        patch = {"parameters": checked, "x-kubernetes-group-version-kind": identity, "responses": {}}
+        paths[f"{each.path}/{{name}}"] = {"patch": patch}
+    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1"}, "paths": paths}

@@ -24,8 +24,8 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from ...errors import UsageError
-from . import discovery, requests, tables
-from .kinds import KINDS, ApiKind, Document, Refused
+from . import requests, tables
+from .kinds import KINDS, ApiKind, Document, Refused, discovery
 from .requests import Request
 from .store import ObjectStore
 
@@ -152,7 +152,7 @@ class ApiServer:
     def _routes(self) -> list[Route]:
         found = [
             Route(path, functools.partial(_about, document), methods=["GET"])
-            for path, document in discovery.documents(self.kinds, self.objects.rules.version).items()
+            for path, document in discovery(self.kinds, self.objects.rules.version).items()
         ]
         for kind in self.kinds:
             respond = functools.partial(self.respond, kind, "")

@@ -14,7 +14,7 @@ from typing import Any, Self
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
 from .. import lint
-from ..api.api_objects import ApiObjects
+from ..api.store import ApiObjects
 from ..device_manager.device_table import Capacity, DeviceTable, KubeletPanic
 from ..dra.driver_registry import DriverStatus
 from ..journal import Event, Journal

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ..api.api_objects import ApiObjectError
 from ..api.kinds import Document
+from ..api.store import ApiObjectError
 from ..dra import cel_selectors
 from ..dra.allocator import Allocator, UnschedulableError
 from ..dra.pools import check_complete, check_pools, gather

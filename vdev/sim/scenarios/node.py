@@ -19,8 +19,8 @@ from typing import Any, Self
 from ...aio.clock import LeapClock
 from ...errors import UsageError, reason_of
 from ...hostfs import write_atomic
-from ..api.api_objects import ApiObjects
 from ..api.server import ApiServer
+from ..api.store import ApiObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.device_table import Capacity
 from ..journal import Entry

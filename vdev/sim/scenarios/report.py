@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from ...errors import HostError, reason_of
 from ..journal import Entry
-from .library import ScenarioFile
+from .scenario import ScenarioFile
 
 _WAITS_SECONDS = 5.0  # between two lines about a step that waits
 

@@ -14,12 +14,10 @@ from typing import TextIO
 from ...aio.tasks import acting_on, in_background
 from ...errors import HostError, UsageError, reason_of
 from ..lint import twice
-from . import library
-from .library import ScenarioFile
 from .node import CAPABILITIES, PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
-from .scenario import ANY, ScenarioError, StepFailed
+from .scenario import ANY, ScenarioError, ScenarioFile, StepFailed, built_in, find
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
 
@@ -63,7 +61,7 @@ async def run(
 def describe() -> str:
     """The built-in scenarios, for people. Blocks."""
     rows = []
-    for each in library.built_in():
+    for each in built_in():
         needs = f" Needs {_flags(each.hooks)}." if each.hooks else ""
         needs += " For DRA drivers: give it with --scenario." if each.is_dra else ""
         rows.append(f"{each.name:<17}{each.scenario.title}.{needs}")
@@ -82,9 +80,9 @@ def _choose(node: NodeOptions, names: Sequence[str]) -> list[ScenarioFile]:
         raise UsageError(f"--exec: there is no program {program!r} here{hint}")
     for command in node.hooks.values():
         split_command(command, words)
-    built_in = library.built_in()
-    chosen = [library.find(name) for name in names] or [each for each in built_in if _suits(each, node)]
-    known = dict.fromkeys(name for each in (*built_in, *chosen) for name in each.hooks)
+    known_files = built_in()
+    chosen = [find(name) for name in names] or [each for each in known_files if _suits(each, node)]
+    known = dict.fromkeys(name for each in (*known_files, *chosen) for name in each.hooks)
     if unknown := [name for name in node.hooks if name not in known]:
         raise UsageError(f"--hook {unknown[0]}: no scenario has such a hook; there are {', '.join(known)}")
     for each in chosen:
@@ -103,7 +101,7 @@ def _left_out(node: NodeOptions) -> list[str]:
     """The built-in scenarios without their hooks. Blocks."""
     return [
         f"{each.name}, which needs {_flags(each.hooks)}"
-        for each in library.built_in()
+        for each in built_in()
         if not each.is_dra and not _suits(each, node)
     ]
 
