@@ -167,7 +167,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         for each in blocking.functions.values():  # gRPC in memory does in the loop what gRPC does in its own thread
             each.can_block_in("tests/worlds/grpc_channel.py", {"_look"})
             each.can_block_in("tests/worlds/grpc_server.py", {"add_insecure_port", "remove_socket"})
-            each.can_block_in("vdev/sim/kubelet/kubelet_process.py", {"save"})
+            each.can_block_in("vdev/sim/kubelet_life.py", {"save"})
         yield start
         for running in started:
             if not running.task.done():
