@@ -72,8 +72,7 @@ class Intervals:
     # For a layout that a label of the node selects.
     repartition_pending: float = 3.0  # for `pending` to appear on the Node, before devices are partitioned anyway
     repartition_holder: float = 20.0  # for the kubelet to name the pod that may hold a device, before the value fails
-    repartition_ask: float = 0.1  # before PodResources is asked for a new value
-    repartition_recheck: float = 1.0  # between such questions
+    repartition_recheck: float = 0.5  # between questions to PodResources about them
 
     # For a fleet.
     tell_progress: float = 5.0  # between lines about the progress

@@ -9,6 +9,7 @@ KUBELET = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.1)
 INTERVALS = {
     "retire_settle": 0.2,
     "retire_recheck": 0.1,
+    "repartition_recheck": 0.1,
     "kubelet_grace": 0.2,
     "admission": 0.1,
     "unnamed_allocate": 0.3,

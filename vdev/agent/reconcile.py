@@ -111,8 +111,6 @@ class Reconciler:
         # A failed step is tried again when the retrier says. The time that it had named before may be past for long.
         failing = self._retrier.failing
         times = [None if _PLANNING in failing else plan.again_at]
-        if _REPARTITIONING not in failing:
-            times += [progress.again_at for progress in self._agent.layouts.progresses.values()]
         times += [applier.retry_at for applier in self._agent.appliers if applier.name not in failing]
         return earliest(times)
 

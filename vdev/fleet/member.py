@@ -164,8 +164,7 @@ class Member:
         if self.engine.answers_changed:
             self.slices.look()
         delay_ends = None if wait is None else self._clock.now() + wait
-        layouts = (progress.again_at for progress in self._layouts.progresses.values())
-        return earliest((self.plan.again_at, self.engine.next_change, *layouts, delay_ends))
+        return earliest((self.plan.again_at, self.engine.next_change, delay_ends))
 
     def _assign(self, pods: Mapping[str, Pod], *, is_first: bool) -> None:
         """Assign devices to the pods. Devices that they had when the node came do not trigger `onAllocate` rules."""

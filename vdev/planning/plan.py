@@ -18,6 +18,7 @@ from ..dra.pools import NOTHING_CLAIMED, Held, claimed_devices, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
+from ..faults.schedule import earliest
 from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, DeviceKey, Health, Key, RawDevice, Slot, base_id
@@ -33,7 +34,7 @@ from .allocation import cdi_documents
 from .cdi import Document
 from .hardware import blocked, without_overlaps
 from .in_use import InUse
-from .repartition import Progresses, state_labels
+from .repartition import Progresses, RepartitionState, state_labels
 from .resources import EMPTY, Inventory
 from .retired import Dropped, Retired, keep_in_use
 
@@ -245,6 +246,10 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
         labels = node_labels(observed.spec, observed.node, found, devices, observed.machine)
 
+    # 9. A layout is pending until the kubelet has answered, or until the Node has its label.
+    is_pending = any(each.state is RepartitionState.PENDING for each in observed.layouts.values())
+    layouts_at = observed.now + intervals.repartition_recheck if is_pending else None
+
     problems = [*labels.problems]
     for pool in pools.values():
         problems += pool.problems
@@ -266,7 +271,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         capacity=capacity(advertised) if node.status else {},
         conditions=conditions(entries, lost, faults.conditions) if node.conditions else (),
         problems=tuple(problems),
-        again_at=kept.again_at,
+        again_at=earliest((kept.again_at, layouts_at)),
     )
 
 

@@ -63,8 +63,6 @@ class Progress:
     """The layout that the value selected for each entry; None after a restart."""
     since: Annotated[float, _NOT_SAVED] = 0.0
     """When it became pending."""
-    again_at: Annotated[float | None, _NOT_SAVED] = None
-    """When to advance again even if nothing changes, or None."""
     awaited: Annotated[frozenset[Key], _NOT_SAVED] = frozenset()
     """The devices that a pod may hold and that must be free before the layout comes into force."""
 
@@ -219,23 +217,21 @@ def _advanced(before: Progress, entries: Sequence[Entry], strategy: MigStrategy,
     if named or (held and seen.now >= since + seen.intervals.repartition_holder):
         return replace(now, state=RepartitionState.FAILED, sentence=(named or held)[0].sentence)
     if held or not seen.in_use.is_complete:
-        pause = seen.intervals.repartition_ask if is_new else seen.intervals.repartition_recheck
-        what = "the kubelet to say which pods hold which devices"
-        pending = _pending(now, since, what, again_at=seen.now + pause)
+        pending = _pending(now, since, "the kubelet to say which pods hold which devices")
         return replace(pending, awaited=frozenset(each.key for each in held))
 
     # 5. Wait until the label has `pending`, because other programs then stop pods. Give up waiting after
     # `repartition_pending`, in case that no program writes the label.
     protocol = _choice(entries[0]).protocol
     is_written = not is_new and seen.labels.get(protocol.label) == protocol.pending
-    written_by = since + seen.intervals.repartition_pending
-    if protocol.pending and value is not None and seen.now < written_by and not is_written:
-        return _pending(now, since, f"{protocol.label} to be written", again_at=written_by)
+    is_overdue = seen.now >= since + seen.intervals.repartition_pending
+    if protocol.pending and value is not None and not (is_written or is_overdue):
+        return _pending(now, since, f"{protocol.label} to be written")
     return replace(now, state=RepartitionState.SUCCESS, parts=target)
 
 
-def _pending(now: Progress, since: float, what: str, *, again_at: float) -> Progress:
-    return replace(now, state=RepartitionState.PENDING, sentence=f"waiting for {what}", since=since, again_at=again_at)
+def _pending(now: Progress, since: float, what: str) -> Progress:
+    return replace(now, state=RepartitionState.PENDING, sentence=f"waiting for {what}", since=since)
 
 
 def _misfit(entries: Sequence[Entry], value: str | None, asked: Sequence[NamedLayout | None]) -> str:
