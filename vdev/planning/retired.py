@@ -109,10 +109,6 @@ def keep_in_use(
     # 5. A training job may hold a device for days, so the check interval grows with the age.
     age = 0.0 if withheld - {each for _, each in kept} else now - max(each.since for each in kept.values())
     again_at = now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, age / 10))
-    if in_use.answers_since is not None:
-        # The first answers of a kubelet after its start are not trusted. Check as soon as they are.
-        trusted_at = in_use.answers_since + intervals.kubelet_grace
-        again_at = min(again_at, trusted_at) if now < trusted_at else again_at
     kept = {key: each for key, each in kept.items() if owner[key[1]] == key[0]}
     return Lists(_with_retired(inventory, kept) if kept else inventory, kept, again_at)
 

@@ -55,14 +55,6 @@ def test_a_held_device_stays(build):
     assert 1e6 + Intervals().retire_recheck_most == later.again_at
 
 
-def test_the_kubelet_is_asked_as_soon_as_its_answers_are_trusted(build):
-    """The answers of a kubelet that has just started are not trusted for some seconds."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    young = replace(asked(9.5), answers_since=0.0, is_complete=False)
-    for now, again_at in ((5.0, 6.0), (9.5, 10.0), (10.5, 11.5)):
-        assert again_at == keep_in_use(after, young, now, listed=before).again_at
-
-
 def test_an_allocate_in_flight_stays(build):
     """The kubelet crashes if an id disappears during its Allocate."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
