@@ -98,7 +98,8 @@ class HandoverActions(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         self._inventories = (plan.advertised, plan.observed.inventory)
-        self._start(self._ledger.releases)  # those of devices that were not found until now
+        if self._ledger.due:
+            self._start(self._ledger.releases)  # those of devices that were not found until now
 
     def _set_undeliverable(self) -> None:
         """Withhold the devices whose release failed."""

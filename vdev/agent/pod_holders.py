@@ -102,26 +102,30 @@ class PodHolders:
     async def refresh(self) -> None:
         """Ask the kubelet."""
         async with self._asking:
-            reading = await self._ask()
-            self.known = in_use.update(self.known, reading, self._intervals)
-            self._log(reading)
+            if reading := await self._ask():
+                self.known = in_use.update(self.known, reading, self._intervals)
+                self._log(reading)
 
-    async def _ask(self) -> HoldersReading:
-        """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
+    async def _ask(self) -> HoldersReading | None:
+        """One question. An answer counts only if the socket is the same before and after: one kubelet gave it.
+
+        Returns None if the kubelet's rate limit refuses the call after an answer: it runs, so that answer still counts.
+        """
         asked_at, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
         kubelet = (self._link.generation, socket)
-        answer, is_refused = None, False
+        answer = None
         if socket is not None and not self._faults.pod_resources_down:
             try:
                 answer = await podresources.holders(self._socket, within=self._intervals.pod_resources_answer)
             except podresources.RateLimited:
-                is_refused = True
                 self.ask_soon()
+                if self.readable:
+                    return None
         checkpoint = await asyncio.to_thread(self._checkpoint.read)
         socket = await asyncio.to_thread(stamp, self._socket)
         if kubelet != (self._link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to, is_refused)
+        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""

@@ -84,8 +84,6 @@ class HoldersReading:
     """Identifies the kubelet process: equal for readings of the same process."""
     is_served: bool = True
     """Whether the kubelet has an open stream to this agent, so it is running and could have answered."""
-    is_refused: bool = False
-    """Whether the kubelet's rate limit refused the call."""
 
     @property
     def on_disk(self) -> frozenset[Key]:
@@ -176,12 +174,6 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
     """Return the devices in use after a new reading."""
     answer, on_disk, at = reading.answer, reading.on_disk, reading.at
     known = {**dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at)), **before.devices}
-    if reading.is_refused:
-        # The kubelet runs, so its earlier answers stay trusted, unless it is another process. Only the checkpoint is
-        # new, and it can only add devices.
-        is_complete = before.is_complete and reading.kubelet == before.kubelet
-        return replace(before, devices=known, is_complete=is_complete)
-
     if answer is None:
         # No device is released, unless PodResources has never answered, e.g. because it is not mounted.
         silent_since = None

@@ -265,7 +265,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
         lost=lost,
         labels={
             **(labels.values if node.labels is True else {}),
-            **state_labels(observed.layouts, observed.spec.entries),
+            **(state_labels(observed.layouts, observed.spec.entries) if observed.layouts else {}),
         },
         features=labels.values if node.labels == NFD else None,
         capacity=capacity(advertised) if node.status else {},

@@ -14,13 +14,13 @@ PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.
 OLD, NEW = "the first kubelet", "the second kubelet"
 
 
-def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True, is_refused=False):
+def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True):
     """An answer with these devices, each with its own pod, and a checkpoint with `on_disk`."""
     named = None
     if answer is not None:
         named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
     checkpoint = {f"uid-{key[1]}": frozenset({key}) for key in on_disk}
-    return HoldersReading(at, named, checkpoint, kubelet, is_served, is_refused)
+    return HoldersReading(at, named, checkpoint, kubelet, is_served)
 
 
 def after(*readings, known=UNKNOWN):
@@ -75,21 +75,6 @@ def test_a_silent_kubelets_checkpoint_adds_its_devices():
     """The kubelet may have answered before, or never."""
     assert may_hold(after(reading(0, None, [B])), B)
     assert may_hold(after(reading(0, [A], []), reading(1, None, [B])), B)
-
-
-def test_a_request_that_the_rate_limit_refused():
-    """It does not change which answers are trusted. Devices in the checkpoint may be held."""
-    known = after(reading(0, [A]))
-    for at in range(1, 12):
-        told = reading(at, [A]) if at % 4 else reading(at, is_refused=True)
-        known = update(known, told, PATIENCE)
-    assert known.is_complete
-    assert {A} == known.all()
-    assert not update(known, reading(12, is_refused=True, kubelet=NEW), PATIENCE).is_complete
-    refused = update(known, reading(5000, None, [B], is_refused=True), PATIENCE)
-    assert {A, B} == refused.all()
-    assert (known.asked_at, 0) == (refused.asked_at, refused.answers_since)
-    assert {A, B} == after(*(reading(at, None, [A, B], is_refused=True) for at in (0, 5000))).all()
 
 
 @pytest.mark.parametrize("gap", [True, False], ids=["after a silence", "at once"])
@@ -205,7 +190,7 @@ KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in
     pods=st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=12),
     kubelets=st.lists(st.integers(0, 3), min_size=12, max_size=12),
     gaps=st.lists(st.floats(0.1, 6), min_size=12, max_size=12),
-    modes=st.lists(st.sampled_from(["full", "empty", "silent", "refused"]), min_size=12, max_size=12),
+    modes=st.lists(st.sampled_from(["full", "empty", "silent"]), min_size=12, max_size=12),
 )
 def test_a_held_device_is_always_in_use(pods, kubelets, gaps, modes):
     """With app and init containers, restarts, empty answers within the grace period, and silences.
@@ -225,11 +210,9 @@ def test_a_held_device_is_always_in_use(pods, kubelets, gaps, modes):
         young = not ready
         app = dict.fromkeys(apps, Holder("default/app"))
         answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app)
-        stale = held | (stale if young or mode in ("silent", "refused") else frozenset())
+        stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
-        checkpoint = pods
-        said = None if mode in ("silent", "refused") else answer
-        told = HoldersReading(now, said, checkpoint, kubelet, is_refused=mode == "refused")
+        told = HoldersReading(now, None if mode == "silent" else answer, pods, kubelet)
         known = update(known, told, replace(PATIENCE, unnamed_allocate=0.0))
         assert held <= known.all()
         before = (apps, inits)
