@@ -243,19 +243,6 @@ async def test_the_output_of_failures_is_kept(tmp_path, directory, monkeypatch):
     assert (0, [log.parent]) == (code, [*directory.iterdir()])
 
 
-async def test_the_output_of_a_plugin_that_never_stops_printing(tmp_path):
-    """Only the end of it is kept."""
-    path = scenario(tmp_path, {"hook": "end"})
-    command = "sh -c 'yes again | head -c 42000000; echo the last; touch {dir}/done; sleep 60'"
-    hooks = {"end": "sh -c 'until test -e {dir}/done; do sleep 0.1; done; false'"}
-    code, text = await played(path, command=command, hooks=hooks, logs=tmp_path)
-    log = (tmp_path / "mine.log").read_bytes()
-    assert (1, True) == (code, len(log) < 11_000_000), len(log)
-    assert log.startswith(b"(earlier output is left out)\n")
-    assert log.endswith(b"again\nthe last\n")
-    assert "      | the last\n" in text
-
-
 async def test_results_that_cannot_be_written(tmp_path):
     """The error comes before a scenario is played."""
     path = scenario(tmp_path, {"hook": "touch"})

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
+from ...aio.program import signal_name
 from ...errors import reason_of
 from .scenario import ScenarioError
 
@@ -26,7 +27,6 @@ _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
-_LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
 _RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
 
 
@@ -77,7 +77,7 @@ class CommandPlugin:
 
     argv: Sequence[str]
     _: KW_ONLY
-    log: Path  # to which its output is appended; its beginning is dropped if it becomes too large
+    log: Path  # to which its output is appended
     environ: Mapping[str, str]
     again: bool = False  # restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
     strict: bool = False  # an exit code after SIGTERM other than 0 or SIGTERM's is an error
@@ -125,7 +125,6 @@ class CommandPlugin:
     async def check(self) -> None:
         """Raise ScenarioError with the last lines of its output if it ended by itself."""
         process = self._process
-        await asyncio.to_thread(_shorten, self.log)
         if process is None or process.returncode is None:
             return
         await _kill(process)
@@ -135,18 +134,6 @@ class CommandPlugin:
             return
         self._process = None
         raise ScenarioError(f"the plugin {_ending(process.returncode)} by itself; {last_words(self.log)}")
-
-
-def _shorten(log: Path) -> None:
-    """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
-    with contextlib.suppress(OSError):
-        if log.stat().st_size > _LARGEST_LOG:
-            with log.open("r+b") as file:
-                file.seek(-_KEPT_LOG, os.SEEK_END)
-                kept = file.read(_KEPT_LOG)
-                file.truncate(0)
-                file.seek(0)
-                file.write(b"(earlier output is left out)\n" + kept)
 
 
 class VdevRun(CommandPlugin):
@@ -202,8 +189,4 @@ def last_words(log: Path) -> str:
 
 
 def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
