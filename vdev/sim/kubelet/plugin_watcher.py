@@ -54,15 +54,12 @@ class PluginWatcher:
         self._registered: dict[str, _Instance] = {}  # by path
         self._busy: set[str] = set()  # paths with a registration in progress
         self._pauses: dict[str, tuple[float, float]] = {}  # by path, the length of its pause, and the end
-        self._look = asyncio.Event()
 
     async def run(self) -> None:
         """Register and unregister plugins until cancelled."""
-        self._life.every(self._life.timings.look, self._look.set)
         while True:
             await self._reconcile()
-            await self._look.wait()
-            self._look.clear()
+            await self._life.clock.sleep(self._life.timings.look)
 
     async def _reconcile(self) -> None:
         found = await asyncio.to_thread(_sockets, self._directory)
