@@ -12,8 +12,7 @@ from tests.kit.vdev_node import VdevNode
 from tests.sim.conftest import documented_events
 from vdev.sim import Phase, PodStatus, manifest
 from vdev.sim.objects import pod_manifest
-from vdev.sim.objects.pods import ContainerStatus, Kind
-from vdev.sim.render import pod_json
+from vdev.sim.objects.pods import ContainerStatus, Kind, pod_json
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import parse
 

@@ -15,7 +15,7 @@ from .. import lint
 from ..connection import CallError
 from ..kubelet_life import Life
 from ..objects.pods import ContainerSpec, Kind, PodSpec
-from .plugin_client import PluginClient
+from .registration_server import PluginClient
 
 
 class AdmissionError(Exception):

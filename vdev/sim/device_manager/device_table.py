@@ -12,7 +12,7 @@ from ...errors import VdevError
 from ...pb import deviceplugin_v1beta1_pb2 as api
 
 if TYPE_CHECKING:
-    from .plugin_client import PluginClient
+    from .registration_server import PluginClient
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
-from ..render import pod_json, render_pod
+from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus, pod_json, render_pod
 
 
 @dataclass(slots=True, eq=False)

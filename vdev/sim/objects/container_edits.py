@@ -6,7 +6,7 @@ listed.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 
@@ -90,3 +90,20 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
         tuple(cdi),
         tuple(conflicts),
     )
+
+
+def edits_json(edits: Edits) -> dict[str, Any]:
+    """The edits of a container, with the keys of vdev's configuration file."""
+    return {
+        "env": dict(edits.envs),
+        "deviceNodes": [
+            {"hostPath": node.host_path, "containerPath": node.container_path, "permissions": node.permissions}
+            for node in edits.devices
+        ],
+        "mounts": [
+            {"hostPath": mount.host_path, "containerPath": mount.container_path, "readOnly": mount.read_only}
+            for mount in edits.mounts
+        ],
+        "annotations": dict(edits.annotations),
+        "cdiDevices": list(edits.cdi_devices),
+    }

@@ -1,4 +1,4 @@
-"""Pods and their containers: their requests and their status."""
+"""Pods and their containers: their requests, and their status as an object, as text and as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from .container_edits import Edits
+from .container_edits import Edits, edits_json
 
 
 class Kind(Enum):
@@ -181,3 +181,67 @@ class PodStatus:
 def _add(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> None:
     for resource, amount in more.items():
         total[resource] = total.get(resource, Decimal(0)) + amount
+
+
+# --- for people and programs ------------------------------------------------------------------------------------------
+
+
+def render_pod(pod: PodStatus) -> str:
+    """A pod and its containers with their devices and edits; of a pod that has ended, only the reason."""
+    head = f"{pod.spec.key} {'Terminating' if pod.terminating else pod.phase.value}"
+    if pod.reason:
+        head += f": {pod.reason}: {pod.message}"
+    rows = [head]
+    if not pod.phase.terminal:
+        for container in pod.containers:
+            rows += _container(container)
+    return "\n".join(rows)
+
+
+def pod_json(pod: PodStatus) -> dict[str, Any]:
+    """A pod and its containers with their devices and edits."""
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "phase": pod.phase.value,
+        "reason": pod.reason,
+        "message": pod.message,
+        "terminating": pod.terminating,
+        "containers": [
+            {
+                "name": container.name,
+                "kind": container.kind.value,
+                "running": container.running,
+                "waiting": container.waiting,
+                "message": container.message,
+                "restarts": container.restarts,
+                "devices": {resource: list(ids) for resource, ids in container.devices.items()},
+                "claims": {claim: list(ids) for claim, ids in container.claims.items()},
+                "allocatedResourcesStatus": container.allocated_resources_status,
+                **edits_json(container.edits),
+            }
+            for container in pod.containers
+        ],
+    }
+
+
+def _container(container: ContainerStatus) -> list[str]:
+    devices = "; ".join(f"{resource}: {', '.join(ids)}" for resource, ids in sorted(container.devices.items()))
+    rows = [f"  {container.name}{'' if container.kind.value == 'app' else f' ({container.kind.value})'}  {devices}"]
+    rows += [f"    claim       {claim}: {', '.join(ids)}" for claim, ids in sorted(container.claims.items())]
+    if container.waiting:
+        rows.append(f"    waits: {container.waiting}: {container.message}")
+    for resource, health in sorted(container.health.items()):
+        bad = [id_ for id_, state in sorted(health.items()) if state != "Healthy"]
+        rows += [f"    unhealthy: {resource}: {', '.join(bad)}"] if bad else []
+    edits = container.edits
+    rows += [f"    env         {name}={value}" for name, value in sorted(edits.envs.items())]
+    rows += [f"    device      {n.host_path} -> {n.container_path} ({n.permissions})" for n in edits.devices]
+    rows += [
+        f"    mount       {mount.host_path} -> {mount.container_path}{' (read-only)' if mount.read_only else ''}"
+        for mount in edits.mounts
+    ]
+    rows += [f"    annotation  {key}={value}" for key, value in sorted(edits.annotations.items())]
+    rows += [f"    cdi         {name}" for name in edits.cdi_devices]
+    return [row.rstrip() for row in rows]

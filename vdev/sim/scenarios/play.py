@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from ...errors import VdevError
 from ..device_manager.device_table import Capacity
+from ..objects.container_edits import edits_json
 from ..objects.pods import ContainerStatus, PodStatus
-from ..render import edits_json
 from .node import EmbeddedNode
 from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step, StepFailed
 
