@@ -170,15 +170,6 @@ def test_a_held_partition_is_not_removed(way):
     assert {"mig-2g.10gb": 6} == node.counts
 
 
-def test_a_held_whole_device_is_not_partitioned():
-    """Other devices of the entry do not change either."""
-    node = Node(value="all-disabled")
-    node.holders[node.keys[1]] = "holder"
-    node.choose("all-1g.5gb")
-    assert ("failed", {"gpu": 2}) == (node.state_label, node.counts)
-    assert "holds device 1 of gpu" in node.progress.sentence
-
-
 def test_a_held_partition_may_be_in_the_new_layout():
     """The new layout does not change the other device."""
     node = Node(value="all-3g.20gb")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from vdev.intervals import Intervals
 from vdev.model.entry import MigStrategy
 from vdev.planning.hardware import overlaps
@@ -32,9 +34,20 @@ def states(inventory, name=GPU):
     return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
 
 
-def test_a_removed_device_is_unhealthy_until_no_pod_can_hold_it(build):
+@pytest.fixture
+def before(build):
+    """Two devices."""
+    return build.inventory(build.entry())
+
+
+@pytest.fixture
+def after(build):
+    """The first of them."""
+    return build.inventory(build.entry(count=1))
+
+
+def test_a_removed_device_is_unhealthy_until_no_pod_can_hold_it(before, after):
     """Only answers some time after the device was listed as Unhealthy count."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     kept = keep_in_use(after, asked(0.0), 1.0, listed=before)
     assert {"GPU-gggg0": True, "GPU-gggg1": False} == states(kept.inventory)
     assert 2 == len(states(again(kept, after, asked(5.9), 100.0).inventory))
@@ -44,9 +57,8 @@ def test_a_removed_device_is_unhealthy_until_no_pod_can_hold_it(build):
     assert later.again_at is None
 
 
-def test_a_held_device_stays(build):
+def test_a_held_device_stays(before, after):
     """Its reason names the pod that holds it, and the kubelet is asked less and less often."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     held = asked(1e6, {HELD: "default/train"})
     kept = keep_in_use(after, held, 0.0, listed=before)
     assert Intervals().retire_recheck == kept.again_at
@@ -55,17 +67,15 @@ def test_a_held_device_stays(build):
     assert 1e6 + Intervals().retire_recheck_most == later.again_at
 
 
-def test_an_allocate_in_flight_stays(build):
+def test_an_allocate_in_flight_stays(before, after):
     """The kubelet crashes if an id disappears during its Allocate."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     kept = keep_in_use(after, asked(0.0), 0.0, listed=before)
     in_flight = replace(asked(1e6), in_flight=frozenset({HELD}))
     assert 2 == len(states(again(kept, after, in_flight, 1e6).inventory))
 
 
-def test_without_pod_resources_it_stays_ten_minutes(build):
+def test_without_pod_resources_it_stays_ten_minutes(before, after):
     """The ten minutes begin when it was removed and a kubelet serves that does not answer."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     for removed, since in ((0.0, 0.0), (100.0, 0.0), (0.0, 100.0)):
         kept = keep_in_use(after, silent(removed, since), removed, listed=before)
         ready = max(removed, since) + 600
