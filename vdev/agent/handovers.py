@@ -27,10 +27,10 @@ from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnF
 from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Occasion
-from ..planning.hardware import overlaps
 from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
+from ..planning.retired import overlaps
 from .applier import Applier, Stage
 
 if TYPE_CHECKING:

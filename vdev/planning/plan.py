@@ -32,11 +32,10 @@ from ..node.maker_labels import Machine
 from . import inventory, resources
 from .allocation import cdi_documents
 from .cdi import Document
-from .hardware import blocked, without_overlaps
 from .in_use import InUse
 from .repartition import Progresses, RepartitionState, state_labels
 from .resources import EMPTY, Inventory
-from .retired import Dropped, Retired, keep_in_use
+from .retired import Dropped, Retired, blocked, keep_in_use, without_overlaps
 
 _NEVER = float("-inf")
 

@@ -6,10 +6,9 @@ import pytest
 
 from vdev.intervals import Intervals
 from vdev.model.entry import MigStrategy
-from vdev.planning.hardware import overlaps
 from vdev.planning.in_use import Holder, InUse
 from vdev.planning.resources import EMPTY, diff
-from vdev.planning.retired import Dropped, keep_in_use
+from vdev.planning.retired import Dropped, keep_in_use, overlaps
 
 GPU = "nvidia.com/gpu"
 HELD = (GPU, "GPU-gggg1")
