@@ -168,13 +168,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
 
     async def close(self) -> None:
         """Close all lines. Everything else stays, because a container that restarts gets it again."""
-        if not self._lines:
-            return
-        links = {self._path(device): line.pty.path for device, line in self._lines.items()}
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
-        await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+        await self._hang_up([*self._lines])
 
     def release(self) -> None:
         """Let another process have the directory, for good."""
@@ -187,21 +181,22 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         await super().apply(plan)
         opened, self._opened = self._opened, {}
         for device, pty in opened.items():
-            if device in self._lines:
-                self._lines.pop(device).close()
             self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
         needed = {device for device, each in self._standing.items() if each.node.pty is not None}
-        over = {device: each for device, each in self._lines.items() if device not in needed}
-        if over:  # a claim may keep the link, and the terminal's number will belong to another program
-            links = {self._path(device): each.pty.path for device, each in over.items()}
-            await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
-        for device in over:
-            self._lines.pop(device).close()
+        await self._hang_up(self._lines.keys() - needed)
         for device, line in self._lines.items():
             node, values = self._standing[device].node, self._standing[device].values
             answers = {heard: template.render(values) for heard, template in node.answers.items()}
             otherwise = None if node.otherwise is None else node.otherwise.render(values)
             line.behave(node.pty or LineEnd.SILENCE, answers, otherwise)
+
+    async def _hang_up(self, devices: Collection[str]) -> None:
+        """Close these lines. Their links lead nowhere first: the terminals' numbers will belong to other programs."""
+        if devices:
+            links = {self._path(device): self._lines[device].pty.path for device in devices}
+            await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+        for device in devices:
+            self._lines.pop(device).close()
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
