@@ -134,22 +134,22 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     assert "npu-2" in file.read_text()
 
 
-async def test_virtual_nodes_that_fail(kubelet, start_agent, shows, directory):
-    """Devices whose nodes exist are Healthy, and others are Unhealthy."""
+async def test_placeholders_that_fail(kubelet, start_agent, shows, directory):
+    """Devices whose placeholders exist are Healthy, and others are Unhealthy."""
 
     def devices(count):
         return DEVICES.replace("count: 2", f"count: {count}, node: {{file: x}}")
 
     agent = await start_agent(devices(1), **SOON)
-    nodes = agent.agent.nodes
-    nodes.make = Trouble(nodes.make, RuntimeError("who would have thought"))
+    placeholders = agent.agent.placeholders
+    placeholders.make = Trouble(placeholders.make, RuntimeError("who would have thought"))
     agent.edit(devices(2))
     await agent.calls_unhealthy(
-        kubelet, NPU, "npu-1", "making virtual nodes failed: RuntimeError: who would have thought"
+        kubelet, NPU, "npu-1", "making placeholders failed: RuntimeError: who would have thought"
     )
     await shows(NPU, 2, 1)
     assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
-    nodes.make.failure = None
+    placeholders.make.failure = None
     await shows(NPU, 2, 2)
 
 

@@ -72,7 +72,7 @@ class Agents:
         life = Life(process, agent, world.now, seen)
         self.lives = [*self.running, life]
         # The system releases these resources of a killed process.
-        process.killed += [agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
+        process.killed += [agent.lock.release, agent.placeholders.release, lambda: _release_claims(agent)]
         world.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
         task.add_done_callback(lambda done: self._ended(life, done), context=contextvars.Context())

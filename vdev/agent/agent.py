@@ -38,6 +38,7 @@ from .lock import NodeLock
 from .node_layouts import NodeLayouts
 from .node_objects import NodeApi
 from .options import Options
+from .placeholders import Placeholders
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .retry import Retrier
@@ -45,7 +46,6 @@ from .service_manager import Notifier
 from .state_file import StateFile
 from .status import HttpView, status
 from .triggers import ASKING_HOLDERS, PendingWork, Triggers
-from .virtual_nodes import VirtualNodes
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class Agent:
         self.lock = NodeLock(options.plugin_dir, on_change=self.pending.add, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
         self.state = StateFile(self)
-        self.nodes = VirtualNodes(options.device_dir, options.host, timing=timing)
+        self.placeholders = Placeholders(options.device_dir, options.host, timing=timing)
         self.handovers = HandoverActions(self)
         self.requests = Requests(
             self.metrics,
@@ -99,12 +99,12 @@ class Agent:
             self.retrier,
             self.metrics,
             wake=self._claims_changed,
-            renew=self.nodes.renew,
+            renew=self.placeholders.renew,
             faults=self.faults.engine,
         )
         self.layouts = NodeLayouts(self)
         self.appliers: tuple[Applier, ...] = (
-            self.nodes,
+            self.placeholders,
             self.tools,  # before the CDI specifications that mount them
             self.cdi,
             self.state,
@@ -216,8 +216,8 @@ class Agent:
             self.pending.add(reload=True)
         await self.triggers.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
-        stack.callback(self.nodes.release)
-        stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
+        stack.callback(self.placeholders.release)
+        stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.placeholders.close)
 
     async def _work(self) -> None:
         """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""

@@ -235,7 +235,7 @@ class HandoverActions(Applier):
             case ActionKind.CHMOD:
                 return functools.partial(chmod, self._agent.options.host, path, action.permissions), None
             case ActionKind.RENEW:
-                return functools.partial(self._agent.nodes.renew, subject.device.raw.id), None
+                return functools.partial(self._agent.placeholders.renew, subject.device.raw.id), None
             case _:
                 assert_never(action.kind)
 

@@ -1,7 +1,7 @@
 """Virtual devices: the key `virtual` of an entry, presets, and placeholder nodes.
 
 A preset is a model of devices that `virtual` can name. A placeholder node is a file on the host,
-`<directory>/vdev-<device id>`, that a container gets for a device; `agent.virtual_nodes` makes and removes it:
+`<directory>/vdev-<device id>`, that a container gets for a device; `agent.placeholders` makes and removes it:
 
     like        a harmless character device: /dev/null, /dev/zero or /dev/random under another name
     pty         a serial line whose other end vdev holds

@@ -84,10 +84,10 @@ _UNFINISHED = f".{NODE_PREFIX}"
 _CLOSED = "closed"  # the links of ended lines lead to this name, which does not exist
 
 
-class VirtualNodes(HostFiles[str, Placeholder]):
+class Placeholders(HostFiles[str, Placeholder]):
     """The placeholders of one agent, by raw device id. A device without its placeholder is undeliverable."""
 
-    name = "making virtual nodes"
+    name = "making placeholders"
 
     def __init__(self, directory: Path, host: HostRoot, *, timing: Timing) -> None:
         super().__init__({directory}, timing)
@@ -121,7 +121,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
         raise HostError(
-            f"another vdev makes its virtual nodes in {self.directory}; give each agent its own --device-dir"
+            f"another vdev makes its placeholders in {self.directory}; give each agent its own --device-dir"
         )
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
@@ -208,7 +208,7 @@ class VirtualNodes(HostFiles[str, Placeholder]):
         for device in sorted(devices):
             with contextlib.suppress(OSError):  # a directory that cannot be written
                 _clear(self._path(device))
-                log.info("virtual node removed", path=str(self._path(device)))
+                log.info("placeholder removed", path=str(self._path(device)))
         for path in listed(self.directory):
             if path.name.startswith(_UNFINISHED) and path.suffix == ".tmp":
                 with contextlib.suppress(OSError):

@@ -57,7 +57,7 @@ def start(start_agent, account, api_server):
 
 
 @pytest.fixture
-def stand_in(directory):
+def placeholder(directory):
     """The path of the only seat's placeholder."""
     return directory / "devices" / "vdev-seat-0"
 
@@ -69,43 +69,45 @@ async def seated(kubelet):
 
 
 @pytest.mark.parametrize("what", ["a serial line", "a directory"])
-async def test_a_placeholder_exists_when_its_device_is_published(kubelet, start, stand_in, what):
+async def test_a_placeholder_exists_when_its_device_is_published(kubelet, start, placeholder, what):
     """The runtime can mount the path in the claim's specification."""
     await start(config(NODES[what]))
-    assert stand_in.exists()
+    assert placeholder.exists()
     (mount,) = (await seated(kubelet)).container().edits.mounts
-    assert str(stand_in) == mount.host_path
+    assert str(placeholder) == mount.host_path
     assert [] == kubelet.errors
 
 
-async def test_the_runtime_makes_device_nodes(kubelet, start, stand_in):
+async def test_the_runtime_makes_device_nodes(kubelet, start, placeholder):
     """Claims use CDI, so `like` needs no capability, whatever the strategy of the device plugin is."""
     await start(config('like: zero, containerPath: "/dev/seat"'))
     edits = (await seated(kubelet)).container().edits
     assert ["/dev/seat"] == [each.container_path for each in edits.devices]
-    assert not stand_in.parent.exists()
+    assert not placeholder.parent.exists()
 
 
 @pytest.mark.parametrize("what", ["a serial line", "a file"])
-async def test_a_placeholder_stays_while_a_claim_has_the_device(kubelet, start, api_server, stand_in, what):
+async def test_a_placeholder_stays_while_a_claim_has_the_device(kubelet, start, api_server, placeholder, what):
     """It stays after an edit removed the entry, because a container may restart, and is removed after the claim."""
     agent = await start(config(NODES[what]))
     await seated(kubelet)
     agent.edit(OTHER)
     await agent.settled(kubelet)
-    assert stand_in.exists()
+    assert placeholder.exists()
     await kubelet.delete_pod("sitter")
-    await api_server.until(lambda: not os.path.lexists(stand_in))
+    await api_server.until(lambda: not os.path.lexists(placeholder))
     assert [] == kubelet.errors
 
 
-async def test_a_placeholder_is_removed_after_the_driver_is_updated(kubelet, start, api_server, stand_in, monkeypatch):
+async def test_a_placeholder_is_removed_after_the_driver_is_updated(
+    kubelet, start, api_server, placeholder, monkeypatch
+):
     """A claim may be prepared until the driver has the edit."""
     seen = []
 
     async def apply(self, plan, apply=DraDrivers.apply):
         if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].virtual.node is None:
-            seen.append(await asyncio.to_thread(stand_in.exists))
+            seen.append(await asyncio.to_thread(placeholder.exists))
         await apply(self, plan)
 
     monkeypatch.setattr(DraDrivers, "apply", apply)
@@ -113,11 +115,11 @@ async def test_a_placeholder_is_removed_after_the_driver_is_updated(kubelet, sta
     holders = agent.agent.holders
     await kubelet.wait_until(lambda: holders.known.is_complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
-    await api_server.until(lambda: not os.path.lexists(stand_in))
+    await api_server.until(lambda: not os.path.lexists(placeholder))
     assert seen[0]
 
 
-async def test_a_placeholder_stays_while_a_claim_is_being_prepared(kubelet, start, stand_in, monkeypatch):
+async def test_a_placeholder_stays_while_a_claim_is_being_prepared(kubelet, start, placeholder, monkeypatch):
     """An edit removes the entry between the driver's lookup of the device and its answer."""
     begun, go_on = threading.Event(), threading.Event()
 
@@ -139,24 +141,24 @@ async def test_a_placeholder_stays_while_a_claim_is_being_prepared(kubelet, star
     go_on.set()
     await sitter
     await agent.settled(kubelet)
-    assert stand_in.read_text() == "seat seat-0"
+    assert placeholder.read_text() == "seat seat-0"
     assert [] == kubelet.errors
 
 
 @pytest.mark.parametrize(("what", "restarts"), [("a file", True), ("a directory", False)])
-async def test_changes_of_a_pod_are_gone_before_the_next_claim(kubelet, start, stand_in, what, restarts):
+async def test_changes_of_a_pod_are_gone_before_the_next_claim(kubelet, start, placeholder, what, restarts):
     """The placeholder is recreated during unprepare."""
 
     def content():
-        return stand_in.read_text() if stand_in.is_file() else sorted(os.listdir(stand_in))
+        return placeholder.read_text() if placeholder.is_file() else sorted(os.listdir(placeholder))
 
     agent = await start(config(NODES[what]))
     new = content()
     await seated(kubelet)
-    if stand_in.is_file():
-        stand_in.write_text("mine")
+    if placeholder.is_file():
+        placeholder.write_text("mine")
     else:
-        (stand_in / "secret").write_text("mine")
+        (placeholder / "secret").write_text("mine")
     if restarts:
         await agent.stop()
         await start(config(NODES[what]))
