@@ -178,7 +178,7 @@ class ApiServer:
         namespace, name = place.get("namespace", ""), place.get("name", "")
         request = Request(verb, kind, namespace, name, subresource, params, sent.headers, body)
         await self.admit(request)
-        form = tables.form(kind, sent.headers.get("accept", ""), params.get("includeObject", ""))
+        form = tables.form(kind, sent.headers.get("accept", ""))
         match request.verb:
             case "watch":
                 events = requests.watch(self.objects, request, form=form, bookmarks=self.bookmarks)

@@ -6,15 +6,13 @@ from typing import Any
 
 from .kinds import ApiKind, Document, value_at
 
-_GROUP_VERSION = "meta.k8s.io/v1"
-_NONE = "<none>"
 _WIDE = 1  # the priority of columns that only `kubectl get --output wide` shows
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 _Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and the cell of an object
 
 
-def form(kind: ApiKind, accept: str, include: str) -> Callable[[Document], Document]:
-    """The form in which a client gets objects and lists: unchanged, or as tables with an object in each row."""
+def form(kind: ApiKind, accept: str) -> Callable[[Document], Document]:
+    """The form in which a client gets objects and lists: unchanged, or as tables with the object in each row."""
     columns = _COLUMNS.get(kind.kind)
     if columns is None or not _wants_table(accept):
         return lambda document: document
@@ -23,20 +21,14 @@ def form(kind: ApiKind, accept: str, include: str) -> Callable[[Document], Docum
         for name, priority, _ in columns
     ]
 
-    def shown(document: Document) -> Document | None:
-        if include == "None":
-            return None
-        if include == "Object":
-            return {**document, "kind": kind.kind, "apiVersion": kind.api_version}
-        return {"kind": "PartialObjectMetadata", "apiVersion": _GROUP_VERSION, "metadata": document["metadata"]}
-
     def table(document: Document) -> Document:
         items = document.get("items", [document])
-        rows = [{"cells": [cell(each) for _, _, cell in columns], "object": shown(each)} for each in items]
+        named = {"kind": kind.kind, "apiVersion": kind.api_version}
+        rows = [{"cells": [cell(each) for _, _, cell in columns], "object": {**each, **named}} for each in items]
         about = {"resourceVersion": document["metadata"]["resourceVersion"]}
         return {
             "kind": "Table",
-            "apiVersion": _GROUP_VERSION,
+            "apiVersion": "meta.k8s.io/v1",
             "metadata": about,
             "columnDefinitions": heads,
             "rows": rows,
@@ -70,10 +62,6 @@ def _statuses(document: Document, *fields: str) -> list[Document]:
     return [each for field in fields for each in status.get(field) or ()]
 
 
-def _condition(document: Document, name: str) -> Document:
-    return next((each for each in _statuses(document, "conditions") if each.get("type") == name), {})
-
-
 def _ready(pod: Document) -> str:
     sidecars = (each for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always")
     names = {each.get("name") for each in (*pod["spec"]["containers"], *sidecars)}
@@ -92,8 +80,6 @@ def _pod_status(pod: Document) -> str:
     phase = str(status.get("phase", "Pending"))
     if pod["metadata"].get("deletionTimestamp") and phase not in ("Succeeded", "Failed"):
         return "Terminating"
-    if _condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
-        return "SchedulingGated"
     for prefix, field in (("Init:", "initContainerStatuses"), ("", "containerStatuses")):
         for each in _statuses(pod, field):
             state = each.get("state") or {}
@@ -107,16 +93,9 @@ def _pod_status(pod: Document) -> str:
 
 
 def _node_status(node: Document) -> str:
-    status = _condition(node, "Ready").get("status")
-    shown = "Unknown" if status is None else "Ready" if status == "True" else "NotReady"
+    statuses = [each["status"] for each in _statuses(node, "conditions") if each["type"] == "Ready"]
+    shown = "Unknown" if not statuses else "Ready" if statuses == ["True"] else "NotReady"
     return f"{shown},SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else shown
-
-
-def _roles(node: Document) -> str:
-    labels = node["metadata"].get("labels") or {}
-    prefix = "node-role.kubernetes.io/"
-    roles = {name.removeprefix(prefix) for name in labels if name.startswith(prefix)}
-    return ",".join(sorted(filter(None, roles | {labels.get("kubernetes.io/role", "")}))) or _NONE
 
 
 _NAME: _Column = ("Name", 0, lambda each: each["metadata"]["name"])
@@ -128,13 +107,11 @@ _COLUMNS: Mapping[str, Sequence[_Column]] = {
         ("Status", 0, _pod_status),
         ("Restarts", 0, _restarts),
         _AGE,
-        ("IP", _WIDE, lambda pod: value_at(pod, "status.podIP") or _NONE),
-        ("Node", _WIDE, lambda pod: value_at(pod, "spec.nodeName") or _NONE),
+        ("Node", _WIDE, lambda pod: value_at(pod, "spec.nodeName") or "<none>"),
     ),
     "Node": (
         _NAME,
         ("Status", 0, _node_status),
-        ("Roles", 0, _roles),
         _AGE,
         ("Version", 0, lambda node: value_at(node, "status.nodeInfo.kubeletVersion") or ""),
     ),

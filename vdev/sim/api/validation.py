@@ -48,7 +48,7 @@ class Rules:
             case "Pod":
                 spec = new.setdefault("spec", {})
                 _complete_pod(spec)
-                new.setdefault("status", _first_status(spec, now))
+                new.setdefault("status", {"phase": "Pending"})
             case "ResourceClaim":
                 _complete_claim(new.get("spec") or {})
             case "ResourceClaimTemplate":
@@ -83,13 +83,6 @@ def _complete_pod(spec: dict[str, Any]) -> None:
         resources = container.setdefault("resources", {})
         if limits := resources.get("limits"):
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
-
-
-def _first_status(spec: Document, now: str) -> dict[str, Any]:
-    if not spec.get("schedulingGates"):
-        return {"phase": "Pending"}
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastTransitionTime": now}
-    return {"phase": "Pending", "conditions": [gated]}
 
 
 def _complete_claim(spec: Document) -> None:
