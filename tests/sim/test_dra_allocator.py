@@ -24,7 +24,7 @@ def matches(expression, _driver, found):
 
 def allocated(slices, *claims, others=()):
     """The results of each claim."""
-    pools = gather(slices, "sim-node", {})
+    pools = gather(slices, "sim-node")
     found = Allocator(pools, CLASSES, others, matches=matches).allocate(list(claims), "sim-node")
     return [each["devices"]["results"] for each in found]
 
@@ -288,7 +288,7 @@ def test_admin_access_occupies_nothing():
 
 def test_configuration_of_classes_and_claims():
     """The configuration of a class comes once for all its requests, then that of the claim."""
-    pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node", {})
+    pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node")
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
     either = {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "acme.dev"}]}
@@ -308,7 +308,7 @@ def test_an_allocation_names_its_node():
     ):
         found = slice_of("acme.dev", [device("net")])
         found["spec"].pop("nodeName")
-        pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
+        pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node")
         (given,) = Allocator(pools, CLASSES, [], matches=matches).allocate([claim("one")], "sim-node")
         terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
         assert fields == [field for term in terms for field in term["matchFields"]]

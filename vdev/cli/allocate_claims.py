@@ -121,7 +121,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
             raise UsageError(f"an API server would not take the selector {expression!r}: {wrong}") from wrong
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
-    offered = pools.gather(slices, seen.node, {})
+    offered = pools.gather(slices, seen.node)
     known_classes = {each.name: each.document for each in of_file} | classes
     scheduler = Allocator(offered, known_classes, claims, matches=matches)
     try:

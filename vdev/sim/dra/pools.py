@@ -132,12 +132,12 @@ def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
             yield error("pool-outdated", pool.driver, f"pool {pool.name}: {text}")
 
 
-def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
+def gather(slices: Iterable[Document], node: str) -> list[Pool]:
     """The pools that a node can use, in the order in which the allocator tries them."""
-    return [pool for pool in _pools(slices, node, labels) if any(_reaches(spec, node, labels) for spec in pool.specs)]
+    return [pool for pool in _pools(slices, node) if any(_reaches(spec, node) for spec in pool.specs)]
 
 
-def _pools(slices: Iterable[Document], node: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Pool]:
+def _pools(slices: Iterable[Document], node: str = "") -> Iterator[Pool]:
     by_pool: defaultdict[tuple[str, str], list[Document]] = defaultdict(list)
     for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
         by_pool[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"])
@@ -146,7 +146,7 @@ def _pools(slices: Iterable[Document], node: str = "", labels: Mapping[str, str]
         newest = [spec for spec in specs if _generation(spec) == generation]
         devices: list[PoolDevice] = []
         for spec in newest:
-            here, everywhere = _reaches(spec, node, labels or {}), bool(spec.get("allNodes"))
+            here, everywhere = _reaches(spec, node), bool(spec.get("allNodes"))
             found = spec.get("devices") or ()
             devices += (PoolDevice(driver, name, each, here=here, everywhere=everywhere) for each in found)
         yield Pool(driver, name, newest, len(specs) - len(newest), devices)
@@ -160,17 +160,17 @@ def _count(spec: Document) -> int:
     return int(spec["pool"]["resourceSliceCount"])
 
 
-def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
+def _reaches(spec: Document, node: str) -> bool:
     """Whether a node can use the devices of a slice."""
     if spec.get("nodeName"):
         return bool(spec["nodeName"] == node)
     if spec.get("nodeSelector"):
-        return _selects(spec["nodeSelector"], node, labels)
+        return _selects(spec["nodeSelector"], node)
     return bool(spec.get("allNodes"))
 
 
-def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node selector selects the node."""
+def _selects(selector: Document, node: str) -> bool:
+    """Whether a node selector selects the node, of whose labels only that with its name counts."""
 
     def holds(rule: Document, values: Mapping[str, str]) -> bool:
         value, wanted = values.get(rule["key"]), rule.get("values") or []
@@ -187,7 +187,7 @@ def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
                 return False  # Gt and Lt are not used for devices
 
     return any(
-        all(holds(rule, labels) for rule in term.get("matchExpressions") or [])
+        all(holds(rule, {"kubernetes.io/hostname": node}) for rule in term.get("matchExpressions") or [])
         and all(holds(rule, {"metadata.name": node}) for rule in term.get("matchFields") or [])
         for term in selector.get("nodeSelectorTerms") or []
     )

@@ -1,11 +1,12 @@
 """The node status: capacity and allocatable of each resource; and the checks whether a pod fits it.
 
 The status outlives the kubelet process. A resource without a plugin stays, with zero devices. The scheduler asks
-`lacking` before it binds a pod, and the kubelet asks `shortage` after Allocate, so a plugin may be called for a pod
+`shortages` before it binds a pod, and the kubelet asks `shortage` after Allocate, so a plugin may be called for a pod
 that is rejected.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -57,32 +58,24 @@ class NodeStatus:
         `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is
         admitted without its plugin. A resource that is not in the node status is not checked.
         """
-        rows, allocatable = list(others), self.allocatable()
-        for resource, wanted in requested.items():
-            if resource not in allocatable or not wanted:
-                continue
-            capacity = max(allocatable[resource], Decimal(held.get(resource, 0)))
-            used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
-            if wanted + used > capacity:
-                scale = 1000 if resource == "cpu" else 1
-                text = (
-                    f"Node didn't have enough resource: {resource}, requested: {_whole(wanted * scale)}, "
-                    f"used: {_whole(used * scale)}, capacity: {_whole(capacity * scale)}"
-                )
-                return f"OutOf{resource}", text
+        allocatable = {name: max(amount, Decimal(held.get(name, 0))) for name, amount in self.allocatable().items()}
+        for resource, wanted, used in shortages(requested, others, allocatable):
+            scale = 1000 if resource == "cpu" else 1
+            request, use, capacity = (_whole(each * scale) for each in (wanted, used, allocatable[resource]))
+            text = f"{resource}, requested: {request}, used: {use}, capacity: {capacity}"
+            return f"OutOf{resource}", f"Node didn't have enough resource: {text}"
         return None
 
-    def lacking(
-        self, requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], *, served: Collection[str]
-    ) -> list[str]:
-        """The extended resources that are not enough for a pod beside other pods, except for those served by DRA."""
-        rows = list(others)
-        wanted = {r: amount for r, amount in requested.items() if "/" in r and amount and r not in served}
-        free = {
-            resource: self.shown.allocatable.get(resource, 0) - sum(row.get(resource, Decimal(0)) for row in rows)
-            for resource in wanted
-        }
-        return sorted(resource for resource, amount in wanted.items() if amount > free[resource])
+
+def shortages(
+    requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], allocatable: Mapping[str, Decimal]
+) -> Iterator[tuple[str, Decimal, Decimal]]:
+    """The resources among `allocatable` that are not enough for a pod, with its request and that of the other pods."""
+    rows = list(others)
+    for resource, wanted in requested.items():
+        used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
+        if wanted and wanted + used > allocatable.get(resource, math.inf):
+            yield resource, wanted, used
 
 
 def _whole(amount: Decimal) -> int:

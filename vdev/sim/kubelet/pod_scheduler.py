@@ -7,6 +7,7 @@ its extended resources. All of this is undone when the pod has ended.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ..api.kinds import Document
@@ -18,6 +19,7 @@ from ..journal import Event
 from ..kubelet_life import KubeletSettings
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
+from .node_status import shortages
 from .pod_records import PodRecord
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -120,8 +122,10 @@ class PodScheduler:
         if record.waits_for_devices:
             records = self._store.records.values()
             others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
-            served = {resource for _, resource in limits}
-            if short := self._status.lacking(pod.requested(), others, served=served):
+            requested, served = pod.requested(), {resource for _, resource in limits}
+            asked = [name for name in requested if "/" in name and name not in served]
+            allocatable = {name: Decimal(self._status.shown.allocatable.get(name, 0)) for name in asked}
+            if short := sorted(name for name, *_ in shortages(requested, others, allocatable)):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         names = await self._claims(pod)
         claims = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
@@ -147,7 +151,7 @@ class PodScheduler:
             wanted.append({"metadata": meta, "spec": {"devices": {"requests": [*limits.values()]}}})
         if not wanted:
             return None
-        pools = gather(await self._objects.list("ResourceSlice"), self._node, {"kubernetes.io/hostname": self._node})
+        pools = gather(await self._objects.list("ResourceSlice"), self._node)
         classes = {each["metadata"]["name"]: each for each in await self._objects.list("DeviceClass")}
         others = await self._objects.list("ResourceClaim")
         allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
