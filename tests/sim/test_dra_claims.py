@@ -217,22 +217,18 @@ async def test_an_unregistered_driver(kubelet):
 @pytest.mark.parametrize(
     ("status", "text"),
     [
+        (None, "fetch ResourceClaim gpu: "),
         ({}, r"pod one \(u1\) is not allowed to use ResourceClaim gpu \(.*\)"),
         ({"reservedFor": [{"uid": "u1", "name": "one", "resource": "pods"}]}, "ResourceClaim gpu: not allocated"),
     ],
 )
 async def test_a_pod_that_names_its_node_gets_no_allocation(kubelet, driver, status, text):
-    """The kubelet refuses a claim that is not allocated, or not reserved for the pod."""
-    await add(kubelet, {**claim("gpu"), "status": status})
+    """The kubelet refuses a claim that does not exist, is not allocated, or not reserved for the pod."""
+    if status is not None:
+        await add(kubelet, {**claim("gpu"), "status": status})
     await kubelet.run_pod(pod("one", claims=["gpu"], node="sim-node", uid="u1"))
     assert re.search(text, kubelet.events[-1].message)
     assert [] == driver.asked("NodePrepareResources")
-
-
-async def test_an_unknown_claim(kubelet, driver):
-    """The kubelet cannot fetch it."""
-    await kubelet.run_pod(pod("one", claims=["gone"], node="sim-node"))
-    assert "fetch ResourceClaim gone: " in kubelet.events[-1].message
 
 
 async def test_a_failed_unprepare_keeps_the_pod_terminating(kubelet, clock, driver):
