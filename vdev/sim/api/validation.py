@@ -117,7 +117,7 @@ def _drop_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 def wrong_fields(kind: str, document: _Value) -> list[tuple[str, str]]:
     """Return everything that is wrong with an object: path and message of each problem."""
     content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
-    return list(_with_limits(getattr(pb, kind).DESCRIPTOR, content, ""))
+    return list(_problems(getattr(pb, kind).DESCRIPTOR, content, ""))
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -294,32 +294,33 @@ _WHOLE: Mapping[str, Callable[[_Value], _Problems]] = {
 }
 
 
-def _check_limits(message: str, value: _Value) -> _Problems:
-    """Check the limits of a message whose fields have the right names and types."""
-    for name, each in value.items():
-        check = _VALUES.get(f"{message}.{name}")
-        if check is not None and each is not None and (problem := check(each)):
-            yield name, problem
-    if message in _WHOLE:
-        yield from _WHOLE[message](value)
-
-
 # --- names and types --------------------------------------------------------------------------------------------------
 
 
-def _check_message(message: Any, value: _Value, prefix: str) -> _Problems:
+def _problems(message: Any, value: _Value, prefix: str) -> _Problems:
+    """Everything that is wrong with a message. Its limits are checked only if its fields have the right types."""
     fields = {field.name: field for field in _fields(message)}
+    found: list[tuple[str, str]] = []
     for name, each in value.items():
         if name not in fields:
-            yield f"{prefix}{name}", "unknown field"
+            found.append((f"{prefix}{name}", "unknown field"))
         elif each is not None:
-            yield from _check_field(fields[name], each, f"{prefix}{name}")
+            found += _check_field(fields[name], each, f"{prefix}{name}")
     for name in _REQUIRED.get(message.name, ()):
         if value.get(name) in (None, ""):
-            yield f"{prefix}{name}", "Required value"
+            found.append((f"{prefix}{name}", "Required value"))
     forms = _EXACTLY_ONE.get(message.name, ())
     if forms and len([name for name in forms if value.get(name) not in (None, [])]) != 1:
-        yield prefix[:-1], f"Required value: exactly one of `{'` or `'.join(forms)}` is required"
+        found.append((prefix[:-1], f"Required value: exactly one of `{'` or `'.join(forms)}` is required"))
+    yield from found
+    if found:
+        return
+    for name, each in value.items():
+        check = _VALUES.get(f"{message.name}.{name}")
+        if check is not None and each is not None and (problem := check(each)):
+            yield f"{prefix}{name}", problem
+    if message.name in _WHOLE:
+        yield from ((f"{prefix}{path}".rstrip("."), text) for path, text in _WHOLE[message.name](value))
 
 
 def _fields(message: Any) -> Iterator[FieldDescriptor]:
@@ -351,12 +352,4 @@ def _check_value(field: FieldDescriptor, value: Any, at: str) -> _Problems:
     if not is_right(value):
         yield at, wrong(value, f"must be {expected}")
     elif message is not None and message not in _TYPES:
-        yield from _with_limits(message, value, f"{at}.")
-
-
-def _with_limits(message: Any, value: _Value, prefix: str) -> _Problems:
-    """Everything that is wrong with a message. Its limits are checked only if its fields are right."""
-    if found := [*_check_message(message, value, prefix)]:
-        yield from found
-    else:
-        yield from ((f"{prefix}{path}".rstrip("."), text) for path, text in _check_limits(message.name, value))
+        yield from _problems(message, value, f"{at}.")
