@@ -278,7 +278,7 @@ async def test_node_capacity(short_dir):
         ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "container names must be unique"),
         (
             {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "500m"}}}]}},
-            "0.5 is not a whole number",
+            "500m is not a whole number",
         ),
         (
             {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "x"}}}]}},

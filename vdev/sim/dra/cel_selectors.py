@@ -8,7 +8,7 @@ library lacks is an error, so such an expression selects nothing.
 import functools
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from ...model.names import version_problem
@@ -118,9 +118,8 @@ class _Library:
             extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()],
         )
 
-    def quantity(self, amount: Decimal) -> Any:
-        # Messages are equal by their fields, so equal amounts need one text.
-        return self._amount(text=format(amount.normalize(), "f"))
+    def quantity(self, amount: Fraction) -> Any:
+        return self._amount(text=str(amount))
 
     def version(self, text: str) -> Any:
         return self._amount(text=text, is_version=True)
@@ -173,10 +172,10 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def _number(amount: Any) -> Decimal:
+def _number(amount: Any) -> Fraction:
     if amount.is_version:
         raise ValueError(f"{amount.text} is a version, not a quantity")
-    return Decimal(amount.text)
+    return Fraction(amount.text)
 
 
 def _compare(one: Any, other: Any) -> int:

@@ -4,15 +4,16 @@ A pool consists of the slices of its newest generation. A claim uses a device as
 allows multiple allocations. A share uses as much capacity as its request asks for, rounded by the device's policy.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ..api.kinds import Document
 from ..lint import Finding, error, twice
-from ..objects.amounts import canonical
+from ..objects.amounts import canonical, written
 from ..objects.pod_manifest import quantity
 
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
@@ -53,7 +54,7 @@ class PoolDevice:
         found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
         return None if found is None else next(iter(found.items()))
 
-    def counters(self) -> Iterator[tuple[CounterId, Decimal]]:
+    def counters(self) -> Iterator[tuple[CounterId, Fraction]]:
         """How much the device consumes of each counter."""
         for use in self.document.get("consumesCounters") or ():
             for name, value in (use.get("counters") or {}).items():
@@ -74,7 +75,7 @@ class Pool:
     def counter_sets(self) -> list[Document]:
         return [each for spec in self.specs for each in spec.get("sharedCounters") or ()]
 
-    def counters(self) -> dict[CounterId, Decimal]:
+    def counters(self) -> dict[CounterId, Fraction]:
         return {
             (self.driver, self.name, each["name"], name): quantity(value["value"], name)
             for each in self.counter_sets
@@ -218,7 +219,7 @@ class Usage:
         """Whether a device has so much capacity left."""
         users = [taken for taken in self._users[device.id] if taken]
         return all(
-            sum((quantity(each.get(name, 0), name) for each in (wanted, *users)), Decimal(0))
+            sum((quantity(each.get(name, 0), name) for each in (wanted, *users)), Fraction(0))
             <= quantity(device.capacity[name]["value"], name)
             for name in wanted
         )
@@ -270,14 +271,14 @@ def _rounded(capacity: Document, wanted: str | None) -> str | None:
     return _written(wanted)
 
 
-def _in_range(span: Document, wanted: str, amount: Decimal) -> str | None:
+def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
     least = quantity(span["min"], "min")
     if amount < least:
         wanted, amount = span["min"], least
     elif "step" in span:
         step = quantity(span["step"], "step")
-        amount = least + ((amount - least) / step).to_integral_value(ROUND_CEILING) * step
-        wanted = f"{amount / 1024:f}Ki"  # the real scheduler writes a binary suffix, whatever the request has
+        amount = least + math.ceil((amount - least) / step) * step
+        wanted = written(amount, binary=True)  # the real scheduler writes a binary suffix, whatever the request has
     return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
 
 

@@ -7,7 +7,7 @@ that is rejected.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from ..device_manager.device_table import Capacity
@@ -23,9 +23,9 @@ class NodeStatus:
         self._journal = journal
         self._native = {name: quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
 
-    def allocatable(self) -> dict[str, Decimal]:
+    def allocatable(self) -> dict[str, Fraction]:
         """The allocatable of all resources."""
-        return {**self._native, **{r: Decimal(n) for r, n in self.shown.allocatable.items()}}
+        return {**self._native, **{r: Fraction(n) for r, n in self.shown.allocatable.items()}}
 
     def reset(self) -> None:
         """Set all plugin resources to zero, as a kubelet that starts without a checkpoint does."""
@@ -51,32 +51,28 @@ class NodeStatus:
         return bool(seen.removed)
 
     def shortage(
-        self, requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], *, held: Mapping[str, int]
+        self, requested: Mapping[str, Fraction], others: Iterable[Mapping[str, Fraction]], *, held: Mapping[str, int]
     ) -> tuple[str, str] | None:
         """Reason and message for the first resource that is not enough for a pod beside other pods, or None.
 
         `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is
         admitted without its plugin. A resource that is not in the node status is not checked.
         """
-        allocatable = {name: max(amount, Decimal(held.get(name, 0))) for name, amount in self.allocatable().items()}
+        allocatable = {name: max(amount, Fraction(held.get(name, 0))) for name, amount in self.allocatable().items()}
         for resource, wanted, used in shortages(requested, others, allocatable):
             scale = 1000 if resource == "cpu" else 1
-            request, use, capacity = (_whole(each * scale) for each in (wanted, used, allocatable[resource]))
+            request, use, capacity = (round(each * scale) for each in (wanted, used, allocatable[resource]))
             text = f"{resource}, requested: {request}, used: {use}, capacity: {capacity}"
             return f"OutOf{resource}", f"Node didn't have enough resource: {text}"
         return None
 
 
 def shortages(
-    requested: Mapping[str, Decimal], others: Iterable[Mapping[str, Decimal]], allocatable: Mapping[str, Decimal]
-) -> Iterator[tuple[str, Decimal, Decimal]]:
+    requested: Mapping[str, Fraction], others: Iterable[Mapping[str, Fraction]], allocatable: Mapping[str, Fraction]
+) -> Iterator[tuple[str, Fraction, Fraction]]:
     """The resources among `allocatable` that are not enough for a pod, with its request and that of the other pods."""
     rows = list(others)
     for resource, wanted in requested.items():
-        used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
+        used = sum((row.get(resource, Fraction(0)) for row in rows), Fraction(0))
         if wanted and wanted + used > allocatable.get(resource, math.inf):
             yield resource, wanted, used
-
-
-def _whole(amount: Decimal) -> int:
-    return int(amount.to_integral_value())

@@ -7,7 +7,7 @@ its extended resources. All of this is undone when the pod has ended.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ..api.kinds import Document
@@ -124,7 +124,7 @@ class PodScheduler:
             others = [each.spec.requested() for each in records if each.bound and not each.phase.terminal]
             requested, served = pod.requested(), {resource for _, resource in limits}
             asked = [name for name in requested if "/" in name and name not in served]
-            allocatable = {name: Decimal(self._status.shown.allocatable.get(name, 0)) for name in asked}
+            allocatable = {name: Fraction(self._status.shown.allocatable.get(name, 0)) for name in asked}
             if short := sorted(name for name, *_ in shortages(requested, others, allocatable)):
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         names = await self._claims(pod)

@@ -5,7 +5,6 @@ A thousand devices are `1k`, even if written as `1000` (source: Kubernetes 1.36,
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -24,25 +23,24 @@ _NO_AMOUNTS = {"metadata", "attributes", "claims", "opaque", "data"}
 def canonical(quantity: Any) -> Any:
     """The canonical form of a quantity. Other values are returned unchanged.
 
-    It has the largest suffix with which the number is whole, of the kind that the quantity was written with: `1024`
-    stays, `1024Ki` is `1Mi`, and `0.5Ki` is `512`, because smaller amounts have a decimal form.
+    It has a suffix of the kind that the quantity was written with: `1024` stays, and `1024Ki` is `1Mi`.
     """
-    amount = _amount(quantity)
+    amount = exact(quantity)
+    return quantity if amount is None else written(amount, binary=str(quantity).endswith("i"))
+
+
+def written(amount: Fraction, *, binary: bool = False) -> str:
+    """An amount with the largest suffix with which its number is whole. Small amounts always have a decimal form."""
     if not amount:
-        return quantity if amount is None else "0"
-    is_binary = str(quantity).endswith("i") and amount.denominator == 1 and abs(amount) >= 1024
+        return "0"
+    is_binary = binary and amount.denominator == 1 and abs(amount) >= 1024
     amount = Fraction(math.ceil(amount * 10**9), 10**9)  # as Kubernetes rounds
     suffix, unit = next(row for row in (_BINARY if is_binary else _DECIMAL) if (amount / row[1]).denominator == 1)
     return f"{amount / unit}{suffix}"
 
 
-def exact(quantity: Any) -> Decimal | None:
+def exact(quantity: Any) -> Fraction | None:
     """The amount of a quantity; None for other values."""
-    amount = _amount(quantity)
-    return None if amount is None else Decimal(amount.numerator) / amount.denominator
-
-
-def _amount(quantity: Any) -> Fraction | None:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
         return None
     return amount_of(quantity)

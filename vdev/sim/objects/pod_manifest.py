@@ -1,12 +1,13 @@
 """Reads the resources and claims of v1 Pod manifests, and checks the API server's rules for extended resources."""
 
+import math
 import uuid
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from typing import Any
 
 from ...errors import UsageError
-from .amounts import exact
+from .amounts import exact, written
 from .pods import ContainerSpec, Kind, PodClaim, PodSpec
 
 _UID_SPACE = uuid.UUID("6f1c2a50-7a39-5d0e-9e5a-0d5f6ad5b3c1")
@@ -64,7 +65,7 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
     return PodSpec(name, namespace, uid, tuple(found), claims, str(spec.get("nodeName") or ""))
 
 
-def quantity(value: Any, where: str) -> Decimal:
+def quantity(value: Any, where: str) -> Fraction:
     """A Kubernetes quantity (`2`, `500m`, `1Gi`, `1e3`) as a number. Raises ManifestError."""
     amount = exact(value)
     if amount is None:
@@ -84,7 +85,7 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
         if "/" in resource and "kubernetes.io/" not in resource:
             _check_extended(resource, limits.get(resource), requests.get(resource), f"{where}.resources")
     kind = Kind.APP if not init else Kind.SIDECAR if container.get("restartPolicy") == "Always" else Kind.INIT
-    counts = {r: int(amount.to_integral_value(ROUND_CEILING)) for r, amount in limits.items()}
+    counts = {r: math.ceil(amount) for r, amount in limits.items()}
     claims = _used_claims(resources.get("claims"), where)
     return ContainerSpec(name, kind, counts, {**limits, **requests}, claims)
 
@@ -117,16 +118,16 @@ def _used_claims(documents: Any, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _check_extended(resource: str, limit: Decimal | None, request: Decimal | None, where: str) -> None:
+def _check_extended(resource: str, limit: Fraction | None, request: Fraction | None, where: str) -> None:
     if limit is None:
         raise ManifestError(f"{where}.limits: {resource} needs a limit (extended resources cannot be overcommitted)")
-    if limit < 0 or limit != limit.to_integral_value():
-        raise ManifestError(f"{where}.limits[{resource}]: {limit} is not a whole number")
+    if limit < 0 or limit.denominator != 1:
+        raise ManifestError(f"{where}.limits[{resource}]: {written(limit)} is not a whole number")
     if request is not None and request != limit:
-        raise ManifestError(f"{where}.requests[{resource}]: {request} must equal the limit, {limit}")
+        raise ManifestError(f"{where}.requests[{resource}]: {written(request)} must equal the limit, {written(limit)}")
 
 
-def _quantities(document: Any, where: str) -> dict[str, Decimal]:
+def _quantities(document: Any, where: str) -> dict[str, Fraction]:
     return {str(key): quantity(value, f"{where}[{key}]") for key, value in _mapping(document or {}, where).items()}
 
 

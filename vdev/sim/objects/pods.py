@@ -1,9 +1,10 @@
 """Pods and their containers: their requests, and their status as an object, as text and as JSON."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 from .container_edits import Edits, edits_json
@@ -61,7 +62,7 @@ class ContainerSpec:
     name: str
     kind: Kind
     limits: Mapping[str, int]  # rounded up
-    requests: Mapping[str, Decimal]  # with the limit, if a resource has no request
+    requests: Mapping[str, Fraction]  # with the limit, if a resource has no request
     claims: tuple[tuple[str, str], ...] = ()  # names of the pod's claims, and requests (empty for all)
 
 
@@ -83,20 +84,16 @@ class PodSpec:
     def container(self, name: str) -> ContainerSpec:
         return next(each for each in self.containers if each.name == name)
 
-    def requested(self) -> dict[str, Decimal]:
+    def requested(self) -> dict[str, Fraction]:
         """The pod's requests: per resource, the larger of the init containers' peak and the running containers' sum."""
-        running: dict[str, Decimal] = {"pods": Decimal(1)}
-        peak: dict[str, Decimal] = {}
+        running, peak = defaultdict(Fraction, pods=Fraction(1)), defaultdict[str, Fraction](Fraction)
         for container in self.containers:
-            if container.kind is Kind.INIT:
-                for resource, amount in container.requests.items():
-                    peak[resource] = max(peak.get(resource, Decimal(0)), running.get(resource, Decimal(0)) + amount)
-            elif container.kind is Kind.SIDECAR:
-                _add(running, container.requests)
-        for container in self.containers:
-            if container.kind is Kind.APP:
-                _add(running, container.requests)
-        return {r: max(running.get(r, Decimal(0)), peak.get(r, Decimal(0))) for r in {**running, **peak}}
+            for resource, amount in container.requests.items():
+                if container.kind is Kind.INIT:
+                    peak[resource] = max(peak[resource], running[resource] + amount)
+                else:
+                    running[resource] += amount
+        return {resource: max(running[resource], peak[resource]) for resource in {**running, **peak}}
 
 
 @dataclass(slots=True)
@@ -176,11 +173,6 @@ class PodStatus:
             if status.name == name or (name is None and status.kind is Kind.APP):
                 return status
         raise KeyError(f"no container {name!r} in pod {self.spec.key}; it has {[c.name for c in self.containers]}")
-
-
-def _add(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> None:
-    for resource, amount in more.items():
-        total[resource] = total.get(resource, Decimal(0)) + amount
 
 
 # --- for people and programs ------------------------------------------------------------------------------------------
