@@ -30,7 +30,7 @@ class Intervals:
     repeat_health: float = 10.0  # to a kubelet, of a DRA driver's devices; they read Unknown after three times as much
 
     # Before another attempt.
-    retry_host_files: float = 5.0  # files on the host that containers need and that could not be created
+    retry_host_files: float = 5.0  # creating files on the host that containers need, and removing others
     retry_label: float = 1.0  # at the start, if the API server does not answer
     api_pause_first: float = 1.0  # a request that the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
