@@ -10,7 +10,7 @@ import pytest
 from vdev import config
 from vdev.agent import device_lists, state_file, status
 from vdev.hostfs import HostRoot
-from vdev.planning.handovers import Ledger, Tenant
+from vdev.planning.handovers import Phase
 from vdev.sim import manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
@@ -88,7 +88,7 @@ async def test_a_state_directory_that_hangs(start_agent, monkeypatch):
         state = agent.agent.state
         async with asyncio.timeout(5):
             await state.take_over()
-            await state.record(Ledger(tenants=(Tenant(NPU, "npu-0"),)))
+            await state.record(((NPU, "npu-0", ("npu-0",), Phase.ALLOCATED, ""),))
         assert ["it took longer than 0.1 s" in each.message for each in state.problems] == [True]
     finally:
         answers.set()

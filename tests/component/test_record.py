@@ -8,10 +8,11 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev.agent import state_file
-from vdev.planning.handovers import Ledger, Tenant
+from vdev.planning.handovers import Phase
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
+HELD = ((NPU, "acme-0", ("acme-0",), Phase.HOLDING, "default/held"),)
 
 
 def config(count=2, resource=NPU, more=""):
@@ -228,7 +229,7 @@ async def test_a_plan_does_not_overwrite_a_newer_record_of_holders(kubelet, star
     monkeypatch.setattr(state_file, "_lists", slow)
     agent.edit(config(2))
     await asyncio.to_thread(begun.wait, timeout=30)
-    await agent.agent.state.record(Ledger(tenants=(Tenant(NPU, "acme-0", 1, "default/held"),)))
+    await agent.agent.state.record(HELD)
     go_on.set()
     await shows(NPU, 2, 2)
     (file,) = (directory / "state").glob("state-*")
@@ -238,15 +239,14 @@ async def test_a_plan_does_not_overwrite_a_newer_record_of_holders(kubelet, star
 async def test_holders_are_recorded_when_the_call_returns(kubelet, start_agent, directory):
     """Also if an earlier call with the same holders was cancelled before it wrote them."""
     agent = await start_agent(config(1))
-    ledger = Ledger(tenants=(Tenant(NPU, "acme-0", 1, "default/held"),))
     busy = threading.Event()
     threads = [asyncio.get_running_loop().run_in_executor(None, busy.wait, 30) for _ in range(40)]  # more than it has
-    cancelled = asyncio.create_task(agent.agent.state.record(ledger))
+    cancelled = asyncio.create_task(agent.agent.state.record(HELD))
     await asyncio.sleep(0.01)
     cancelled.cancel()
     busy.set()
     await asyncio.gather(*threads)
-    await agent.agent.state.record(ledger)
+    await agent.agent.state.record(HELD)
     (file,) = (directory / "state").glob("state-*")
     assert "default/held" in file.read_text()
 

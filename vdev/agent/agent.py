@@ -286,8 +286,7 @@ class Agent:
             await self.link.remove_leftovers()
             await self.link.check()  # the first services must know which kubelet they register with
             (before, inventory), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
-            self.handovers.recall(before.handovers)
-            self.holders.recall({each.key for each in before.handovers.tenants})
+            self.holders.recall(self.handovers.recall(before.handovers))
             self.layouts.progresses = before.layouts
             self.reconciler.resume(inventory)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -24,9 +24,8 @@ from ..errors import ActionFailed, HostError
 from ..hostfs.root import chmod, truncate
 from ..model.device import Device, DeviceKey, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
-from ..planning import handovers
 from ..planning.allocation import placeholders
-from ..planning.handovers import Handover, Ledger, Occasion
+from ..planning.handovers import Holding, Holdings, Occasion, Phase, SavedHolding
 from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
@@ -65,75 +64,81 @@ class HandoverActions(Applier):
         self._calls = BlockingCalls(self._clock)
         self._numbers = itertools.count()
         self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
-        self._ledger = handovers.EMPTY
+        self._holdings = Holdings()
         self._named: Mapping[Key, str] = {}  # pods by name, from the last reading
         self._inventories: tuple[Inventory, ...] = ()  # the listed devices, and those of the configuration
         self._group: asyncio.TaskGroup | None = None  # None: no action may start
-        self._running: dict[Handover, Subject] = {}
+        self._running: dict[Holding, Subject] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by device, while its actions run
-        self._failing: dict[Handover, str] = {}  # why releases that are tried again failed
-        self._changed = asyncio.Event()  # set and replaced at each change of the ledger
+        self._failing: dict[Holding, str] = {}  # why releases that are tried again failed
+        self._changed = asyncio.Event()  # set and replaced at each change of the holdings
 
-    def recall(self, ledger: Ledger) -> None:
-        """Go on with the ledger of an earlier process; to be called before the first reading."""
-        self._ledger = ledger
+    def recall(self, saved: Iterable[SavedHolding]) -> set[Key]:
+        """Go on with the holdings of an earlier process, before the first reading. Returns the slots of its pods."""
+        self._holdings = Holdings(saved)
+        return {key for each in self._holdings.all if each.phase is not Phase.LEAVING for key in each.keys}
 
     @property
     def is_idle(self) -> bool:
         """Whether no device has actions, and nothing is left to do for an earlier configuration."""
         spec = self._agent.reconciler.spec
-        return self._ledger == handovers.EMPTY and not any(entry.acts_on_handovers for entry in spec.entries)
+        return not self._holdings.all and not any(entry.acts_on_handovers for entry in spec.entries)
 
     async def run(self) -> None:
         """Run actions as they become due, until cancelled; then running actions are ended."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                self._start(self._ledger.releases)
+                self._start(self._holdings.releases)
                 await asyncio.Event().wait()
         finally:
             self._group = None
             self._running.clear()
+            self._failing.clear()
             self._notify()
 
     async def apply(self, plan: DesiredState) -> None:
         self._inventories = (plan.advertised, plan.observed.inventory)
-        if self._ledger.due:
-            self._start(self._ledger.releases)  # those of devices that were not found until now
+        if self._holdings.all:
+            self._start(self._holdings.releases)  # those of devices that were not found until now
 
-    def _set_undeliverable(self) -> None:
-        """Withhold the devices whose release failed."""
+    def _set_failing(self, holding: Holding, reason: str) -> None:
+        """Withhold the device while its release fails; `reason` is empty when that is over."""
+        if self._failing.get(holding, "") == reason:
+            return
+        if reason:
+            self._failing[holding] = reason
+        else:
+            del self._failing[holding]
         self.undeliverable = {
-            self._running[each].device.raw.id: Health(healthy=False, reason=self._why(each))
-            for each in self._failing
-            if each in self._running
+            self._running[each].device.raw.id: Health(healthy=False, reason=self._why(each)) for each in self._failing
         }
+        self._agent.pending.add()
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     async def granted(self, resource: Resource, ids: Sequence[str]) -> None:
         """Record an Allocate before it is answered, so that the next process knows of it."""
         if keys := _acting(resource, ids):
-            await self._update(handovers.record_allocate(self._ledger, keys))
+            self._holdings.allocate(keys)
+            await self._update()
 
     async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
         self._named = named
-        concerned, held = {}, self._ledger.started
+        concerned, started = {}, self._holdings.started
         for key, pod in named.items():
             subject = self._find((key[0], base_id(key[1])))
-            if key in held or (subject and subject.entry.acts_on_handovers):
+            if key in started or (subject and subject.entry.acts_on_handovers):
                 concerned[key] = pod
-        await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
+        self._holdings.read(concerned, in_use.may_hold)
+        await self._update()
 
-    async def _update(self, ledger: Ledger) -> None:
-        """Put the ledger in force, start releases that are due now, and write it to the state file."""
-        before, self._ledger = self._ledger, ledger
-        if before.releases != ledger.releases:
-            self._start(ledger.releases)
-            self._agent.pending.add()
+    async def _update(self) -> None:
+        """Start releases that are due now, and write the holdings to the state file."""
+        self._start(self._holdings.releases)
         self._notify()
-        await self._agent.state.record(ledger)
+        await self._agent.state.record(self._holdings.saved)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -141,50 +146,54 @@ class HandoverActions(Applier):
 
     # --- handovers ----------------------------------------------------------------------------------------------------
 
-    def _start(self, due: Collection[Handover]) -> None:
-        """Run their actions, after those of earlier handovers of a device. A device that is not found is waited for."""
+    def _start(self, due: Collection[Holding]) -> None:
+        """Run the actions that are due. A device that is not found is waited for."""
         for each in due:
             subject = self._find(each.device_key)
             if self._group is not None and each not in self._running and subject is not None:
                 self._running[each] = subject
-                self._group.create_task(self._hand_over(each, subject), name=f"{each.occasion} {each.device}")
+                self._group.create_task(self._hand_over(each, subject), name=f"handover of {each.device}")
 
-    async def _hand_over(self, handover: Handover, subject: Subject) -> None:
-        async with self._locks[handover.device]:  # which is given in the order of the tasks
-            await self._run_actions(handover, subject)
-        self._failing.pop(handover, None)
-        del self._running[handover]
-        self._set_undeliverable()
-        await self._update(handovers.done(self._ledger, handover))
+    async def _hand_over(self, holding: Holding, subject: Subject) -> None:
+        """Run what is due for a holding, after other handovers of its device."""
+        async with self._locks[holding.device]:  # which is given in the order of the tasks
+            while (phase := holding.phase) in (Phase.ARRIVING, Phase.LEAVING):
+                if phase is Phase.ARRIVING:
+                    for action in subject.entry.on_allocate:
+                        await self._run(Occasion.ALLOCATE, subject, holding.pod, action)
+                else:
+                    await self._release(holding, subject)
+                if phase is Phase.LEAVING:
+                    self._holdings.all.remove(holding)
+                    break
+                if holding.phase is phase:  # else the pod has ended in the meantime
+                    holding.phase = Phase.HOLDING
+        self._set_failing(holding, "")
+        del self._running[holding]
+        await self._update()
 
-    async def _run_actions(self, handover: Handover, subject: Subject) -> None:
-        actions = left = self._actions(handover, subject)
+    async def _release(self, holding: Holding, subject: Subject) -> None:
+        """Run the actions of `onRelease`, and those that fail again until they succeed or the entry gives up."""
+        actions = left = self._release_actions(subject)
         for attempt in itertools.count():
-            results = [(each, await self._run(handover.occasion, subject, handover.pod, each)) for each in left]
+            results = [(each, await self._run(Occasion.RELEASE, subject, holding.pod, each)) for each in left]
             failed = [(each, reason) for each, reason in results if reason]
-            subject = self._find(handover.device_key) or subject  # as edited since the release began
-            gives_up = subject.entry.if_release_fails is OnFailure.CONTINUE
-            if not failed or handover.occasion is Occasion.ALLOCATE or gives_up:
+            subject = self._find(holding.device_key) or subject  # as edited since the release began
+            if not failed or subject.entry.if_release_fails is OnFailure.CONTINUE:
                 return
-            # A release that blocks: the device is Unhealthy until it succeeds.
-            if self._failing.get(handover) != failed[0][1]:
-                self._failing[handover] = failed[0][1]
-                self._set_undeliverable()
-                self._agent.pending.add()
+            self._set_failing(holding, failed[0][1])
             await self._clock.sleep(self._backoff.pause(attempt))
             # Other actions of an edited entry run from the beginning, the same ones only if they failed.
-            subject = self._find(handover.device_key) or subject
-            before, actions = actions, self._actions(handover, subject)
+            subject = self._find(holding.device_key) or subject
+            before, actions = actions, self._release_actions(subject)
             left = tuple(each for each, _ in failed) if actions == before else actions
 
-    def _actions(self, handover: Handover, subject: Subject) -> tuple[Action, ...]:
+    def _release_actions(self, subject: Subject) -> tuple[Action, ...]:
         entry = subject.entry
-        if handover.occasion is Occasion.ALLOCATE:
-            return entry.on_allocate
         if not entry.is_writable:
             return entry.on_release
         # What pods wrote into the placeholder goes when the last pod has left that shares the device or parts of it.
-        keys = {(resource, base_id(slot)) for resource, slot in self._ledger.started}
+        keys = {(resource, base_id(slot)) for resource, slot in self._holdings.started}
         held = {found.device.raw.id for key in keys if (found := self._find(key))}
         return entry.on_release if subject.device.raw.id in held else (*entry.on_release, RENEW)
 
@@ -262,16 +271,16 @@ class HandoverActions(Applier):
 
     async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
         """Wait until the releases of previous pods are done, then until `onAllocate` of this pod is done."""
-        if not self._ledger.started.keys() >= set(keys):
+        if not self._holdings.started >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer, only the pod's name is not known
                 async with self._clock.timeout(self._agent.options.intervals.first_reading):
                     await self._agent.read_holders()
         while self._group is not None:
             changed = self._changed
-            self._ledger, due = handovers.pre_start(self._ledger, keys, self._named, self._overlapping(devices))
+            due = self._holdings.pre_start(keys, self._named, self._overlapping(devices))
             self._start(due)
             if not due:
-                await self._agent.state.record(self._ledger)
+                await self._agent.state.record(self._holdings.saved)
                 return
             await changed.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
@@ -280,7 +289,7 @@ class HandoverActions(Applier):
         """Return the devices with a release to do that share hardware with one of these devices."""
         slots = [Slot(each.id, each) for each in devices.values()]
         found = []
-        for release in self._ledger.releases:
+        for release in self._holdings.releases:
             subject = self._running.get(release) or self._find(release.device_key)  # as it was when the release began
             if subject and any(overlaps(Slot(subject.device.id, subject.device), each) for each in slots):
                 found.append(release.device_key)
@@ -288,12 +297,12 @@ class HandoverActions(Applier):
 
     def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
         keys = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
-        release = next((each for each in self._ledger.releases if each.device_key in keys), None)
+        release = next((each for each in self._holdings.releases if each.device_key in keys), None)
         if release is None:
             return f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
         return f"device {release.device} ({release.resource}): {self._why(release)}"
 
-    def _why(self, release: Handover) -> str:
+    def _why(self, release: Holding) -> str:
         pod = f"pod {release.pod}" if release.pod else "a pod"
         if reason := self._failing.get(release):
             return f"onRelease after {pod} failed: {reason}; it is tried again"
@@ -303,7 +312,7 @@ class HandoverActions(Applier):
         """The counts, the last failures, and the releases that are still to be done."""
         releases = [
             {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": self._failing.get(each, "")}
-            for each in self._ledger.releases
+            for each in self._holdings.releases
         ]
         return {
             "done": self.done,

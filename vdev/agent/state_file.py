@@ -27,8 +27,7 @@ from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
 from ..model.problem import Problem, error, warning
-from ..planning import handovers
-from ..planning.handovers import Ledger
+from ..planning.handovers import SavedHolding
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progress
 from ..planning.resources import Inventory, Resource
@@ -117,7 +116,7 @@ class State(_Section):
     layouts: dict[str, Progress] = {}
     """The layouts, by label."""
     config: KeptConfig | None = None
-    handovers: Ledger = handovers.EMPTY
+    handovers: tuple[SavedHolding, ...] = ()
 
     def inventory(self, boot: str) -> Inventory:
         """Return the lists in this boot of the machine."""
@@ -256,13 +255,13 @@ class StateFile(Applier):
                 self._listed_from = plan.advertised.resources
             await self._update(self.path, lists=lists, layouts=dict(plan.observed.layouts), config=self._config())
 
-    async def record(self, ledger: Ledger) -> None:
-        """Write the ledger. A failure is a problem that stops nothing; the next reconciliation writes again."""
-        if self.path is None or (ledger == self._state.handovers and self._is_written):
+    async def record(self, holdings: tuple[SavedHolding, ...]) -> None:
+        """Write the holdings. A failure is a problem that stops nothing; the next reconciliation writes again."""
+        if self.path is None or (holdings == self._state.handovers and self._is_written):
             return
         try:
             async with self._patience():
-                await self._update(self.path, handovers=ledger)
+                await self._update(self.path, handovers=holdings)
         except HostError as failed:
             hint = "until that is solved, a release may be missed when vdev restarts"
             self._warn("record of holders not written", f"who holds devices is not recorded: {failed}", hint)

@@ -4,37 +4,21 @@
     PreStartContainer   a container is about to start with allocated slots: its pod holds the devices from now on
     PodResources        names pods, and shows which slots no pod can hold any more
 
-A holder is a pod; its name may be unknown. It holds a device, not a slot: a pod with two replicas of one device holds
-it once. A shared device has several holders, which get and release it independently.
+A pod holds a device, not a slot: with two replicas of one device, it holds the device once. A shared device has several
+holders, which get and release it independently.
 
 A pod holds a device from the first start of a container: a pod that was refused after its allocation never held it.
 If a slot is allocated twice without a start in between, both allocations are for one pod, and the first is for an init
 container, because all devices of a pod are allocated before its first container starts.
 
-This module has only immutable values and pure functions.
+This module does no I/O. The state file saves the holdings.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from ..model.device import DeviceKey, Key, base_id, grouped
-
-_NOT_STARTED = 0
-
-
-class Tenant(NamedTuple):
-    """A slot that is allocated or held by a pod. Slots of one pod have the same number in `holder`."""
-
-    resource: str
-    slot: str
-    holder: int = _NOT_STARTED  # no container has started with the slot yet
-    pod: str = ""  # its name, empty if it is not known
-
-    @property
-    def key(self) -> Key:
-        return self.resource, self.slot
 
 
 class Occasion(StrEnum):
@@ -45,132 +29,129 @@ class Occasion(StrEnum):
     PRE_START = "preStart"
 
 
-class Handover(NamedTuple):
-    """A holder got a device (ALLOCATE) or released it (RELEASE). `pod` is empty if its name is not known."""
+class Phase(StrEnum):
+    """The phases of a holding, in this order."""
 
-    occasion: Occasion
+    ALLOCATED = "allocated"
+    """No container has started with the device."""
+    ARRIVING = "arriving"
+    """The first container is about to start; `onAllocate` is due."""
+    HOLDING = "holding"
+    LEAVING = "leaving"
+    """The pod has ended; `onRelease` is due."""
+
+
+SavedHolding = tuple[str, str, tuple[str, ...], Phase, str]
+"""The fields of a holding, as in the state file."""
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """A pod that has a device, from its Allocate to the end of `onRelease`."""
+
     resource: str
     device: str
-    holder: int
-    pod: str = ""
+    slots: set[str]  # the device's id, or the ids of the replicas that the pod has
+    phase: Phase
+    pod: str = ""  # its name, empty if it is not known
 
     @property
     def device_key(self) -> DeviceKey:
         return self.resource, self.device
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """The used slots of devices with actions, and the handovers whose actions have not completed, oldest first.
-
-    It is saved in the state file.
-    """
-
-    tenants: tuple[Tenant, ...] = ()
-    due: tuple[Handover, ...] = ()
+    @property
+    def keys(self) -> set[Key]:
+        return {(self.resource, slot) for slot in self.slots}
 
     @property
-    def releases(self) -> tuple[Handover, ...]:
-        return tuple(each for each in self.due if each.occasion is Occasion.RELEASE)
+    def is_started(self) -> bool:
+        """Whether a container has started, and the pod has not ended."""
+        return self.phase in (Phase.ARRIVING, Phase.HOLDING)
+
+
+class Holdings:
+    """The holdings of all devices with actions, oldest first."""
+
+    def __init__(self, saved: Iterable[SavedHolding] = ()) -> None:
+        self.all = [Holding(resource, device, set(slots), phase, pod) for resource, device, slots, phase, pod in saved]
 
     @property
-    def started(self) -> Mapping[Key, Tenant]:
-        """The slots with which a container has started."""
-        return {each.key: each for each in self.tenants if each.holder}
+    def saved(self) -> tuple[SavedHolding, ...]:
+        return tuple((each.resource, each.device, tuple(sorted(each.slots)), each.phase, each.pod) for each in self.all)
 
     @property
-    def allocated(self) -> frozenset[Key]:
-        """The slots that were allocated and with which no container has started yet."""
-        return frozenset(each.key for each in self.tenants if not each.holder)
+    def releases(self) -> list[Holding]:
+        """The holdings whose `onRelease` is due."""
+        return [each for each in self.all if each.phase is Phase.LEAVING]
+
+    @property
+    def started(self) -> set[Key]:
+        """The slots of pods of which a container has started."""
+        return {key for each in self.all if each.is_started for key in each.keys}
+
+    def allocate(self, keys: Collection[Key]) -> None:
+        """Record an Allocate: previous holders of these devices have ended."""
+        allocated = set[Key]()
+        for each in self.all:
+            if each.phase is Phase.ALLOCATED:
+                allocated |= each.keys
+            elif each.is_started and not each.keys.isdisjoint(keys):
+                each.phase = Phase.LEAVING
+        for (resource, device), slots in _by_device(set(keys) - allocated).items():
+            self.all.append(Holding(resource, device, slots, Phase.ALLOCATED))
+
+    def read(self, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> None:
+        """Record an answer of PodResources. `named` has the pod of each slot since its last Allocate.
+
+        A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that appears
+        for the first time may have held its slots for long, so no `onAllocate` action runs for it.
+        """
+        for each in [*self.all]:
+            pods = {named[key] for key in each.keys if key in named}
+            is_over = not any(map(may_hold, each.keys))
+            if each.phase is Phase.ALLOCATED and is_over:
+                self.all.remove(each)
+            elif each.is_started:
+                if is_over or (each.pod and pods - {each.pod}):
+                    each.phase = Phase.LEAVING
+                else:
+                    each.pod = min(pods, default=each.pod)
+        known = {key for each in self.all if each.phase is not Phase.LEAVING for key in each.keys}
+        for pod, keys in grouped((pod, key) for key, pod in sorted(named.items()) if key not in known).items():
+            self._start(keys, pod)
+
+    def pre_start(
+        self, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
+    ) -> list[Holding]:
+        """Record the start of a container, and return the holdings whose actions must run before.
+
+        If a release is left, these are only releases, and nothing is recorded. `overlapping` are other devices that
+        share hardware with these slots; their releases must come first, too.
+        """
+        devices = {*_by_device(keys), *overlapping}
+        if releases := [each for each in self.releases if each.device_key in devices]:
+            return releases
+        self._start(keys, next((named[key] for key in keys if key in named), ""))
+        return [each for each in self.all if each.phase is Phase.ARRIVING and not each.keys.isdisjoint(keys)]
+
+    def _start(self, keys: Iterable[Key], pod: str) -> None:
+        """Record that this pod has started with these slots. All its containers are one holder."""
+        for (resource, device), slots in _by_device(keys).items():
+            own = [each for each in self.all if each.device_key == (resource, device)]
+            started = [each for each in own if each.is_started and (each.slots & slots or (pod and each.pod == pod))]
+            allocated = [each for each in own if each.phase is Phase.ALLOCATED and each.slots & slots]
+            if started:
+                holding = started[0]
+            else:
+                holding = Holding(resource, device, set(), Phase.ARRIVING if allocated else Phase.HOLDING)
+                self.all.append(holding)
+            holding.pod = holding.pod or pod
+            holding.slots |= slots.difference(*(each.slots for each in started))
+            holding.slots.update(*(each.slots for each in allocated))
+            self.all = [each for each in self.all if each not in allocated]
 
 
-EMPTY = Ledger()
-
-
-def record_allocate(ledger: Ledger, keys: Collection[Key]) -> Ledger:
-    """Return the ledger after an Allocate: previous holders of these slots have ended and release all their devices."""
-    held = ledger.started
-    ledger = _end(ledger, {held[key].holder for key in keys if key in held})
-    fresh = [key for key in dict.fromkeys(keys) if key not in ledger.allocated]
-    return replace(ledger, tenants=(*ledger.tenants, *(Tenant(*key) for key in fresh)))
-
-
-def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> Ledger:
-    """Return the ledger after an answer of PodResources. `named` has the pod of each slot since its last Allocate.
-
-    A holder has ended if another pod has one of its slots, or if no pod can hold any of them. A pod that appears for
-    the first time may have held its slots for long, so no `onAllocate` action runs for it.
-    """
-    ended: set[int] = set()
-    pods: dict[int, str] = {}
-    for holder, tenants in grouped((each.holder, each) for each in ledger.started.values()).items():
-        pod, keys = tenants[0].pod, [each.key for each in tenants]
-        names = {named[key] for key in keys if key in named}
-        if (pod and names - {pod}) or not any(map(may_hold, keys)):
-            ended.add(holder)
-        elif names:
-            pods[holder] = min(names)
-    ledger = _end(ledger, ended)
-    known = (each._replace(pod=pods.get(each.holder, each.pod)) for each in ledger.tenants)
-    ledger = replace(ledger, tenants=tuple(each for each in known if each.holder or may_hold(each.key)))
-    for key in sorted(named.keys() - {each.key for each in ledger.tenants}):
-        ledger, _ = _arrive(ledger, [key], named)
-    return ledger
-
-
-def pre_start(
-    ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
-) -> tuple[Ledger, tuple[Handover, ...]]:
-    """Return the ledger, and the handovers whose actions must run before a container with these slots starts.
-
-    If a release is left, these are only releases. `overlapping` are other devices that share hardware with these
-    slots; their releases must come first, too.
-    """
-    units = {*map(_device_key, keys), *overlapping}
-    releases = tuple(each for each in ledger.releases if each.device_key in units)
-    if releases:
-        return ledger, releases
-    ledger, arrivals = _arrive(ledger, keys, named)
-    ledger = replace(ledger, due=(*ledger.due, *arrivals))
-    held = ledger.started
-    who = {(_device_key(key), held[key].holder) for key in keys}
-    return ledger, tuple(each for each in ledger.due if (each.device_key, each.holder) in who)
-
-
-def done(ledger: Ledger, handover: Handover) -> Ledger:
-    """Return the ledger after the actions of a handover have completed."""
-    return replace(ledger, due=tuple(each for each in ledger.due if each != handover))
-
-
-def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
-    """Record that a pod holds these slots; returns an ALLOCATE handover for each device that it was just given."""
-    held, granted = ledger.started, ledger.allocated
-    fresh = [key for key in dict.fromkeys(keys) if key not in held]
-    if not fresh:
-        return ledger, ()
-    pod = next((named[key] for key in keys if key in named), "")
-    own = [held[key].holder for key in keys if key in held]
-    own += [each.holder for key, each in held.items() if pod and named.get(key) == each.pod == pod]
-    numbers = (*(each.holder for each in ledger.tenants), *(each.holder for each in ledger.due))
-    holder = own[0] if own else max(numbers, default=_NOT_STARTED) + 1
-    before = {_device_key(key) for key, each in held.items() if each.holder == holder}
-    units = sorted({_device_key(key) for key in fresh if key in granted} - before)
-    others = (each for each in ledger.tenants if each.key not in fresh)
-    tenants = (*others, *(Tenant(*key, holder, pod) for key in fresh))
-    return replace(ledger, tenants=tenants), tuple(Handover(Occasion.ALLOCATE, *unit, holder, pod) for unit in units)
-
-
-def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
-    """Remove these holders, and add a RELEASE handover for each device of each holder."""
-    if not holders:
-        return ledger
-    ended = sorted(each for each in ledger.tenants if each.holder in holders)
-    handovers = (Handover(Occasion.RELEASE, *_device_key(each.key), each.holder, each.pod) for each in ended)
-    # One per device of a holder. The last of several wins, so that a known pod name is kept.
-    releases = {(each.device_key, each.holder): each for each in sorted(handovers)}
-    due = (each for each in ledger.due if each.occasion is Occasion.RELEASE or each.holder not in holders)
-    return Ledger(tenants=tuple(each for each in ledger.tenants if each not in ended), due=(*due, *releases.values()))
-
-
-def _device_key(key: Key) -> DeviceKey:
-    return key[0], base_id(key[1])
+def _by_device(keys: Iterable[Key]) -> dict[DeviceKey, set[str]]:
+    """The slots of each device."""
+    found = grouped(((resource, base_id(slot)), slot) for resource, slot in keys)
+    return {device: set(slots) for device, slots in found.items()}

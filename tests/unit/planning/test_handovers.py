@@ -1,0 +1,43 @@
+"""The holders of devices with actions."""
+
+from vdev.planning.handovers import Holdings, Phase
+
+KEY, OTHER = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
+SHARES = [("acme.dev/npu", f"acme-2::{number}") for number in range(2)]
+
+
+def started(*keys):
+    """A pod with these slots, whose `onAllocate` has ended."""
+    holdings = Holdings()
+    holdings.allocate(keys)
+    for each in holdings.pre_start(keys, dict.fromkeys(keys, "default/a")):
+        each.phase = Phase.HOLDING
+    return holdings
+
+
+def test_a_pod_that_ends_during_its_on_allocate_is_released():
+    holdings = Holdings()
+    holdings.allocate([KEY])
+    (holding,) = holdings.pre_start([KEY], {KEY: "default/a"})
+    assert Phase.ARRIVING is holding.phase
+    holdings.read({}, lambda key: False)
+    assert [holding] == holdings.releases
+    assert "default/a" == holding.pod
+
+
+def test_an_allocate_releases_only_its_own_devices():
+    """The next pod may get a device of an init container while the app container has the other one."""
+    holdings = started(KEY, OTHER)
+    holdings.allocate([OTHER])
+    assert ["acme-1"] == [each.device for each in holdings.releases]
+    assert {KEY} == holdings.started
+
+
+def test_the_shares_of_a_pod_are_one_holding():
+    """In one container or in several."""
+    holdings = started(SHARES[0])
+    holdings.allocate(SHARES[1:])
+    assert [] == holdings.pre_start(SHARES[1:], {SHARES[1]: "default/a"})
+    for each in (holdings, started(*SHARES)):
+        each.read({}, lambda key: False)
+        assert 1 == len(each.releases)
