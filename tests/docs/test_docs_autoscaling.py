@@ -2,18 +2,15 @@
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.kit import reader
-from tests.kit.measured import ids, plan_of
+from tests.kit.measured import measured
 from vdev.telemetry.page import page
-from vdev.telemetry.sensors import LoadSituation, Sensors, User
 from vdev.telemetry.simulation import parse_load
-from vdev.telemetry.tool_data import loads_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
@@ -36,20 +33,9 @@ OF_PODS = (
 
 def series(loads):
     """The series of a scrape with a pod for each of these annotations (None: a pod without the annotation)."""
-    plan = plan_of(block("autoscale.yaml"))
-    gpus = ids(plan, "nvidia.com/gpu")
-    users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
-    situation = LoadSituation(
-        devices=plan.devices,
-        base=plan.observed.inventory,
-        loads=loads_of(plan),
-        users=users,
-        node="n",
-    )
+    users = {("nvidia.com/gpu", number): [f"default/server-{number}/server"] for number in range(len(loads))}
     pod_loads = {f"default/server-{number}": parse_load(load) for number, load in enumerate(loads) if load is not None}
-    sensors = Sensors()
-    sensors.update(replace(situation, pod_loads=pod_loads), 10.0)
-    shown = page([("n", sensors.measured(100.0))], "Hostname")
+    shown = page([("n", measured(block("autoscale.yaml"), users=users, node="n", pod_loads=pod_loads))], "Hostname")
     found = [line.rsplit(" ", 1) for line in shown.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
     return [{"series": name, "values": f"{value} {value}"} for name, value in found]
 

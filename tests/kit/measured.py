@@ -1,10 +1,13 @@
 """The sensors of the devices of a configuration, with pods and faults, without an agent."""
 
+from tests.kit.rules import rule
 from vdev import config
+from vdev.faults.targets import ActiveFaults
+from vdev.model.device import EMPTY, replica_id
 from vdev.planning import inventory
+from vdev.planning.in_use import Holder, InUse
 from vdev.planning.plan import ObservedState, desired_state
-from vdev.telemetry.sensors import LoadSituation, Sensors, User
-from vdev.telemetry.tool_data import loads_of
+from vdev.telemetry.sensors import Sensors
 
 
 def plan_of(text, node="node-1", **changes):
@@ -19,22 +22,23 @@ def ids(plan, resource):
     return [slot.id for slot in plan.advertised.resources[resource].slots]
 
 
-def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=None, sensors=None):
-    """The readings of all devices. `users` are lists of `namespace/pod/container` by resource and index."""
+def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", faults=None, pod_loads=EMPTY):
+    """The readings of all devices. `users` are lists of `namespace/pod/container`, and `faults` the effects of rules;
+    both by resource and index.
+    """
     plan = plan_of(text, node)
-    found = {}
-    for (resource, index), names in (users or {}).items():
-        device = ids(plan, resource)[index]
-        found[device] = [User(*name.split("/")) for name in names]
-    situation = LoadSituation(
-        devices=plan.devices,
-        base=plan.observed.inventory,
-        loads=loads_of(plan),
-        users=found,
-        xids={ids(plan, resource)[index]: numbers for (resource, index), numbers in (xids or {}).items()},
-        sensors={ids(plan, resource)[index]: faults for (resource, index), faults in (sensors or {}).items()},
-        node=node,
-    )
-    sensors_now = Sensors()
-    sensors_now.update(situation, since)
-    return list(sensors_now.measured(at))
+
+    def key(place):
+        return place[0], ids(plan, place[0])[place[1]]
+
+    holders = {}
+    for place, names in (users or {}).items():
+        name, device = key(place)
+        for number, each in enumerate(names):
+            pod, _, container = each.rpartition("/")
+            holders[name, replica_id(device, number)] = Holder(pod, container)
+    hits = [(rule(**each), frozenset({key(place)})) for place, effects in (faults or {}).items() for each in effects]
+    plan = plan_of(text, node, in_use=InUse(devices=holders), faults=ActiveFaults(tuple(hits)))
+    sensors = Sensors(node)
+    sensors.update(plan, pod_loads, since)
+    return list(sensors.measured(at))

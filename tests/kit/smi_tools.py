@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from vdev.model.device import Device, RawDevice
+from vdev.model.geometry import Geometry
 from vdev.model.telemetry import PhysicsModel, order
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
-from vdev.telemetry.simulation import SensorReading, Throttle
-from vdev.telemetry.tool_data import ToolDevice, script
+from vdev.telemetry.simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle, User
+from vdev.telemetry.tool_data import script
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -75,8 +76,26 @@ IDLE = replace(
 )
 
 
-def h100(index: int, **shown: object) -> ToolDevice:
-    """The data of an H100 for nvidia-smi; `shown` replaces values."""
+EIGHT = Geometry(slices=8, profiles={"1": {"slices": 1, "memory": "1Gi"}})
+
+
+def _measured(raw: RawDevice, physics: PhysicsModel, reading: SensorReading, **more: object) -> MeasuredDevice:
+    """A device that one container uses."""
+    device = Device(id=raw.id, raw=raw, ordinal=str(raw.index), attributes=raw.attributes)
+    info = DeviceInfo(
+        device=device,
+        physics=physics,
+        number=raw.index,
+        count=8,
+        geometry=EIGHT,
+        users=(User("default", "train", "main"),),
+        **more,  # type: ignore[arg-type]
+    )
+    return MeasuredDevice(info, reading, reading)
+
+
+def h100(index: int, whole: SensorReading = BUSY, **more: object) -> MeasuredDevice:
+    """The data of an H100 for nvidia-smi; `more` are fields of `DeviceInfo`."""
     raw = RawDevice(
         id=f"GPU-0000000{index}-0000-0000-0000-000000000000",
         entry="gpu",
@@ -89,27 +108,28 @@ def h100(index: int, **shown: object) -> ToolDevice:
             "pciDeviceId": "0x233010DE",
         },
     )
-    values = {"device": Device(id=raw.id, raw=raw, ordinal=str(index)), "physics": H100, "whole": BUSY, "slices": 8}
-    return ToolDevice(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return _measured(raw, H100, whole, **more)
 
 
-def instance(of: ToolDevice, position: int, profile: str, slices: range, mib: int, used: int, sms: int) -> ToolDevice:
+def instance(
+    of: MeasuredDevice, position: int, profile: str, slices: range, mib: int, used: int, sms: int
+) -> MeasuredDevice:
     """A MIG device of a GPU."""
-    number = position + 1
+    number, raw = position + 1, of.info.device.raw
     device = Device(
         id=f"MIG-0000000{number}-0000-0000-0000-000000000000",
-        raw=of.device.raw,
-        ordinal=f"{of.device.raw.index}:{position}",
+        raw=raw,
+        ordinal=f"{raw.index}:{position}",
         profile=profile,
         slices=slices,
         memory=mib * 2**20,
         attributes={"multiprocessors": str(sms), "engines.copy": str(len(slices)), "engines.decoder": "1"},
     )
-    part = replace(of.whole, memory_total_mib=mib, memory_used_mib=used, memory_free_mib=mib - used)
-    return replace(of, device=device, part=replace(part, memory_reserved_mib=0))
+    own = replace(of.whole, memory_total_mib=mib, memory_used_mib=used, memory_free_mib=mib - used)
+    return MeasuredDevice(replace(of.info, device=device), of.whole, replace(own, memory_reserved_mib=0))
 
 
-def mi300x(index: int, **shown: object) -> ToolDevice:
+def mi300x(index: int) -> MeasuredDevice:
     """The data of an MI300X for amd-smi."""
     raw = RawDevice(
         id=f"mi300x-{index}",
@@ -123,9 +143,7 @@ def mi300x(index: int, **shown: object) -> ToolDevice:
     )
     reading = replace(BUSY, memory_total_mib=196608, memory_used_mib=49152, memory_free_mib=147171)
     reading = replace(reading, memory_reserved_mib=285, power_w=412.4, memory_clock_mhz=1300)
-    device = Device(id=raw.id, raw=raw, ordinal=str(index), attributes=raw.attributes)
-    values = {"device": device, "physics": physics, "whole": reading, "slices": 8}
-    return ToolDevice(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return _measured(raw, physics, reading)
 
 
 class Container:
@@ -142,12 +160,12 @@ class Container:
         (process / "cmdline").write_bytes(b"/usr/bin/python3\0train.py\0")
         (process / "comm").write_text("python3\n")
 
-    def give(self, *shown: ToolDevice, of: str = "nvidia") -> None:
+    def give(self, *shown: MeasuredDevice, of: str = "nvidia") -> None:
         """Mount the directories of these devices."""
         for each in shown:
-            directory = self.data / order(each.device)
+            directory = self.data / order(each.info.device)
             directory.mkdir(exist_ok=True)
-            text = nvidia_data(each) if of == "nvidia" else amd_data(each)
+            text = nvidia_data(each, WALL) if of == "nvidia" else amd_data(each)
             (directory / of).write_text(text)
 
     def run(

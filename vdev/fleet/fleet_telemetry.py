@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from ..aio.clock import Clock
 from ..model.telemetry import Range
 from ..planning.plan import DesiredState
-from ..telemetry.applier import load_of
 from ..telemetry.page import page
-from ..telemetry.sensors import MeasuredDevice, Sensors
+from ..telemetry.sensors import Sensors
+from ..telemetry.simulation import MeasuredDevice
 
 
 class FleetTelemetry:
@@ -32,7 +32,7 @@ class FleetTelemetry:
         self._hostname_label = plan.observed.spec.telemetry.hostname_label
         pod_loads = pod_loads if plan.observed.spec.telemetry.pod_annotations else {}
         with self._reading:
-            self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, pod_loads), self._clock.now())
+            self._sensors.setdefault(node, Sensors(node)).update(plan, pod_loads, self._clock.now())
 
     def forget(self, node: str) -> None:
         """Drop a node that was removed or has no sensors."""

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from ..dra.amd_devices import DRIVER_VERSION
 from ..model.geometry import PIN
 from .exporters import Exporter, Labels, Metric, Values, readings, table
-from .sensors import DeviceInfo, MeasuredDevice, User
-from .simulation import Throttle
+from .simulation import DeviceInfo, MeasuredDevice, Throttle, User
 
 NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of generated UUIDs; must never change
 _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter's own board names, by PCI device id

@@ -13,8 +13,8 @@ from ..dra.amd_devices import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import bus_id
 from ..model.geometry import PIN
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number
-from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, packaged, shell_format
+from .simulation import DeviceInfo, MeasuredDevice, Throttle
+from .tool_data import assignments, packaged, shell_format
 
 ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
@@ -27,7 +27,7 @@ _SECTIONS = json.loads(packaged("amd-sections.json"))
 _IDENTITY = ("bdf", "uuid", "kfd_id", "node_id", "partition_id")
 
 
-def amd_data(shown: ToolDevice) -> str:
+def amd_data(shown: MeasuredDevice) -> str:
     """The contents of the file: values of the device, and each section as text and as JSON."""
     values = _values(shown)
     sections: Mapping[str, Mapping[str, Any]] = _filled(_SECTIONS, values)
@@ -50,7 +50,7 @@ def amd_data(shown: ToolDevice) -> str:
     texts["version_text"] = Template(texts["version_text"]).substitute(values)
     return assignments(
         {
-            "lost": "GPU is lost" if shown.lost else "",
+            "lost": "GPU is lost" if shown.whole.lost else "",
             **{key: values[key] for key in _IDENTITY},
             "list_csv": ",".join(str(values[key]) for key in _IDENTITY),
             **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()},
@@ -58,16 +58,16 @@ def amd_data(shown: ToolDevice) -> str:
     )
 
 
-def _values(shown: ToolDevice) -> dict[str, Any]:
-    known, device, physics, whole, own = shown.attributes, shown.device, shown.physics, shown.whole, shown.own
-    raw = device.raw
-    address = bus_id(raw, shown.minor)
+def _values(shown: MeasuredDevice) -> dict[str, Any]:
+    info, whole, own = shown.info, shown.whole, shown.own
+    known, device, physics, raw = info.attributes, info.device, info.physics, info.device.raw
+    address = bus_id(raw, info.number)
     digest = hashlib.sha256(device.id.encode()).hexdigest()
-    number = card(device, shown.minor, shown.count, max(1, shown.slices))
+    number = card(device, info.number, info.count, max(1, info.slices))
     model = known.get("pciDeviceId", "0x0000").lower()
     units = device.attributes.get("computeUnits", _NONE)
     partition = device.slices.start // max(1, len(device.slices)) if device.is_partition else 0
-    compute_mode, memory_mode = _modes(shown)
+    compute_mode, memory_mode = _modes(info)
     memory_c = whole.memory_temperature_c
     return {
         "INDEX": _INDEX,
@@ -76,7 +76,7 @@ def _values(shown: ToolDevice) -> dict[str, Any]:
         "library": TOOL.partition("+")[0],
         "rocm": known.get("rocmVersion", ROCM),
         "driver": known.get("driverVersion", DRIVER_VERSION),
-        "name": shown.title,
+        "name": info.title,
         "bdf": f"{address[:-1]}{partition}",
         "uuid": str(uuid.uuid5(NAMESPACE, device.id)),
         "hip_uuid": f"GPU-{digest[:16]}",
@@ -84,7 +84,7 @@ def _values(shown: ToolDevice) -> dict[str, Any]:
         "node_id": number + 2,
         "card": number,
         "render": FIRST_RENDER + number,
-        "oam": shown.minor,
+        "oam": info.number,
         "partition_id": partition,
         "compute_mode": compute_mode,
         "memory_mode": memory_mode,
@@ -168,17 +168,17 @@ def _members(tree: Mapping[str, Any]) -> str:
     return textwrap.indent(inside, "    ").replace(f'"{_INDEX}"', _INDEX)
 
 
-def _rows(shown: ToolDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
+def _rows(shown: MeasuredDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
     """The device's lines in the table and in `monitor`."""
     columns = {
         **values,
         "title": f"AMD-SMI {values['library']}  amdgpu version: {values['driver']}  ROCm version: {values['rocm']}",
-        "short_name": shown.title[:22],
+        "short_name": shown.info.title[:22],
         "percent": f"{values['gfx']} %",
         "traffic": f"{values['umc']} %",
         "watts": f"{values['power']}/{values['power_cap']} W",
         "vram": f"{values['vram_used']}/{values['vram_total']} MB",
-        "modes": "/".join(_modes(shown)),
+        "modes": "/".join(_modes(shown.info)),
         "process": f"{shown.process_mib} MB",
         "none": _NONE,
     }
@@ -195,10 +195,10 @@ def _rows(shown: ToolDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
     return {name: row.format(**columns) for name, row in rows.items()}
 
 
-def _modes(shown: ToolDevice) -> tuple[str, str]:
+def _modes(info: DeviceInfo) -> tuple[str, str]:
     """The compute and memory modes, such as CPX and NPS4, from the name of the profile."""
-    profile = shown.device.profile.partition(PIN)[0]
+    profile = info.device.profile.partition(PIN)[0]
     if not profile:
-        return ("SPX", "NPS1") if shown.slices else (_NONE, _NONE)
+        return ("SPX", "NPS1") if info.slices else (_NONE, _NONE)
     compute, _, memory = profile.upper().partition("_")
     return compute, memory or "NPS1"

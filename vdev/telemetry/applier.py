@@ -3,82 +3,30 @@
 import asyncio
 import platform
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..aio.clock import Clock
 from ..kube import PODS, Api, Informer, key_of
-from ..model.device import Device, Key, base_id
 from ..model.problem import Problem, error, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
 from ..planning.plan import DesiredState
 from .page import page
-from .sensors import LoadSituation, MeasuredDevice, Sensors, User
-from .simulation import Throttle, parse_load
-from .tool_data import loads_of
+from .sensors import Sensors
+from .simulation import MeasuredDevice, Throttle, parse_load
 from .tool_files import ToolFiles
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-_Fault = TypeVar("_Fault")
 _OFF = Section()
 _ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that is present wins
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10  # of annotations
-
-
-def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> LoadSituation:
-    """The load of the node's devices under this plan, with the containers that use each device."""
-    users, claimed = _users(plan, node)
-    return LoadSituation(
-        devices=plan.devices,
-        base=plan.observed.inventory,
-        loads=loads_of(plan),
-        users=users,
-        claimed=claimed,
-        xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
-        sensors=_by_device(plan.sensors),
-        pod_loads=pod_loads,
-        seed=plan.observed.spec.faults.seed,
-        node=node,
-    )
-
-
-def _users(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
-    """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
-    found: dict[str, dict[User, None]] = {}
-    claimed: dict[str, dict[str, Device]] = {}
-    for key, holder in sorted(plan.observed.in_use.devices.items()):
-        if not holder.pod:
-            continue
-        namespace, _, name = holder.pod.partition("/")
-        user = User(namespace, name, holder.container)
-        found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.observed.in_use.claims:
-        pool = plan.pools.get(use.driver)
-        published = pool.by_name.get(use.device) if pool and use.pool == node else None
-        if published is not None:
-            namespace, _, name = use.pod.partition("/")
-            user = User(namespace, name, use.container, use.claim, use.driver, use.pool, use.device)
-            found.setdefault(published.device.id, {})[user] = None
-            if published.device.is_partition:
-                claimed.setdefault(published.group, {})[published.device.id] = published.device
-    return {device: list(users) for device, users in found.items()}, {
-        raw: list(devices.values()) for raw, devices in claimed.items()
-    }
-
-
-def _by_device(faults: Mapping[Key, Sequence[_Fault]]) -> dict[str, list[_Fault]]:
-    """Faults by the id of a device or partition, from faults by resource and id."""
-    found: dict[str, list[_Fault]] = {}
-    for (_, device), each in faults.items():
-        found.setdefault(device, []).extend(each)
-    return found
 
 
 def _short_document(measured: MeasuredDevice) -> list[float | None]:
@@ -152,7 +100,7 @@ class Telemetry(Applier):
         self._clock: Clock = options.clock
         self._on_change = on_change
         self._api = api
-        self._sensors = Sensors()
+        self._sensors = Sensors(options.node)
         self._lock = threading.Lock()  # held while a thread updates or reads the sensors
         self._plan: DesiredState | None = None
         self._is_stale = False  # whether the plan or the pods' loads changed after the last update
@@ -182,7 +130,7 @@ class Telemetry(Applier):
         """Update the sensors if they are stale. Blocks, and needs the lock."""
         if self._is_stale and self._plan is not None:
             self._is_stale = False
-            self._sensors.update(load_of(self._plan, self._options.node, self._pod_loads), self._clock.now())
+            self._sensors.update(self._plan, self._pod_loads, self._clock.now())
 
     def _update_now(self) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ A lost device has only the line of its Xid. A device that several containers sha
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import Exporter, Labels, Values, readings, table
-from .sensors import DeviceInfo, MeasuredDevice, User
+from .simulation import DeviceInfo, MeasuredDevice, User
 
 DRIVER = "580.95.05"  # without the attribute driverVersion
 METRICS = table("dcgm.csv")

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
 
-from .sensors import DeviceInfo, MeasuredDevice, User
-from .simulation import SensorReading, Throttle
+from .simulation import DeviceInfo, MeasuredDevice, SensorReading, Throttle, User
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]

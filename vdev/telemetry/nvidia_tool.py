@@ -2,14 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from string import Template
 from xml.sax.saxutils import escape
 
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .dcgm import DRIVER
-from .simulation import Throttle
-from .tool_data import ToolDevice, assignments, packaged, shell_format
+from .simulation import DeviceInfo, MeasuredDevice, Throttle
+from .tool_data import assignments, packaged, shell_format
 
 _ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
 CUDA = "13.0"  # without the attribute cudaVersion
@@ -24,9 +25,12 @@ _XML_LOG = [Template(text) for text in packaged("nvidia-log.xml").split("%%\n")]
 """The parts of the XML log: its head, the driver, a GPU, a MIG device, and the rest of a GPU."""
 
 
-def nvidia_data(shown: ToolDevice) -> str:
-    """The contents of the file: values of the device, and texts that the script prints."""
-    values = {**_identity(shown), **_sensors(shown), **_errors(shown), **_partition(shown)}
+def nvidia_data(shown: MeasuredDevice, wall: float) -> str:
+    """The contents of the file: values of the device, and texts that the script prints.
+
+    `wall` is the time in seconds since the epoch.
+    """
+    values = {**_identity(shown, wall), **_sensors(shown), **_errors(shown), **_partition(shown)}
     texts = {
         **_table(shown, values),
         **_log(shown, values),
@@ -37,26 +41,27 @@ def nvidia_data(shown: ToolDevice) -> str:
     return assignments({**values, **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()}})
 
 
-def _identity(shown: ToolDevice) -> Mapping[str, object]:
-    known, raw, physics = shown.attributes, shown.device.raw, shown.physics
-    address = bus_id(raw, shown.minor)
+def _identity(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
+    info, physics, written = shown.info, shown.info.physics, datetime.fromtimestamp(wall, UTC)
+    known, raw = info.attributes, info.device.raw
+    address = bus_id(raw, info.number)
     domain, bus, place = address.split(":")
     digest = hashlib.sha256(raw.id.encode()).hexdigest()
     cluster = known.get("fabricClusterUuid", "")
     return {
-        "written": shown.written.strftime("%a %b %e %H:%M:%S %Y"),
-        "written_csv": shown.written.strftime("%Y/%m/%d %H:%M:%S.%f")[:-3],
+        "written": written.strftime("%a %b %e %H:%M:%S %Y"),
+        "written_csv": written.strftime("%Y/%m/%d %H:%M:%S.%f")[:-3],
         "driver": known.get("driverVersion", DRIVER),
         "cuda": known.get("cudaVersion", CUDA),
-        "lost": "GPU is lost" if shown.lost else "",
-        "name": shown.title,
+        "lost": "GPU is lost" if shown.whole.lost else "",
+        "name": info.title,
         "brand": known.get("brand", "Tesla" if known.get("model", "").startswith("Tesla") else "NVIDIA"),
         "architecture": known.get("architecture", _NONE).replace("-", " ").title() or _NONE,
         "compute_cap": known.get("computeCapability", _NONE),
         "uuid": raw.id,
         "serial": str(int(digest[:16], 16))[:13].ljust(13, "0"),
         "pdi": f"0x{digest[16:32]}",
-        "minor": shown.minor,
+        "minor": info.number,
         "bus_id": f"0000{address}".upper(),
         "pci_domain": domain.upper(),
         "pci_bus": bus.upper(),
@@ -69,10 +74,10 @@ def _identity(shown: ToolDevice) -> Mapping[str, object]:
         "gpu_part": known.get("gpuPartNumber", _NONE),
         "inforom": known.get("inforomVersion", _NONE),
         "numa": raw.numa[0] if raw.numa else "",
-        "mig": _mig(shown),
+        "mig": _mig(info),
         "link_gen": physics.pcie_generation,
         "link_width": physics.pcie_lanes,
-        "nvlinks": " ".join(f"{peer}={count}" for peer, count in shown.peers.items()),
+        "nvlinks": " ".join(f"{peer}={count}" for peer, count in info.peers.items()),
         "fabric_state": "Completed" if cluster else _NONE,
         "fabric_status": "Success" if cluster else _NONE,
         "fabric_clique": known.get("fabricCliqueId", "0") if cluster else _NONE,
@@ -80,20 +85,20 @@ def _identity(shown: ToolDevice) -> Mapping[str, object]:
     }
 
 
-def _mig(shown: ToolDevice) -> str:
-    if not shown.slices:
+def _mig(info: DeviceInfo) -> str:
+    if not info.slices:
         return _NONE
-    return "Enabled" if shown.device.is_partition else "Disabled"
+    return "Enabled" if info.device.is_partition else "Disabled"
 
 
-def _sensors(shown: ToolDevice) -> Mapping[str, object]:
-    now, physics = shown.whole, shown.physics
-    whole = _mig(shown) != "Enabled"  # the real tool has no utilization of MIG instances
+def _sensors(shown: MeasuredDevice) -> Mapping[str, object]:
+    now, physics = shown.whole, shown.info.physics
+    whole = _mig(shown.info) != "Enabled"  # the real tool has no utilization of MIG instances
 
     def percent(value: float) -> object:
         return round(value) if whole else _NONE
 
-    relative = shown.attributes.get("architecture") in _LIMITS_RELATIVE
+    relative = shown.info.attributes.get("architecture") in _LIMITS_RELATIVE
     idle = bool(now.throttle & Throttle.IDLE)
     rests = idle and now.memory_clock_mhz < physics.peak_memory_clock / 2
     hottest, temperature = round(physics.throttle_temperature), round(now.temperature_c)
@@ -137,12 +142,12 @@ def _active(is_so: bool) -> str:
     return "Active" if is_so else "Not Active"
 
 
-def _bar1(shown: ToolDevice) -> int:
+def _bar1(shown: MeasuredDevice) -> int:
     """The smallest power of two that maps all memory, in MiB."""
     return 1 << max(8, (shown.whole.memory_total_mib - 1).bit_length())
 
 
-def _errors(shown: ToolDevice) -> Mapping[str, object]:
+def _errors(shown: MeasuredDevice) -> Mapping[str, object]:
     now = shown.whole
     return {
         "corrected": now.ecc_corrected,
@@ -154,15 +159,15 @@ def _errors(shown: ToolDevice) -> Mapping[str, object]:
     }
 
 
-def _partition(shown: ToolDevice) -> Mapping[str, object]:
-    device, part = shown.device, shown.part
-    if part is None:
+def _partition(shown: MeasuredDevice) -> Mapping[str, object]:
+    device, part = shown.info.device, shown.own
+    if not device.is_partition:
         return {"mig_uuid": "", "mig_profile": "", "mig_gi": _NONE, "mig_ci": _NONE}
     attributes, size = device.attributes, max(1, len(device.slices))
     return {
         "mig_uuid": device.id,
         "mig_profile": device.profile.partition(PIN)[0],
-        "mig_gi": instance_id(shown.slices, device.slices),
+        "mig_gi": instance_id(shown.info.slices, device.slices),
         "mig_ci": 0,
         "mig_sms": attributes.get("multiprocessors", _NONE),
         "mig_ce": attributes.get("engines.copy", 0),
@@ -174,7 +179,7 @@ def _partition(shown: ToolDevice) -> Mapping[str, object]:
         "mig_reserved": part.memory_reserved_mib,
         "mig_used": part.memory_used_mib,
         "mig_free": part.memory_free_mib,
-        "mig_bar1": (_bar1(shown) - shown.whole.memory_total_mib) * size // (shown.slices or 1),
+        "mig_bar1": (_bar1(shown) - shown.whole.memory_total_mib) * size // (shown.info.slices or 1),
     }
 
 
@@ -200,14 +205,14 @@ _MIG_HEAD = (
 _LONGEST_NAME = 27
 
 
-def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
+def _table(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, str]:
     """The heads of the table, and the device's lines in it."""
     name = str(values["name"])
     if len(name) > _LONGEST_NAME:
         name = f"{name[:24]}..."
     errors = "On" if values["mig"] == "Enabled" else values["uncorrected"]
     temperature, busy = f"{values['temp']}C", _with("%", values["util"], "")
-    limit, total = f"{int(shown.physics.peak_power)}W", f"{values['total']}MiB"
+    limit, total = f"{int(shown.info.physics.peak_power)}W", f"{values['total']}MiB"
     power = f"{int(shown.whole.power_w)}W / {limit:>5}"
     memory = f"{values['used']}MiB / {total:>9}"
     texts = {
@@ -226,7 +231,7 @@ def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]
             f"|@index:5@   {values['mig_gi']:>3}  {values['mig_ci']:>3}{1:>16}{'C':>7}   @short:-36@"
             f"{shown.process_mib:>7}MiB |\n"
         )
-    if shown.part is not None:
+    if shown.info.device.is_partition:
         used, total, bar1 = (f"{values[key]}MiB" for key in ("mig_used", "mig_total", "mig_bar1"))
         texts["mig_rows"] = (
             f"| @index:2@   {values['mig_gi']:>2}  {values['mig_ci']:>2}  @part:2@  |{used:>19} / {total:>8}    |"
@@ -238,9 +243,9 @@ def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]
     return texts
 
 
-def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
+def _log(shown: MeasuredDevice, values: Mapping[str, object]) -> Mapping[str, str]:
     """The pieces of the XML log. The script adds the time, the number of GPUs and the programs."""
-    physics = shown.physics
+    physics = shown.info.physics
     relative = values["temp_margin"] != _NONE
     base = round(physics.throttle_temperature)
     limits = {"shutdown": physics.shutdown_temperature, "slowdown": physics.slowdown_temperature, "max": base}
@@ -259,19 +264,19 @@ def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
     plain = {key: escape(str(value)) for key, value in shown_values.items()}
     head, driver, gpu, part, rest = _XML_LOG
     texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
-    if shown.part is not None:
+    if shown.info.device.is_partition:
         texts["xml_mig"] = part
     found = {name: text.substitute(plain) for name, text in texts.items()}
-    if shown.part is None:
+    if not shown.info.device.is_partition:
         found["xml_gpu"] += "\t\t\tNone\n"
     return found
 
 
-def _nvlinks(shown: ToolDevice, values: Mapping[str, object]) -> str:
+def _nvlinks(shown: MeasuredDevice, values: Mapping[str, object]) -> str:
     if values["mig"] == "Enabled":
         return "Nvlink queries are not supported for Devices in MIG mode\n"
-    speed = f"{shown.physics.link_speed / 2:.3f}"
-    return "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(shown.physics.links))
+    speed = f"{shown.info.physics.link_speed / 2:.3f}"
+    return "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(shown.info.physics.links))
 
 
 def _with(unit: str, value: object, between: str) -> str:

@@ -10,7 +10,7 @@ from itertools import groupby
 from ..model.telemetry import SmiTool
 from . import amd, dcgm, exporters
 from .exporters import Exporter, Labels, Values
-from .sensors import MeasuredDevice
+from .simulation import MeasuredDevice
 
 _EXPORTERS: Mapping[SmiTool | None, Exporter] = {
     SmiTool.NVIDIA: dcgm.EXPORTER,

@@ -1,143 +1,86 @@
 """The sensors of all devices of one node.
 
-`Sensors` keeps one `SimulatedDevice` per device. It is updated with each `LoadSituation` and the time from which that
-holds, and is read at any time after that. The counters of a device that disappears and comes back start at zero.
+`Sensors` keeps one `SimulatedDevice` per device. It is updated with each plan and the time from which that holds, and
+read at any time after that. The counters of a device that disappears and comes back start at zero.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
-from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
-from ..model.device import HEALTHY, Device, Health
-from ..model.geometry import PIN, Geometry
-from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, PhysicsModel, Range, SmiTool
-from ..planning.resources import Inventory, numbers
-from .simulation import DeviceConditions, Load, Part, SensorReading, SimulatedDevice
+from ..model.device import Device, base_id, grouped
+from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, Range, SmiTool
+from ..planning.plan import DesiredState
+from ..planning.resources import numbers
+from .simulation import DeviceConditions, DeviceInfo, Load, MeasuredDevice, SimulatedDevice, User
 
 _POD_LOAD_PERIOD = 10.0  # seconds from one level to the next within the range that pods ask for
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """A container that uses a device."""
-
-    namespace: str
-    pod: str
-    container: str
-    claim: str = ""  # empty for a device of a device plugin
-    driver: str = ""  # with a claim: the driver that publishes the device
-    pool: str = ""
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceInfo:
-    """What is known about a device or a partition besides its sensors."""
-
-    device: Device
-    resource: str
-    physics: PhysicsModel
-    maker: SmiTool | None = None
-    number: int = 0  # of the whole device, among the maker's devices on the node
-    first: int = 0  # the number of preceding devices of the maker, counting each partition
-    geometry: Geometry | None = None  # how the whole device can be partitioned
-    health: Health = HEALTHY
-    users: tuple[User, ...] = ()  # all containers that use the device or a replica of it
-
-    @property
-    def slices(self) -> int:
-        """The memory slices of the whole device, 0 if it cannot be partitioned."""
-        return self.geometry.slices if self.geometry else 0
-
-    @property
-    def compute(self) -> float:
-        """The fraction of the whole device's compute, 1 for the whole device."""
-        if self.geometry is None or not self.device.is_partition:
-            return 1.0
-        profile = self.geometry.profile(self.device.profile.partition(PIN)[0])
-        if profile.compute is not None and self.geometry.compute is not None:
-            return profile.compute / self.geometry.compute
-        return profile.slices / self.geometry.slices
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredDevice:
-    """The sensors of a device or a partition at one moment."""
-
-    info: DeviceInfo
-    whole: SensorReading  # of the whole device
-    own: SensorReading  # of the partition; the same as `whole` for a whole device
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSituation:
-    """Everything that loads the devices of a node, and their faults. Mappings are by the id of a device or partition.
-
-    The same `seed` and `node` give the same values on each run.
-    """
-
-    devices: Inventory
-    base: Inventory  # including devices that faults removed, which keep their numbers
-    loads: Mapping[str, Measured]  # by entry
-    users: Mapping[str, Sequence[User]] = field(default_factory=dict)
-    claimed: Mapping[str, Sequence[Device]] = field(default_factory=dict)  # partitions made by claims, by whole device
-    xids: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    sensors: Mapping[str, Sequence[SensorFault]] = field(default_factory=dict)
-    pod_loads: Mapping[str, Range] = field(default_factory=dict)  # that pods ask for, by `namespace/name`
-    seed: int = 0
-    node: str = ""
-
-
 class Sensors:
-    def __init__(self) -> None:
-        self._simulated: dict[str, SimulatedDevice] = {}  # by the id of the whole device
-        self._infos: dict[str, tuple[DeviceInfo, ...]] = {}  # in the order of the output
+    """The sensors of a node. The same seed and node name give the same values on each run."""
 
-    def update(self, situation: LoadSituation, at: float) -> None:
-        """Use this situation from `at` on."""
-        before, self._simulated, self._infos = self._simulated, {}, {}
-        found = _device_infos(situation)
-        entries = list(situation.loads)
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._simulated: dict[str, SimulatedDevice] = {}  # by the id of the whole device, in the order of the output
 
-        def order(raw: str) -> tuple[int, int]:
-            device = found[raw][0].device.raw
-            return entries.index(device.entry), device.index
+    def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
+        """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`."""
+        loads = {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
+        xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
+        faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
+        seed = f"{plan.observed.spec.faults.seed}/{self._node}"
+        entries = list(loads)
+        before, self._simulated = self._simulated, {}
 
-        for raw in sorted(found, key=order):
-            device = before.get(raw)
-            conditions = _conditions(situation, found[raw], device.conditions.parts if device else (), at)
+        def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
+            raw = infos[0].device.raw
+            return entries.index(raw.entry), raw.index
+
+        for infos in sorted(_device_infos(plan, self._node, loads), key=order):
+            raw = infos[0].device.raw
+            device = before.get(raw.id)
+            known = {each.device.id: each for each in device.conditions.parts} if device else {}
+            parts = []
+            for info in infos:
+                last = known.get(info.device.id)
+                # A ramp goes on while the same pods use the device.
+                since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
+                load = _load(loads[raw.entry].load, info.pods, pod_loads, since, f"{seed}/{info.device.id}")
+                parts.append(replace(info, load=load))
+            ids = dict.fromkeys((raw.id, *(each.device.id for each in infos)))
+            conditions = DeviceConditions(
+                parts=parts,
+                xids=tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
+                faults=tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
+            )
             if device is None:
                 device = SimulatedDevice(conditions, at)
             else:
                 device.change(conditions, at)
-            self._simulated[raw], self._infos[raw] = device, found[raw]
+            self._simulated[raw.id] = device
 
     def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[MeasuredDevice]:
         """Read the sensors of all devices and partitions, or of those with the ids `only`."""
-        for raw, infos in self._infos.items():
-            device = self._simulated[raw]
-            parts = list(zip(infos, device.conditions.parts, strict=True))
-            if only is not None:
-                parts = [(info, part) for info, part in parts if part.id in only]
-            if not parts:
-                continue
-            whole = device.read(at)
-            for info, part in parts:
-                yield MeasuredDevice(info, whole, device.read_part(part, at, whole) if part.is_partition else whole)
+        for device in self._simulated.values():
+            if only is None or any(part.device.id in only for part in device.conditions.parts):
+                for each in device.measured(at):
+                    if only is None or each.info.device.id in only:
+                        yield each
 
 
-def _device_infos(situation: LoadSituation) -> dict[str, tuple[DeviceInfo, ...]]:
-    """The partitions of each whole device, or the device itself if it has none, by the id of the whole device."""
-    numbers = _numbers(situation)
+def _device_infos(plan: DesiredState, node: str, loads: Mapping[str, Measured]) -> list[tuple[DeviceInfo, ...]]:
+    """The partitions of each whole device, or the device itself if it has none."""
+    users, claimed = _users(plan, node)
+    numbers_of = _numbers(plan, loads)
     found: dict[str, dict[str, DeviceInfo]] = {}
-    for resource in situation.devices.each_once.values():
+    for resource in plan.devices.each_once.values():
         for slot in resource.slots:
-            device, load = slot.device, situation.loads.get(slot.device.raw.entry)
+            device, load = slot.device, loads.get(slot.device.raw.entry)
             if load is None or device.id in found.get(device.raw.id, ()):
                 continue
             entry = resource.entries.get(device.raw.entry)
-            number, first = numbers.get(device.raw.id, (0, 0))
+            number, first = numbers_of.get(device.raw.id, (0, 0))
             found.setdefault(device.raw.id, {})[device.id] = DeviceInfo(
                 device=device,
                 resource=entry.resource if entry else resource.name,
@@ -147,60 +90,38 @@ def _device_infos(situation: LoadSituation) -> dict[str, tuple[DeviceInfo, ...]]
                 first=first,
                 geometry=entry.geometry if entry else None,
                 health=slot.health,
-                users=tuple(situation.users.get(device.id, ())),
+                users=tuple(users.get(device.id, ())),
             )
-    for raw, partitions in situation.claimed.items():
+    for raw, partitions in claimed.items():
         if raw in found:
             whole = next(iter(found[raw].values()))
-            for device in partitions:
-                users = tuple(situation.users.get(device.id, ()))
-                found[raw][device.id] = replace(whole, device=device, users=users)
+            for device in partitions.values():
+                found[raw][device.id] = replace(whole, device=device, users=tuple(users.get(device.id, ())))
     # A device that is offered both whole and in partitions counts as partitioned as soon as a partition exists.
-    return {
-        raw: tuple(each for each in infos.values() if each.device.is_partition) or tuple(infos.values())[:1]
-        for raw, infos in found.items()
-    }
+    return [
+        tuple(each for each in infos.values() if each.device.is_partition) or tuple(infos.values())[:1]
+        for infos in found.values()
+    ]
 
 
-def _conditions(
-    situation: LoadSituation, infos: Sequence[DeviceInfo], before: Sequence[Part], at: float
-) -> DeviceConditions:
-    """The load and the faults of a device from `at` on; `before` are its parts until then."""
-    raw = infos[0].device.raw
-    known = {part.id: part for part in before}
-    ids = dict.fromkeys((raw.id, *(each.device.id for each in infos)))
-    faults = list(dict.fromkeys(fault for each in ids for fault in situation.sensors.get(each, ())))
-    errors = [fault for fault in faults if isinstance(fault, HardwareErrorsFault)]
-    return DeviceConditions(
-        physics=situation.loads[raw.entry].physics,
-        memory=raw.memory,
-        parts=tuple(_part(situation, each, known.get(each.device.id), at) for each in infos),
-        xids=tuple(dict.fromkeys(number for each in ids for number in situation.xids.get(each, ()))),
-        heat=next((fault for fault in reversed(faults) if isinstance(fault, OverheatFault)), None),
-        errors=HardwareErrorsFault.model_construct(
-            corrected_ecc=sum(each.corrected_ecc for each in errors),
-            uncorrected_ecc=sum(each.uncorrected_ecc for each in errors),
-            pcie_replays=sum(each.pcie_replays for each in errors),
-            remapped_rows=sum(each.remapped_rows for each in errors),
-        ),
-    )
-
-
-def _part(situation: LoadSituation, info: DeviceInfo, before: Part | None, at: float) -> Part:
-    device = info.device
-    spec = situation.loads[device.raw.entry].load
-    pods = frozenset(f"{user.namespace}/{user.pod}" for user in info.users)
-    since = at if pods else 0.0
-    if before is not None and before.pods == pods:  # a ramp goes on
-        since = before.load.since
-    return Part(
-        id=device.id,
-        is_partition=device.is_partition,
-        compute=info.compute,
-        memory=device.memory,
-        load=_load(spec, pods, situation.pod_loads, since, f"{situation.seed}/{situation.node}/{device.id}"),
-        pods=pods,
-    )
+def _users(plan: DesiredState, node: str) -> tuple[dict[str, dict[User, None]], dict[str, dict[str, Device]]]:
+    """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
+    found: dict[str, dict[User, None]] = {}
+    claimed: dict[str, dict[str, Device]] = {}
+    for key, holder in sorted(plan.observed.in_use.devices.items()):
+        if holder.pod:
+            namespace, _, name = holder.pod.partition("/")
+            found.setdefault(base_id(key[1]), {})[User(namespace, name, holder.container)] = None
+    for use in plan.observed.in_use.claims:
+        pool = plan.pools.get(use.driver)
+        published = pool.by_name.get(use.device) if pool and use.pool == node else None
+        if published is not None:
+            namespace, _, name = use.pod.partition("/")
+            user = User(namespace, name, use.container, use.claim, use.driver, use.pool, use.device)
+            found.setdefault(published.device.id, {})[user] = None
+            if published.device.is_partition:
+                claimed.setdefault(published.group, {})[published.device.id] = published.device
+    return found, claimed
 
 
 def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Range], since: float, seed: str) -> Load:
@@ -226,16 +147,16 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], pod_loads: Mapping[str, Ra
     )
 
 
-def _numbers(situation: LoadSituation) -> dict[str, tuple[int, int]]:
-    """`DeviceInfo.number` and `DeviceInfo.first` of each whole device."""
+def _numbers(plan: DesiredState, loads: Mapping[str, Measured]) -> dict[str, tuple[int, int]]:
+    """`DeviceInfo.number` and `DeviceInfo.first` of each whole device; devices that faults removed keep theirs."""
     partitions: dict[str, set[str]] = {}
     maker: dict[str, SmiTool | None] = {}
-    for resource in situation.base.each_once.values():
+    for resource in plan.observed.inventory.each_once.values():
         for device in resource.by_device.values():
-            load = situation.loads.get(device.raw.entry)
+            load = loads.get(device.raw.entry)
             maker[device.raw.id] = load.maker if load else None
             partitions.setdefault(device.raw.id, set()).update([device.id] if device.is_partition else ())
-    number = numbers(situation.base)
+    number = numbers(plan.observed.inventory)
     found: dict[str, tuple[int, int]] = {}
     before: Counter[SmiTool | None] = Counter()
     for raw in sorted(partitions, key=lambda raw: number[raw]):

@@ -6,13 +6,15 @@ run. Only counters and the temperature depend on the past.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, NamedTuple
 
-from ..faults.effects import HardwareErrorsFault, OverheatFault
-from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, percents
+from ..faults.effects import HardwareErrorsFault, SensorFault
+from ..model.device import HEALTHY, Device, Health
+from ..model.geometry import PIN, Geometry
+from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, SmiTool, percents
 
 _HUNDRED = 100.0
 
@@ -130,7 +132,6 @@ class SensorReading:
     lost: bool  # off the bus: only `xid` and the counters are valid
 
 
-NO_ERRORS = HardwareErrorsFault()
 NO_LOAD = Load()
 LOST = 79
 """The Xid of a device that has fallen off the bus."""
@@ -149,34 +150,103 @@ _LOWEST_CLOCK = 0.5  # of the peak clock, when the device slows itself down
 _MEMORY_ABOVE = 4.0  # °C by which the memory is warmer than the chip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A partition, or a whole device that has none."""
+@dataclass(frozen=True, slots=True)
+class User:
+    """A container that uses a device."""
 
-    id: str
-    is_partition: bool = False
-    compute: float = 1.0  # as a fraction of the whole device
-    memory: int = 0  # bytes
+    namespace: str
+    pod: str
+    container: str
+    claim: str = ""  # empty for a device of a device plugin
+    driver: str = ""  # with a claim: the driver that publishes the device
+    pool: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """A partition, or a whole device that has none: its load, and what else its exporter and its tool show of it."""
+
+    device: Device
+    physics: PhysicsModel
+    resource: str = ""
+    maker: SmiTool | None = None
+    number: int = 0  # of the whole device, among the maker's devices on the node
+    first: int = 0  # the number of preceding devices of the maker, counting each partition
+    count: int = 1  # of the maker's devices on the node
+    peers: Mapping[str, int] = field(default_factory=dict)  # the number of links to other devices, by their ids
+    geometry: Geometry | None = None  # how the whole device can be partitioned
+    health: Health = HEALTHY
+    users: tuple[User, ...] = ()  # all containers that use the device or a replica of it
     load: Load = NO_LOAD
-    pods: frozenset[str] = frozenset()  # that hold it
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """The attributes of the whole device, from the file and the preset."""
+        return self.device.raw.attributes
+
+    @property
+    def title(self) -> str:
+        """The name of the model."""
+        return self.attributes.get("model") or self.attributes.get("product") or self.device.raw.entry
+
+    @property
+    def slices(self) -> int:
+        """The memory slices of the whole device, 0 if it cannot be partitioned."""
+        return self.geometry.slices if self.geometry else 0
+
+    @property
+    def compute(self) -> float:
+        """The fraction of the whole device's compute, 1 for the whole device."""
+        if self.geometry is None or not self.device.is_partition:
+            return 1.0
+        profile = self.geometry.profile(self.device.profile.partition(PIN)[0])
+        if profile.compute is not None and self.geometry.compute is not None:
+            return profile.compute / self.geometry.compute
+        return profile.slices / self.geometry.slices
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """The pods that use it, as `namespace/name`."""
+        return frozenset(f"{user.namespace}/{user.pod}" for user in self.users)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDevice:
+    """The sensors of a device or a partition at one moment."""
+
+    info: DeviceInfo
+    whole: SensorReading  # of the whole device
+    own: SensorReading  # of the partition; the same as `whole` for a whole device
+
+    @property
+    def process_mib(self) -> int:
+        """The memory of one container's program, in MiB."""
+        return self.own.memory_used_mib // len(self.info.users) if self.info.users else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceConditions:
-    """The model, the load and the faults of a device."""
+    """The load and the faults of a device."""
 
-    physics: PhysicsModel
-    memory: int  # of the whole device, in bytes
-    parts: Sequence[Part]
+    parts: Sequence[DeviceInfo]  # its partitions, or the whole device
     xids: tuple[int, ...] = ()  # in force now
-    heat: OverheatFault | None = None
-    errors: HardwareErrorsFault = NO_ERRORS  # per minute
+    faults: Sequence[SensorFault] = ()
+
+    @property
+    def physics(self) -> PhysicsModel:
+        return self.parts[0].physics
+
+    @property
+    def memory_mib(self) -> int:
+        """The memory of the whole device."""
+        return self.parts[0].device.raw.memory // _MIB
 
     @property
     def lost(self) -> bool:
         return LOST in self.xids
 
-    def load_of(self, part: Part, at: float) -> Levels:
+    def load_of(self, part: DeviceInfo, at: float) -> Levels:
         return IDLE if self.lost else levels(part.load, at)
 
     def load(self, at: float) -> Levels:
@@ -235,16 +305,19 @@ class SimulatedDevice:
         self.energy += now.power(percent) * seconds
         self.work += percent / _HUNDRED * seconds
         minutes = seconds / _MINUTE
-        self.corrected += now.errors.corrected_ecc * minutes
-        self.uncorrected += now.errors.uncorrected_ecc * minutes
-        self.replays += now.errors.pcie_replays * minutes
-        self.remapped += now.errors.remapped_rows * minutes
         # The temperature approaches that of the load exponentially. A fault heats linearly, and wins if it is hotter.
         approached = 1 - math.exp(-seconds / now.physics.thermal_time)  # as a fraction of the difference
-        temperature = self.temperature + (now.steady_temperature(percent) - self.temperature) * approached
-        if now.heat is not None:
-            heated = self.temperature + (now.heat.to - now.physics.idle_temperature) * seconds / now.heat.within
-            temperature = max(temperature, min(heated, now.heat.to))
+        normal = self.temperature + (now.steady_temperature(percent) - self.temperature) * approached
+        temperature = normal
+        for fault in now.faults:
+            if isinstance(fault, HardwareErrorsFault):
+                self.corrected += fault.corrected_ecc * minutes
+                self.uncorrected += fault.uncorrected_ecc * minutes
+                self.replays += fault.pcie_replays * minutes
+                self.remapped += fault.remapped_rows * minutes
+            else:
+                heated = self.temperature + (fault.to - now.physics.idle_temperature) * seconds / fault.within
+                temperature = max(normal, min(heated, fault.to))  # of several faults, the last one counts
         self.temperature = temperature
 
     def read(self, at: float) -> SensorReading:
@@ -277,32 +350,45 @@ class SimulatedDevice:
             lost=now.lost,
         )
 
-    def read_part(self, part: Part, at: float, whole: SensorReading) -> SensorReading:
-        """Read the sensors of a partition. `whole` are those of its device, read at the same time."""
-        load = self.conditions.load_of(part, at)
-        total, reserved = part.memory // _MIB, self._reserved(part)
-        return replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
+    def measured(self, at: float) -> Iterable[MeasuredDevice]:
+        """Read the sensors of all partitions, or of the whole device."""
+        now, whole = self.conditions, self.read(at)
+        for part in now.parts:
+            own = whole
+            if part.device.is_partition:
+                total, reserved = part.device.memory // _MIB, self._reserved(part)
+                load = now.load_of(part, at)
+                own = replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
+            yield MeasuredDevice(part, whole, own)
 
-    def _count_xids(self, new: Sequence[int] | set[int]) -> None:
+    def _count_xids(self, new: Iterable[int]) -> None:
         self.uncorrected += sum(number in _UNCORRECTED for number in new)
         self.remapped += sum(number in _REMAPPED for number in new)
 
     def _memory_mib(self, load: Levels, at: float) -> tuple[int, int, int]:
         """Used, reserved and total memory of the whole device."""
-        now, total = self.conditions, self.conditions.memory // _MIB
-        parts = [part for part in now.parts if part.is_partition]
+        now, total = self.conditions, self.conditions.memory_mib
+        parts = [(part, part.device.memory // _MIB) for part in now.parts if part.device.is_partition]
         if not parts:
             reserved = min(now.physics.reserved_memory, total)
             return _used(load, total - reserved), reserved, total
-        used = sum(_used(now.load_of(part, at), part.memory // _MIB - self._reserved(part)) for part in parts)
+        used = sum(_used(now.load_of(part, at), size - self._reserved(part)) for part, size in parts)
         # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
-        free = total - sum(part.memory // _MIB for part in parts)
-        return used, min(now.physics.reserved_memory, free + sum(map(self._reserved, parts))), total
+        free = total - sum(size for _, size in parts)
+        reserved = sum(self._reserved(part) for part, _ in parts)
+        return used, min(now.physics.reserved_memory, free + reserved), total
 
-    def _reserved(self, part: Part) -> int:
+    def _reserved(self, part: DeviceInfo) -> int:
         """The memory of a partition that the driver reserves, in MiB."""
-        total = self.conditions.memory // _MIB
-        return self.conditions.physics.reserved_memory * (part.memory // _MIB) // total if total else 0
+        total = self.conditions.memory_mib
+        return part.physics.reserved_memory * (part.device.memory // _MIB) // total if total else 0
+
+
+def idle(info: DeviceInfo, *, lost: bool) -> MeasuredDevice:
+    """A device or a partition without load."""
+    conditions = DeviceConditions(parts=(info,), xids=(LOST,) if lost else ())
+    (measured,) = SimulatedDevice(conditions, at=0.0).measured(0.0)
+    return measured
 
 
 def _own(load: Levels, used: int, reserved: int, total: int) -> dict[str, Any]:

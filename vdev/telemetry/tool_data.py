@@ -7,69 +7,24 @@ container's devices, which `nvidia_tool` and `amd_tool` render.
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 
 from ..model.device import Device
 from ..model.entry import Entry
-from ..model.telemetry import Measured, PhysicsModel, SmiTool
+from ..model.telemetry import PhysicsModel, SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
-from .simulation import DeviceConditions, Part, SensorReading, SimulatedDevice
+from .simulation import DeviceInfo
 
-MIB = 2**20
 _LINK = 100  # the score of one NVLink between two devices
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDevice:
-    """A device or a partition at one moment, with all data that its maker's tool shows."""
-
-    device: Device
-    tool: SmiTool = SmiTool.NVIDIA
-    physics: PhysicsModel
-    whole: SensorReading  # of the whole device
-    part: SensorReading | None = None  # of the partition, if it is one
-    minor: int = 0  # number of the whole device, among those of its maker on the node
-    count: int = 1  # of these devices
-    lost: bool = False  # the device cannot be reached any more
-    holders: int = 0  # containers that use it
-    peers: Mapping[str, int] = field(default_factory=dict)  # links to other devices, by their ids
-    slices: int = 0  # memory slices of the whole device, 0 if it cannot be partitioned
-    wall: float = 0.0  # seconds since the epoch
-
-    @property
-    def attributes(self) -> Mapping[str, str]:
-        """The attributes of the whole device, from the file and the preset."""
-        return self.device.raw.attributes
-
-    @property
-    def title(self) -> str:
-        """The name of the model."""
-        return self.attributes.get("model") or self.attributes.get("product") or self.device.raw.entry
-
-    @property
-    def own(self) -> SensorReading:
-        """The sensors of the partition, or of the whole device if it is none."""
-        return self.part or self.whole
-
-    @property
-    def process_mib(self) -> int:
-        """The memory of one container's program, in MiB."""
-        return self.own.memory_used_mib // self.holders if self.holders else 0
-
-    @property
-    def written(self) -> datetime:
-        return datetime.fromtimestamp(self.wall, UTC)
 
 
 # --- the devices of a plan --------------------------------------------------------------------------------------------
 
 
-def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
-    """The devices whose containers get a tool, by id, with the sensors of an idle device."""
+def devices_with_tool(plan: DesiredState) -> dict[str, DeviceInfo]:
+    """The devices whose containers get a tool, by id, as without users and load."""
     found: dict[str, tuple[Entry, Device]] = {}
     for resource in plan.observed.inventory.everything.values():
         for device in resource.by_device.values():
@@ -78,40 +33,20 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
     if not found:
         return {}
     tools = {device.raw.id: entry.smi_tool or SmiTool.NVIDIA for entry, device in found.values()}
-    links, loads = _links(found.values()), loads_of(plan)
-    minors, counts = numbers(plan.observed.inventory), Counter(tools.values())
-    result = {}
-    for name, (entry, device) in found.items():
-        raw, tool = device.raw, tools[device.raw.id]
-        physics = loads[entry.name].physics if entry.name in loads else PhysicsModel()
-        whole, part = _idle(physics, raw.memory), None
-        if device.is_partition:
-            total = device.memory // MIB
-            part = replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
-        result[name] = ToolDevice(
+    links, counts = _links(found.values()), Counter(tools.values())
+    number = numbers(plan.observed.inventory)
+    return {
+        name: DeviceInfo(
             device=device,
-            tool=tool,
-            physics=physics,
-            whole=whole,
-            part=part,
-            minor=minors[raw.id],
-            count=counts[tool],
-            peers=links.get(raw.id, {}),
-            slices=entry.geometry.slices if entry.geometry is not None else 0,
+            physics=entry.measured.physics if entry.measured else PhysicsModel(),
+            maker=tools[device.raw.id],
+            number=number[device.raw.id],
+            count=counts[tools[device.raw.id]],
+            peers=links.get(device.raw.id, {}),
+            geometry=entry.geometry,
         )
-    return result
-
-
-@lru_cache(maxsize=64)
-def _idle(physics: PhysicsModel, memory: int) -> SensorReading:
-    """The sensors of an idle device, which are the same for all devices of a model."""
-    conditions = DeviceConditions(physics=physics, memory=memory, parts=(Part(id=""),))
-    return SimulatedDevice(conditions, at=0.0).read(0.0)
-
-
-def loads_of(plan: DesiredState) -> dict[str, Measured]:
-    """The load model of each entry, by its name."""
-    return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
+        for name, (entry, device) in found.items()
+    }
 
 
 def held(plan: DesiredState) -> frozenset[str]:

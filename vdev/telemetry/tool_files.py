@@ -24,9 +24,8 @@ from ..model.telemetry import SmiTool
 from ..planning.plan import DesiredState
 from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
-from .sensors import MeasuredDevice
-from .simulation import LOST
-from .tool_data import ToolDevice, devices_with_tool, held, published, script
+from .simulation import LOST, DeviceInfo, MeasuredDevice, idle
+from .tool_data import devices_with_tool, held, published, script
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +37,7 @@ ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Reads the sensors of the devices and partitions with these ids, as far as they have sensors. Blocks."""
 
 
-class ToolFiles(HostFiles[str, ToolDevice]):
+class ToolFiles(HostFiles[str, DeviceInfo]):
     """The tools of one agent, and their data by device id, below the directory `root`."""
 
     name = "giving containers their makers' tools"
@@ -73,10 +72,10 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             found.append(warning(str(self.root), message, hint))
         return tuple(found)
 
-    def wanted(self, plan: DesiredState) -> Mapping[str, ToolDevice]:
+    def wanted(self, plan: DesiredState) -> Mapping[str, DeviceInfo]:
         return devices_with_tool(plan)
 
-    def present(self, wanted: Mapping[str, ToolDevice]) -> Collection[str]:
+    def present(self, wanted: Mapping[str, DeviceInfo]) -> Collection[str]:
         del wanted
         try:
             return [entry.name for entry in os.scandir(self._devices) if entry.is_dir(follow_symlinks=False)]
@@ -93,11 +92,11 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         return [name for name in left if name in named or name in claimable or not plan.is_free(name)]
 
     def make(
-        self, plan: DesiredState, wanted: Mapping[str, ToolDevice], kept: frozenset[str], gone: frozenset[str]
+        self, plan: DesiredState, wanted: Mapping[str, DeviceInfo], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        broken = self._scripts({each.tool for each in wanted.values()})
-        reasons = {name: broken.get(each.tool) or self._directory(name, each) for name, each in wanted.items()}
+        broken = self._scripts({_tool(each) for each in wanted.values()})
+        reasons = {name: broken.get(_tool(each)) or self._directory(name, each) for name, each in wanted.items()}
         for name in gone:
             shutil.rmtree(self._devices / name, ignore_errors=True)
         if not wanted and not kept and self._devices.is_dir():
@@ -132,20 +131,22 @@ class ToolFiles(HostFiles[str, ToolDevice]):
                 broken[tool] = reason_of(failed)
         return broken
 
-    def _directory(self, name: str, each: ToolDevice) -> str:
+    def _directory(self, name: str, info: DeviceInfo) -> str:
         """Make a device's directory, with its data. Returns why that failed, or the empty string."""
         directory = Path(telemetry.device_directory(str(self.root), name))
         try:
             _make(directory)
-            if not (directory / each.tool.value).exists():
-                self._write(directory, replace(each, wall=self._clock.wall()))
+            if not (directory / _tool(info).value).exists():
+                self._write(idle(info, lost=False))
         except (OSError, HostError) as failed:
             return reason_of(failed)
         return ""
 
-    def _write(self, directory: Path, shown: ToolDevice) -> None:
-        text = nvidia_data(shown) if shown.tool is SmiTool.NVIDIA else amd_data(shown)
-        write_atomic(directory / shown.tool.value, text.encode())
+    def _write(self, shown: MeasuredDevice) -> None:
+        tool = _tool(shown.info)
+        text = nvidia_data(shown, self._clock.wall()) if tool is SmiTool.NVIDIA else amd_data(shown)
+        directory = telemetry.device_directory(str(self.root), shown.info.device.id)
+        write_atomic(Path(directory, tool.value), text.encode())
 
     async def run(self) -> None:
         """Rewrite the data every few seconds and after each plan, forever."""
@@ -180,20 +181,22 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         if not due:
             return ""
         seen = {each.info.device.id: each for each in self._read_sensors(due)}
-        wall, trouble = self._clock.wall(), ""
+        trouble = ""
         for name in due:
-            each = wanted[name]
-            shown = replace(each, lost=name in lost, wall=wall)
+            # A device has no sensors if its entry has no telemetry, or while a fault removes it.
+            shown = idle(wanted[name], lost=name in lost)
             if at := seen.get(name):
-                part = at.own if each.device.is_partition else None
-                is_lost = shown.lost or at.whole.lost
-                shown = replace(shown, whole=at.whole, part=part, lost=is_lost, holders=len(at.info.users))
+                shown = replace(at, info=replace(wanted[name], users=at.info.users))
             try:
-                self._write(Path(telemetry.device_directory(str(self.root), name)), shown)
+                self._write(shown)
             except (OSError, HostError) as failed:
                 trouble = reason_of(failed)
         self._live = live
         return trouble
+
+
+def _tool(info: DeviceInfo) -> SmiTool:
+    return info.maker or SmiTool.NVIDIA
 
 
 def _make(directory: Path) -> None:

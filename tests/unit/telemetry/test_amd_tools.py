@@ -74,9 +74,10 @@ def test_a_partition(box: Container) -> None:
     whole = mi300x(1)
     part = replace(whole.whole, memory_total_mib=24576, memory_used_mib=100, memory_free_mib=24476, gpu_percent=12)
     device = Device(
-        id="mi300x-1-cpx_nps4-3", raw=whole.device.raw, ordinal="1:3", profile="cpx_nps4", slices=range(3, 4)
+        id="mi300x-1-cpx_nps4-3", raw=whole.info.device.raw, ordinal="1:3", profile="cpx_nps4", slices=range(3, 4)
     )
-    box.give(replace(whole, device=device, part=replace(part, memory_reserved_mib=0)), of="amd")
+    info = replace(whole.info, device=device)
+    box.give(replace(whole, info=info, own=replace(part, memory_reserved_mib=0)), of="amd")
     (listed,) = answer(box, "list")  # type: ignore[misc]  # a list
     assert ("0000:11:00.3", 3) == (listed["bdf"], listed["partition_id"])
     (asic,) = answer(box, "static", "-a")["gpu_data"]  # type: ignore[index]

@@ -9,7 +9,6 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
-from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.telemetry.page import escaped, page
 
 NVIDIA = """
@@ -159,7 +158,7 @@ def test_every_pod_of_a_shared_device_has_a_line():
 
 
 def test_a_lost_device_has_only_its_xid():
-    page = shown(NVIDIA, xids={(GPU, 1): [79]})
+    page = shown(NVIDIA, faults={(GPU, 1): [{"xid": 79}]})
     found = [line for line in page.splitlines() if 'gpu="1"' in line]
     assert [line.partition("{")[0] for line in found] == ["DCGM_FI_DEV_XID_ERRORS"]
     assert found[0].endswith(" 79")
@@ -168,11 +167,11 @@ def test_a_lost_device_has_only_its_xid():
 def test_heat_and_errors_show():
     faults = {
         (GPU, 0): [
-            OverheatFault(to=105, within=10),
-            HardwareErrorsFault(correctedEcc=60, pcieReplays=6, remappedRows=1),
+            {"overheat": {"to": 105, "within": "10s"}},
+            {"hardwareErrors": {"correctedEcc": 60, "pcieReplays": 6, "remappedRows": 1}},
         ]
     }
-    page = shown(NVIDIA, users={(GPU, 0): ["a/b/c"]}, sensors=faults, at=160.0)
+    page = shown(NVIDIA, users={(GPU, 0): ["a/b/c"]}, faults=faults, at=160.0)
     values = {name: lines(page, f"DCGM_FI_DEV_{name}")[0].rpartition(" ")[2] for name in DEFAULT}
     assert (values["GPU_TEMP"], values["SM_CLOCK"]) == ("105", "705")
     assert (values["PCIE_REPLAY_COUNTER"], values["UNCORRECTABLE_REMAPPED_ROWS"]) == ("6", "1")

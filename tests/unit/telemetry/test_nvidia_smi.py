@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.kit.smi_tools import BUSY, IDLE, Container, h100, instance
+from vdev.telemetry.simulation import MeasuredDevice
 
 TIME = "Tue Jul 14 09:00:26 2026"
 NO_PROGRAMS = {"PATH": "/nonexistent"}
@@ -75,6 +76,13 @@ def timeless(box: Container, text: str) -> str:
     return text.replace(now[0], TIME) if now else text
 
 
+def with_raw(shown: MeasuredDevice, **changes: object) -> MeasuredDevice:
+    """The device with other facts."""
+    device = shown.info.device
+    raw = replace(device.raw, **changes)  # type: ignore[arg-type]
+    return replace(shown, info=replace(shown.info, device=replace(device, raw=raw)))
+
+
 def give_mig(box: Container) -> None:
     """Two MIG devices of one GPU."""
     box.give(
@@ -85,7 +93,7 @@ def give_mig(box: Container) -> None:
 
 def test_the_table(box: Container) -> None:
     """The table has the form of driver 550 and later. The image needs no program except the shell."""
-    box.give(h100(0), h100(1, whole=IDLE))
+    box.give(h100(0), h100(1, IDLE))
     shown = box.run("nvidia-smi", environment=NO_PROGRAMS)
     assert (TABLE, "", 0) == (timeless(box, shown.stdout), shown.stderr, shown.returncode)
 
@@ -107,7 +115,7 @@ QUERY = "index,name,uuid,memory.total,memory.used,utilization.gpu,power.draw,clo
 
 def test_selected_fields(box: Container) -> None:
     """The header has the names with units. Values have units too, except with nounits."""
-    box.give(h100(0), h100(1, whole=IDLE))
+    box.give(h100(0), h100(1, IDLE))
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     header = (
         "index, name, uuid, memory.total [MiB], memory.used [MiB], utilization.gpu [%], power.draw [W], "
@@ -196,7 +204,7 @@ LOST = (
 @pytest.mark.parametrize("asked", [(), ("-L",), ("-q", "-x"), ("--query-gpu=name", "--format=csv")])
 def test_a_gpu_that_fell_off_the_bus(box: Container, asked: tuple[str, ...]) -> None:
     """Every call fails with exit code 15, except for the other GPU alone."""
-    box.give(h100(0), h100(1, lost=True))
+    box.give(h100(0), h100(1, replace(BUSY, lost=True)))
     shown = box.run("nvidia-smi", *asked)
     assert (LOST, 15) == (shown.stdout.strip(), shown.returncode)
     assert box.run("nvidia-smi", *asked, "-i", "0").returncode == 0
@@ -224,7 +232,7 @@ def test_a_chosen_gpu(box: Container, chosen: str) -> None:
 
 def test_programs(box: Container) -> None:
     """Process 1 of the container has the memory."""
-    box.give(h100(0), h100(1, whole=IDLE))
+    box.give(h100(0), h100(1, IDLE))
     (box.root / "proc/1/exe").symlink_to("/opt/venv/bin/python3")
     asked = "pid,process_name,used_memory,gpu_uuid"
     shown = box.run("nvidia-smi", f"--query-compute-apps={asked}", "--format=csv").stdout
@@ -276,7 +284,7 @@ ELEMENTS = {
 
 def test_the_log_as_xml(box: Container) -> None:
     """The log has all elements that parsers of DTD versions 12 and 13 read."""
-    box.give(h100(0), h100(1, whole=IDLE))
+    box.give(h100(0), h100(1, IDLE))
     shown = box.run("nvidia-smi", "-q", "-x").stdout
     assert shown.splitlines()[:3] == [
         '<?xml version="1.0" ?>',
@@ -311,8 +319,7 @@ def test_mig_devices_as_xml(box: Container) -> None:
 def test_hostile_names(box: Container) -> None:
     """A model's name with special characters runs no program, and the XML stays valid."""
     name = "A'\"$(touch /tmp/vdev-was-here)`id`<&> \\n %s"
-    odd = h100(0)
-    box.give(replace(odd, device=replace(odd.device, raw=replace(odd.device.raw, attributes={"model": name}))))
+    box.give(with_raw(h100(0), attributes={"model": name}))
     assert f"GPU 0: {name} (UUID" in box.run("nvidia-smi", "-L").stdout
     log = ET.fromstring(box.run("nvidia-smi", "-q", "-x").stdout)
     assert name == log.findtext("gpu/product_name")
@@ -320,7 +327,7 @@ def test_hostile_names(box: Container) -> None:
 
 def test_errors_show(box: Container) -> None:
     ill = replace(BUSY, ecc_corrected=7, ecc_uncorrected=2, remapped_rows=1, xid=95)
-    box.give(h100(0, whole=ill))
+    box.give(h100(0, ill))
     asked = (
         "ecc.errors.corrected.volatile.total,ecc.errors.uncorrected.volatile.total,remapped_rows.uncorrectable,"
         "gpu_recovery_action"
@@ -333,9 +340,7 @@ def test_the_topology(box: Container) -> None:
     """Linked GPUs show their links, others depend on NUMA nodes."""
     linked = h100(0, peers={"GPU-00000001-0000-0000-0000-000000000000": 18})
     back = h100(1, peers={"GPU-00000000-0000-0000-0000-000000000000": 18})
-    away = h100(2)
-    away = replace(away, device=replace(away.device, raw=replace(away.device.raw, numa=(1,))))
-    box.give(linked, back, away)
+    box.give(linked, back, with_raw(h100(2), numa=(1,)))
     lines = box.run("nvidia-smi", "topo", "-m").stdout.splitlines()
     assert lines[0] == "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
     cells = [line.split("\t") for line in lines[1:4]]

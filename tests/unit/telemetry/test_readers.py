@@ -34,7 +34,7 @@ def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_nvsmi_reads_gpus(box: Container) -> None:
-    box.give(h100(0), h100(1, whole=IDLE))
+    box.give(h100(0), h100(1, IDLE))
     first, second = nvsmi(box, "ls")
     assert ("0", "NVIDIA H100 80GB HBM3", 100.0) == (first["id"], first["name"], first["gpu_util"])
     assert (81559.0, 19818.0, 61262.0, 59.0) == tuple(

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.kit.smi_tools import h100, instance, mi300x
+from tests.kit.smi_tools import WALL, h100, instance, mi300x
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
 from vdev.telemetry.tool_data import script
@@ -40,7 +40,7 @@ def test_scripts_are_clean_and_use_what_the_data_files_have(tool: str) -> None:
     found = findings(tool)
     left = [each for each in found if f"SC{each['code']}" not in PASSED]
     assert left == []
-    of_nvidia = nvidia_data(h100(0)) + nvidia_data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16))
+    of_nvidia = nvidia_data(h100(0), WALL) + nvidia_data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16), WALL)
     text = of_nvidia if tool == "nvidia-smi" else amd_data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))
     used = {str(each["message"]).split()[0] for each in found if each["code"] == 2154}

@@ -8,12 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
+from vdev.model.device import Device, RawDevice
+from vdev.model.geometry import Geometry
 from vdev.model.telemetry import LoadPattern, PhysicsModel, Range
-from vdev.telemetry.simulation import DeviceConditions, Load, Part, SimulatedDevice, Throttle
+from vdev.telemetry.simulation import DeviceConditions, DeviceInfo, Load, SimulatedDevice, Throttle
 
 MIB = 2**20
-MEMORY = 40 * 1024 * MIB
 PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12, linkSpeed=50)
+RAW = RawDevice(id="GPU", entry="gpu", index=0, memory=40 * 1024 * MIB)
+GPU = DeviceInfo(device=Device(id="GPU", raw=RAW, ordinal="0"), physics=PHYSICS)
+
+
+def partition(number, mib):
+    return Device(id=f"MIG-{number}", raw=RAW, ordinal=f"0:{number}", profile="1", memory=mib * MIB)
 
 
 @st.composite
@@ -38,17 +45,17 @@ def conditions(draw):
     """Any loads and faults of a device, with or without partitions."""
     sizes = draw(st.sampled_from([(), (4864,) * 7, (4864, 4864, 9856, 19968), (5850,) * 7]))
     some = itertools.cycle(draw(st.lists(loads(), min_size=1, max_size=3 if sizes else 1)))  # seven take long to draw
+    geometry = Geometry(slices=len(sizes), profiles={"1": {"slices": 1, "memory": "1Gi"}}) if sizes else None
     parts = [
-        Part(id=f"MIG-{number}", is_partition=True, compute=1 / len(sizes), memory=mib * MIB, load=next(some))
+        replace(GPU, device=partition(number, mib), geometry=geometry, load=next(some))
         for number, mib in enumerate(sizes)
     ]
+    heat = st.builds(OverheatFault, to=st.integers(20, 150), within=st.floats(1, 600))
+    errors = st.builds(HardwareErrorsFault, correctedEcc=st.floats(0, 600), remappedRows=st.floats(0, 600))
     return DeviceConditions(
-        physics=PHYSICS,
-        memory=MEMORY,
-        parts=tuple(parts) or (Part(id="GPU", load=next(some)),),
+        parts=tuple(parts) or (replace(GPU, load=next(some)),),
         xids=draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
-        heat=draw(st.none() | st.builds(OverheatFault, to=st.integers(20, 150), within=st.floats(1, 600))),
-        errors=draw(st.builds(HardwareErrorsFault, correctedEcc=st.floats(0, 600), remappedRows=st.floats(0, 600))),
+        faults=draw(st.lists(heat | errors, max_size=2)),
     )
 
 
@@ -78,15 +85,15 @@ def test_values_are_consistent(past):
     """Memory adds up, partitions have at most their device's values, and all values are possible."""
     device, at = past
     whole = device.read(at)
-    shares = {part: device.read_part(part, at, whole) for part in device.conditions.parts if part.is_partition}
-    for each in (whole, *shares.values()):
+    shares = [(each.info.compute, each.own) for each in device.measured(at) if each.info.device.is_partition]
+    for each in (whole, *(own for _, own in shares)):
         assert each.memory_used_mib + each.memory_free_mib + each.memory_reserved_mib == each.memory_total_mib
         assert min(each.memory_used_mib, each.memory_free_mib, each.memory_reserved_mib) >= 0
         assert 0 <= each.gpu_percent <= 100 + 1e-6
     if shares:
         for name in ("memory_total_mib", "memory_used_mib", "memory_free_mib", "memory_reserved_mib"):
-            assert sum(getattr(each, name) for each in shares.values()) <= getattr(whole, name)
-        together = sum(part.compute * each.gpu_percent for part, each in shares.items())
+            assert sum(getattr(own, name) for _, own in shares) <= getattr(whole, name)
+        together = sum(compute * own.gpu_percent for compute, own in shares)
         assert whole.gpu_percent == pytest.approx(together, abs=1e-6)
     assert 0 <= whole.power_w <= PHYSICS.peak_power + 1e-6
     assert 20 <= whole.temperature_c <= 152
@@ -111,7 +118,7 @@ def test_throttling_follows_temperature(past):
 
 def plain(percent=0, **changes):
     load = Load(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
-    return DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU", load=load),), **changes)
+    return DeviceConditions(parts=(replace(GPU, load=load),), **changes)
 
 
 def test_energy_follows_power():
@@ -119,7 +126,7 @@ def test_energy_follows_power():
     steady = SimulatedDevice(plain(100), 0.0)
     assert steady.read(60.0).energy_mj == 400 * 60 * 1000
     load = Load(pattern=LoadPattern.WAVE, period=60, gpu=Range(0, 100))
-    wave = SimulatedDevice(replace(plain(), parts=(Part(id="GPU", load=load),)), 0.0)
+    wave = SimulatedDevice(DeviceConditions(parts=(replace(GPU, load=load),)), 0.0)
     for at in range(0, 601, 5):
         wave.read(at)
     assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
