@@ -257,9 +257,14 @@ class HandoverActions(Applier):
         try:
             async with self._clock.timeout(PRE_START_LIMIT):
                 if keys := _acting(resource, ids):
-                    await self._wait_for_handovers(keys, devices)
+                    await self._wait_for_handovers(resource, keys, devices)
         except TimeoutError:
-            raise ActionFailed(self._waits_for(resource, devices)) from None
+            release = next(iter(self._releases_before(resource, devices)), None)
+            if release is None:
+                waiting = f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
+            else:
+                waiting = f"device {release.device} ({release.resource}): {self._why(release)}"
+            raise ActionFailed(waiting) from None
         for device in devices.values():
             if (entry := resource.entries.get(device.raw.entry)) is None:
                 continue  # a device of an earlier configuration
@@ -269,7 +274,7 @@ class HandoverActions(Applier):
                 if reason := await self._run(Occasion.PRE_START, subject, "", action, within=left):
                     raise ActionFailed(f"preStart of device {device.id} ({resource.name}) failed: {reason}")
 
-    async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
+    async def _wait_for_handovers(self, resource: Resource, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
         """Wait until the releases of previous pods are done, then until `onAllocate` of this pod is done."""
         if not self._holdings.started >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer, only the pod's name is not known
@@ -277,7 +282,7 @@ class HandoverActions(Applier):
                     await self._agent.read_holders()
         while self._group is not None:
             changed = self._changed
-            due = self._holdings.pre_start(keys, self._named, self._overlapping(devices))
+            due = self._releases_before(resource, devices) or self._holdings.start(keys, self._named)
             self._start(due)
             if not due:
                 await self._agent.state.record(self._holdings.saved)
@@ -285,22 +290,16 @@ class HandoverActions(Applier):
             await changed.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
 
-    def _overlapping(self, devices: Mapping[str, Device]) -> list[DeviceKey]:
-        """Return the devices with a release to do that share hardware with one of these devices."""
+    def _releases_before(self, resource: Resource, devices: Mapping[str, Device]) -> list[Holding]:
+        """Return the releases to do of these devices, and of devices that share hardware with one of them."""
         slots = [Slot(each.id, each) for each in devices.values()]
         found = []
         for release in self._holdings.releases:
             subject = self._running.get(release) or self._find(release.device_key)  # as it was when the release began
-            if subject and any(overlaps(Slot(subject.device.id, subject.device), each) for each in slots):
-                found.append(release.device_key)
+            is_own = release.resource == resource.name and release.device in devices
+            if is_own or (subject and any(overlaps(Slot(subject.device.id, subject.device), each) for each in slots)):
+                found.append(release)
         return found
-
-    def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
-        keys = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
-        release = next((each for each in self._holdings.releases if each.device_key in keys), None)
-        if release is None:
-            return f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
-        return f"device {release.device} ({release.resource}): {self._why(release)}"
 
     def _why(self, release: Holding) -> str:
         pod = f"pod {release.pod}" if release.pod else "a pod"

@@ -117,25 +117,15 @@ class Holdings:
                 else:
                     each.pod = min(pods, default=each.pod)
         known = {key for each in self.all if each.phase is not Phase.LEAVING for key in each.keys}
-        for pod, keys in grouped((pod, key) for key, pod in sorted(named.items()) if key not in known).items():
-            self._start(keys, pod)
+        for keys in grouped((pod, key) for key, pod in sorted(named.items()) if key not in known).values():
+            self.start(keys, named)
 
-    def pre_start(
-        self, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[DeviceKey] = ()
-    ) -> list[Holding]:
-        """Record the start of a container, and return the holdings whose actions must run before.
+    def start(self, keys: Collection[Key], named: Mapping[Key, str]) -> list[Holding]:
+        """Record the start of a container, and return the holdings whose `onAllocate` must end before.
 
-        If a release is left, these are only releases, and nothing is recorded. `overlapping` are other devices that
-        share hardware with these slots; their releases must come first, too.
+        All containers of a pod are one holder.
         """
-        devices = {*_by_device(keys), *overlapping}
-        if releases := [each for each in self.releases if each.device_key in devices]:
-            return releases
-        self._start(keys, next((named[key] for key in keys if key in named), ""))
-        return [each for each in self.all if each.phase is Phase.ARRIVING and not each.keys.isdisjoint(keys)]
-
-    def _start(self, keys: Iterable[Key], pod: str) -> None:
-        """Record that this pod has started with these slots. All its containers are one holder."""
+        pod = next((named[key] for key in keys if key in named), "")
         for (resource, device), slots in _by_device(keys).items():
             own = [each for each in self.all if each.device_key == (resource, device)]
             started = [each for each in own if each.is_started and (each.slots & slots or (pod and each.pod == pod))]
@@ -149,6 +139,7 @@ class Holdings:
             holding.slots |= slots.difference(*(each.slots for each in started))
             holding.slots.update(*(each.slots for each in allocated))
             self.all = [each for each in self.all if each not in allocated]
+        return [each for each in self.all if each.phase is Phase.ARRIVING and not each.keys.isdisjoint(keys)]
 
 
 def _by_device(keys: Iterable[Key]) -> dict[DeviceKey, set[str]]:

@@ -10,7 +10,7 @@ def started(*keys):
     """A pod with these slots, whose `onAllocate` has ended."""
     holdings = Holdings()
     holdings.allocate(keys)
-    for each in holdings.pre_start(keys, dict.fromkeys(keys, "default/a")):
+    for each in holdings.start(keys, dict.fromkeys(keys, "default/a")):
         each.phase = Phase.HOLDING
     return holdings
 
@@ -18,7 +18,7 @@ def started(*keys):
 def test_a_pod_that_ends_during_its_on_allocate_is_released():
     holdings = Holdings()
     holdings.allocate([KEY])
-    (holding,) = holdings.pre_start([KEY], {KEY: "default/a"})
+    (holding,) = holdings.start([KEY], {KEY: "default/a"})
     assert Phase.ARRIVING is holding.phase
     holdings.read({}, lambda key: False)
     assert [holding] == holdings.releases
@@ -37,7 +37,7 @@ def test_the_shares_of_a_pod_are_one_holding():
     """In one container or in several."""
     holdings = started(SHARES[0])
     holdings.allocate(SHARES[1:])
-    assert [] == holdings.pre_start(SHARES[1:], {SHARES[1]: "default/a"})
+    assert [] == holdings.start(SHARES[1:], {SHARES[1]: "default/a"})
     for each in (holdings, started(*SHARES)):
         each.read({}, lambda key: False)
         assert 1 == len(each.releases)
