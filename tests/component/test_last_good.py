@@ -187,7 +187,8 @@ def _changed(**changes):
     def change(data):
         found = json.loads(data.partition(b"\n")[0])
         for name, value in changes.items():
-            (found if name in found else found["config"])[name] = value
+            places = (found, found["config"], found["config"]["texts"])
+            next(each for each in places if name in each)[name] = value
         body = json.dumps(found).encode()
         return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 

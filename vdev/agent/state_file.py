@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import FileText, FileTexts
+from ..config import FileTexts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
@@ -90,13 +90,7 @@ class KeptConfig(_Section):
 
     given: tuple[str, ...]  # the paths of --config-file; with other paths it is not used
     at: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # when it came in force, in seconds since the epoch
-    files: Annotated[tuple[FileText, ...], Field(min_length=1)]
-    presets: dict[str, FileText]
-    layouts: dict[str, FileText]
-
-    @property
-    def texts(self) -> FileTexts:
-        return FileTexts(self.files, self.presets, self.layouts)
+    texts: FileTexts
 
 
 class _Version(BaseModel):
@@ -221,7 +215,7 @@ class StateFile(Applier):
             kept = await self.kept_config()
         except ConfigError:  # reported if the configuration is needed
             return frozenset()
-        return frozenset(Path(each.file) for each in kept.files) if kept else frozenset()
+        return frozenset(Path(each.file) for each in kept.texts.files) if kept else frozenset()
 
     async def _read(self) -> State | None:
         """Raises HostError and StateError."""
@@ -271,13 +265,7 @@ class StateFile(Applier):
         texts, before = self._agent.config.good, self._state.config
         if texts is None or (before and (before.given, before.texts) == (self._given, texts)):
             return before
-        return KeptConfig(
-            given=self._given,
-            at=self._clock.wall(),
-            files=texts.files,
-            presets=dict(texts.presets),
-            layouts=dict(texts.layouts),
-        )
+        return KeptConfig(given=self._given, at=self._clock.wall(), texts=texts)
 
     async def _update(self, path: Path, **changes: object) -> None:
         """Change sections of the state, and write it. Raises HostError."""
