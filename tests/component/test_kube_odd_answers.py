@@ -1,9 +1,8 @@
-"""Malformed answers of an API server: they are errors, and endless ones are given up."""
+"""Malformed answers of an API server: they are errors."""
 
 import asyncio
 import contextlib
 import copy
-import itertools
 import json
 import random
 
@@ -101,20 +100,6 @@ async def test_a_list_of_several_pages(odd_server):
     found = await api.list(NODES, keep=kube.whole)
     assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
     assert b"continue=two" in heads[1]
-
-
-async def test_an_endless_list(odd_server):
-    """It is given up after 400 pages."""
-    pages = itertools.count()
-
-    async def say(writer, head):
-        page = {"metadata": {"continue": f"page {next(pages)}", "resourceVersion": "1"}, "items": []}
-        await says(json.dumps(page).encode())(writer, head)
-
-    api = await odd_server(say)
-    with pytest.raises(kube.Unreachable, match="the list has more than 400 pages"):
-        await api.list(NODES, keep=kube.whole)
-    assert 400 == next(pages)
 
 
 async def test_a_watch_without_an_answer(odd_server):

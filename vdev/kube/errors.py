@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import ApiServerError
 from .objects import ObjectKind
 
+_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 _LONGEST_WAIT = 600.0  # seconds, even if Retry-After is longer
 
 
@@ -33,6 +34,11 @@ class ApiCall:
     subresource: str = ""
     who: str = "the service account"
     where: str = ""
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return _METHODS.get(self.verb, "GET")
 
     @property
     def resource(self) -> str:
@@ -115,6 +121,14 @@ class Expired(ApiServerError):
 
 class Invalid(ApiServerError):
     """The server refuses the request."""
+
+
+def checked(call: ApiCall, document: object) -> dict[str, Any]:
+    """Return the document if it is an object with a name. Raises Unreachable."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if isinstance(document, dict) and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+        return document
+    raise Unreachable(call, f"the answer is not a {call.kind.name}")
 
 
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
