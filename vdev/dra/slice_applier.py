@@ -64,7 +64,7 @@ class ResourceSlices(ApiApplier):
 
     def _see_node(self) -> None:
         """Slices depend only on the uid of the Node, so other changes do not matter."""
-        metadata = (self._view.document or {}).get("metadata") or {}
+        metadata = (self._access.view.document or {}).get("metadata") or {}
         if str(metadata.get("uid") or "") != self._uid:
             self._is_due.set()
 
@@ -123,12 +123,12 @@ class ResourceSlices(ApiApplier):
         before, spoilt_by = self._written.get(driver, (None, None))
         # A changed pool is written even if it differs only in fields that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if before == pool else frozenset[str]()
-        wanted = specifications(pool, self._node) if pool else ()
+        wanted = specifications(pool, self._access.node) if pool else ()
         found = changes(wanted, present, ignored=dropped)
         fault = self._faults.on_slices(driver, changed=bool(found))
         if fault is not None:
             found = spoilt(fault, wanted, present, ignored=dropped)
-        if found.update and (before, spoilt_by) == (pool, fault) and not self._may_repair():
+        if found.update and (before, spoilt_by) == (pool, fault) and not await self._may_repair():
             return
         await self._carry_out(driver, found)
         if wanted:
@@ -158,13 +158,13 @@ class ResourceSlices(ApiApplier):
                 self._slices.removed(str(each["metadata"]["name"]))
                 self._is_due.set()  # create it again at once
                 return
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._uid, "controller": True}
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._access.node, "uid": self._uid, "controller": True}
         for number, spec in found.create:
-            metadata = {"generateName": generate_name(driver, self._node, number), "ownerReferences": [owner]}
+            metadata = {"generateName": generate_name(driver, self._access.node, number), "ownerReferences": [owner]}
             stored = await self._api.create(RESOURCE_SLICES, {"metadata": metadata, "spec": spec})
             self._wrote(driver, spec, stored)
         log.log(
-            self._level,
+            self._access.level,
             "ResourceSlices published",
             driver=driver,
             created=len(found.create),

@@ -78,18 +78,17 @@ class Writer(ABC):
     def __init__(self) -> None:
         self._is_due = asyncio.Event()  # something may have to be written
         self._is_writing = False
-        self._repairs_later = False
 
     @property
     def is_pending(self) -> bool:
         """Whether something may have to be written, or is being written."""
-        return self._is_due.is_set() or self._is_writing or self._repairs_later
+        return self._is_due.is_set() or self._is_writing
 
     async def work(self) -> None:
         """Wait until a write is due, and write the differences. If it raises ApiServerError, the write is still due."""
         await self._is_due.wait()
         self._is_due.clear()
-        self._is_writing, self._repairs_later = True, False
+        self._is_writing = True
         try:
             await self._write_due()
         except BaseException:
@@ -108,32 +107,27 @@ class ApiApplier(Applier, Writer):
 
     def __init__(self, access: NodeAccess) -> None:
         super().__init__()
-        self._node = access.node
-        self._given = access.api
-        self._view = access.view
-        self._level = access.level
-        self._takes_back = access.takes_back
-        self._intervals = access.timing.intervals
-        self._clock = access.timing.clock
+        self._access = access
+        self._intervals, self._clock = access.timing
         self._follows = False
         self._wants = False
-        self._tokens = TokenBucket(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
+        self._tokens = TokenBucket(self._clock, burst=_BURST, every=self._intervals.write_node)
         # Limited, so that vdev does not fight with another controller that reverts its writes.
-        self._repairs = TokenBucket(access.timing.clock, burst=_REPAIRS, every=access.timing.intervals.repair_node)
+        self._repairs = TokenBucket(self._clock, burst=_REPAIRS, every=self._intervals.repair_node)
 
     @property
     def _api(self) -> Api:
         """The API server. Raises ApiServerError if none is known."""
-        if self._given is None:
+        if self._access.api is None:
             raise Unconfigured(NO_SERVER)
-        return self._given
+        return self._access.api
 
     def _note(self, *, wants: bool) -> None:
         """Record that the wanted state has changed or is set for the first time; `wants` is false if it is empty."""
         self._wants = wants
         if not self._follows:
             self._follows = True
-            self._view.subscribe(self._see_node)
+            self._access.view.subscribe(self._see_node)
         self._is_due.set()
 
     def _see_node(self) -> None:
@@ -141,15 +135,17 @@ class ApiApplier(Applier, Writer):
         self._is_due.set()
 
     async def _write_due(self) -> None:
-        if self._given is None and not self._wants:
+        if self._access.api is None and not self._wants:
             return  # nothing was ever written that has to be removed now
         try:
-            if self._is_undone(await self._view.seen()) and not self._may_repair():
+            if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
                 return
             await self._tokens.wait()
-            await self._write(await self._view.seen())
+            await self._write(await self._access.view.seen())
         except (AttributeError, LookupError, TypeError, ValueError) as odd:
-            raise ApiServerError(f"the Node {self._node} has a form that Kubernetes does not have: {odd!r}") from odd
+            raise ApiServerError(
+                f"the Node {self._access.node} has a form that Kubernetes does not have: {odd!r}"
+            ) from odd
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid guards against another Node that has the name by now."""
@@ -158,17 +154,15 @@ class ApiApplier(Applier, Writer):
         whole = {**wanted, "metadata": metadata}
         self._tokens.take()
         subresource = "status" if status else ""
-        self._view.note(await self._api.apply(NODES, self._node, whole, force=status, subresource=subresource))
+        self._access.view.note(
+            await self._api.apply(NODES, self._access.node, whole, force=status, subresource=subresource)
+        )
 
-    def _may_repair(self) -> bool:
-        """Whether a reverted write may be repeated now. Otherwise, a write becomes due when it may.
-
-        A new plan makes a write due at once, so it does not wait for the repair.
-        """
+    async def _may_repair(self) -> bool:
+        """Whether a reverted write may be repeated now. Otherwise, wait until it may, or until there is a new plan."""
         if self._repairs.try_take():
             return True
-        self._repairs_later = True
-        self._clock.call_later(self._repairs.pause, self._is_due.set)
+        await self._clock.wait(self._is_due, self._repairs.pause)
         return False
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:

@@ -104,7 +104,7 @@ class NodeEvents(ApiApplier):
             self.dropped += 1
 
     async def _write(self, document: Mapping[str, Any]) -> None:
-        uid = str((document.get("metadata") or {}).get("uid") or self._node)
+        uid = str((document.get("metadata") or {}).get("uid") or self._access.node)
         if uid != self._uid:  # another Node of the same name, which has no Events yet
             self._uid = uid
             self._sent.clear()
@@ -144,18 +144,18 @@ class NodeEvents(ApiApplier):
     def _name(self, text: EventText) -> str:
         """A name as in client-go, of the object's name and the time; with a hash, so that two of one instant differ."""
         what = hashlib.sha256(f"{text.reason} {text.message}".encode()).hexdigest()[:8]
-        return f"{self._node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
+        return f"{self._access.node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
 
     def _document(self, text: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
         return event(
             NODES,
-            {"name": self._node, "uid": uid},
+            {"name": self._access.node, "uid": uid},
             name=sent.name,
             reason=text.reason,
             message=text.message,
             is_warning=text.warning,
             component=_WHO,
-            node=self._node,
+            node=self._access.node,
             at=timestamp(self._clock.wall()),
             count=sent.count,
         )

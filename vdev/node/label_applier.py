@@ -39,7 +39,7 @@ class NodeLabels(ApiApplier):
         """Take the plan's labels; at first also if there are none, because an earlier process may have left some."""
         choices = plan.observed.layouts.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
-        is_asked = plan.observed.spec.node.labels is True or follows or self._takes_back
+        is_asked = plan.observed.spec.node.labels is True or follows or self._access.takes_back
         if plan.labels != self._wanted or (is_asked and not self._follows):
             self._wanted = plan.labels
             self._note(wants=bool(plan.labels))
@@ -53,7 +53,7 @@ class NodeLabels(ApiApplier):
         if not _has(document, free):
             # This raises Conflict if another manager has taken a label since the Node was read; it is then retried.
             await self._apply(document, {"metadata": {"labels": free} if free else {}})
-            log.log(self._level, "node labels written", labels=len(free))
+            log.log(self._access.level, "node labels written", labels=len(free))
         for label, manager in kept_by.items():
             if self.kept_by.get(label) != manager:
                 log.warning("node label belongs to somebody else", label=label, manager=manager)
@@ -71,7 +71,7 @@ class NodeLabels(ApiApplier):
         """Warnings about labels that others keep at another value."""
         return tuple(
             warning(
-                f"node {self._node}",
+                f"node {self._access.node}",
                 f"the label {label} belongs to {manager}, which keeps it at another value",
                 "stop the other program from writing it, or leave the label out of the configuration",
             )

@@ -32,7 +32,6 @@ class NodeStatus(ApiApplier):
         super().__init__(access)
         self.written = False
         self.kubelet_decides = False  # whether a kubelet computes what is allocatable
-        self._may_have_kubelet = access.may_have_kubelet
         self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
         self._offered: Mapping[str, int] = {}  # the allocatable that was written last
@@ -58,12 +57,14 @@ class NodeStatus(ApiApplier):
         offered = self._amounts.get("allocatable", {})
         rest = await cleared(self._api, document, written)
         if rest is not document:
-            self._view.note(rest)
+            self._access.view.note(rest)
         if rest is document or not self._is_up_to_date(rest):
             await self._apply(rest, {_STATUS: written}, status=True)
         self._offered = offered
         self.written = wanted == (self._capacity, self._conditions)  # else the plan changed in between
-        log.log(self._level, "node status written", resources=len(self._capacity), conditions=len(self._conditions))
+        log.log(
+            self._access.level, "node status written", resources=len(self._capacity), conditions=len(self._conditions)
+        )
 
     def document(self) -> dict[str, Any]:
         """For the status: what the plan wants, and whether the Node has it."""
@@ -85,7 +86,7 @@ class NodeStatus(ApiApplier):
 
     def _learn(self, status: Mapping[str, Any]) -> None:
         """Find out whether a kubelet computes what is allocatable."""
-        if self._may_have_kubelet and not self.kubelet_decides and self._offered == self._amounts["allocatable"]:
+        if self._access.may_have_kubelet and not self.kubelet_decides and self._offered == self._amounts["allocatable"]:
             capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
             self.kubelet_decides = any(
                 amount_of(capacity.get(name)) == count.capacity == amount_of(allocatable.get(name)) != count.allocatable
