@@ -151,7 +151,7 @@ async def test_a_restart_after_a_crash_writes_nothing(start_agent, account, api_
 
 
 async def test_a_foreign_driver_of_the_same_name(start_agent, account, api_server, slices, kubelet):
-    """Its slices are not changed, and a problem names it."""
+    """Its slices are not changed, and a problem names it until the file has no such driver."""
     theirs = {
         "metadata": {"name": "theirs"},
         "spec": {
@@ -164,6 +164,8 @@ async def test_a_foreign_driver_of_the_same_name(start_agent, account, api_serve
     await api_server.add("resourceslices", theirs, manager="kubelet-plugin")
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: any("kubelet-plugin" in str(each) for each in agent.agent.reconciler.problems))
+    agent.edit(CONFIG.replace("advertise: [dra]", "advertise: [device-plugin]"))
+    await api_server.until(lambda: not any("kubelet-plugin" in str(each) for each in agent.agent.reconciler.problems))
     assert ["x"] == devices(slices())
 
 

@@ -5,7 +5,9 @@ another program publishes slices for the same driver and node, these stay, and a
 """
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -44,8 +46,20 @@ class SlicesView(Protocol):
         """Remove a slice from the view, because the server answered that it does not exist."""
 
 
+@dataclass(slots=True)
+class _Driver:
+    """The slices of one driver in the API server."""
+
+    published: int = 0  # how many vdev published
+    taken_by: str = ""  # another program, which publishes slices for this driver
+    written: PublishedPool | None = None  # the last pool that was written completely
+    fault: str | None = None  # the fault that was injected into it
+    dropped: frozenset[str] = frozenset()  # fields that the server does not store
+    must_delete: bool = False  # a fault must delete the slices once
+
+
 class ResourceSlices(ApiApplier):
-    """Keeps the slices of the plan's pools. `published` is their number by driver."""
+    """Keeps the slices of the plan's pools."""
 
     name = "publishing ResourceSlices"
 
@@ -53,14 +67,14 @@ class ResourceSlices(ApiApplier):
         super().__init__(access)
         self._faults = faults
         self._uid = ""  # of the Node that owns the slices
-        self._wiped: set[str] = set()  # drivers whose slices a fault must delete once
-        self.published: dict[str, int] = {}
         self._slices = slices
         self._pools: Pools = {}
-        self._taken: dict[str, str] = {}  # by driver: another program that publishes slices for it
-        self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        # By driver: the last pool that was written completely, and the fault that was injected into it.
-        self._written: dict[str, tuple[PublishedPool | None, str | None]] = {}
+        self._drivers = defaultdict[str, _Driver](_Driver)  # those of the pools, and those that still have slices
+
+    @property
+    def published(self) -> dict[str, int]:
+        """The number of published slices of each driver that has any."""
+        return {name: driver.published for name, driver in self._drivers.items() if driver.published}
 
     def _see_node(self) -> None:
         """Slices depend only on the uid of the Node, so other changes do not matter."""
@@ -75,7 +89,8 @@ class ResourceSlices(ApiApplier):
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
         """Delete the slices of drivers for which `concerns` is true, because of a fault."""
-        self._wiped |= set(filter(concerns, self._pools))
+        for name in filter(concerns, self._pools):
+            self._drivers[name].must_delete = True
         self.look()
 
     async def apply(self, plan: DesiredState) -> None:
@@ -89,53 +104,52 @@ class ResourceSlices(ApiApplier):
         for each in (await self._slices.seen()).values() if self._follows else ():
             if _is_ours(each):
                 await self._delete(each)
-        self.published.clear()
+        self._drivers.clear()
 
     async def _write(self, document: Document) -> None:
         self._uid = str((document.get("metadata") or {}).get("uid") or "")
         present = (await self._slices.seen()).values()
         ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
         foreign = {each["spec"]["driver"]: each for each in present if not _is_ours(each)}
-        for driver in sorted(self._pools.keys() | ours):
-            if driver in foreign and driver in self._pools:
-                manager = next(iter(owned_by_others(foreign[driver], "spec").values()), "somebody")
-                if self._taken.get(driver) != manager:
-                    log.error("another driver publishes ResourceSlices of this name", driver=driver, manager=manager)
-                self._taken[driver] = manager
-                self.published.pop(driver, None)
+        for name in self._drivers.keys() - self._pools.keys() - ours:
+            del self._drivers[name]
+        for name in sorted(self._pools.keys() | ours):
+            driver = self._drivers[name]
+            if name in foreign and name in self._pools:
+                manager = next(iter(owned_by_others(foreign[name], "spec").values()), "somebody")
+                if driver.taken_by != manager:
+                    log.error("another driver publishes ResourceSlices of this name", driver=name, manager=manager)
+                driver.taken_by, driver.published = manager, 0
             else:
-                self._taken.pop(driver, None)
-                await self._publish(driver)
+                driver.taken_by = ""
+                await self._publish(name, driver)
 
-    async def _publish(self, driver: str) -> None:
+    async def _publish(self, name: str, driver: _Driver) -> None:
         """Write the slices of one driver for its pool, or with the error that a fault injects."""
-        present = await self._ours(driver)
-        if driver in self._wiped:
-            await self._carry_out(driver, Changes(delete=tuple(present)))
-            self._wiped.discard(driver)
-            present = await self._ours(driver)
-        if len(present) < self.published.get(driver, 0):
+        present = await self._ours(name)
+        if driver.must_delete:
+            await self._carry_out(name, Changes(delete=tuple(present)))
+            driver.must_delete = False
+            present = await self._ours(name)
+        if len(present) < driver.published:
             await self._clock.sleep(self._intervals.republish)  # until a starting kubelet has deleted all slices
-            present = await self._ours(driver)
+            present = await self._ours(name)
         if not present:
-            self.published.pop(driver, None)
-        pool = self._pools.get(driver)
-        before, spoilt_by = self._written.get(driver, (None, None))
+            driver.published = 0
+        pool = self._pools.get(name)
         # A changed pool is written even if it differs only in fields that the server did not store before.
-        dropped = self._dropped.get(driver, frozenset()) if before == pool else frozenset[str]()
+        dropped = driver.dropped if driver.written == pool else frozenset[str]()
         wanted = specifications(pool, self._access.node) if pool else ()
         found = changes(wanted, present, ignored=dropped)
-        fault = self._faults.on_slices(driver, changed=bool(found))
+        fault = self._faults.on_slices(name, changed=bool(found))
         if fault is not None:
             found = spoilt(fault, wanted, present, ignored=dropped)
-        if found.update and (before, spoilt_by) == (pool, fault) and not await self._may_repair():
+        if found.update and (driver.written, driver.fault) == (pool, fault) and not await self._may_repair():
             return
-        await self._carry_out(driver, found)
+        await self._carry_out(name, found)
+        driver.published = len(wanted)
         if wanted:
-            self.published[driver] = len(wanted)
-            self._written[driver] = pool, fault
-        else:
-            self.published.pop(driver, None)
+            driver.written, driver.fault = pool, fault
 
     async def _ours(self, driver: str) -> Sequence[Document]:
         """The slices of the driver that vdev published."""
@@ -181,33 +195,27 @@ class ResourceSlices(ApiApplier):
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
         self._slices.wrote(stored)
         asked, has = _gated(sent), _gated(stored["spec"])
-        before = self._dropped.pop(driver, frozenset())
-        if dropped := (before | asked) - has:
-            self._dropped[driver] = dropped
+        before = self._drivers[driver].dropped
+        dropped = self._drivers[driver].dropped = (before | asked) - has
         if dropped - before:
             log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(dropped))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Drivers that another program publishes, fields that the server does not store, and problems of pools."""
-        taken = (
-            error(
-                f"dra driver {driver}",
-                f"{manager} publishes ResourceSlices of this name on this node, so vdev publishes none",
-                "remove the other driver from the node, or give the entry another dra.driver",
-            )
-            for driver, manager in self._taken.items()
-        )
-        dropped = (
-            warning(
-                f"dra driver {driver}",
-                f"the API server does not store {', '.join(sorted(fields))}",
-                f"turn on the feature gate {' and '.join(sorted({_GATES[field] for field in fields}))}, or do without",
-            )
-            for driver, fields in self._dropped.items()
-        )
-        pools = (each for pool in self._pools.values() for each in pool.problems)
-        return (*taken, *dropped, *pools)
+        found = [each for pool in self._pools.values() for each in pool.problems]
+        for name, driver in self._drivers.items():
+            if driver.taken_by:
+                message = (
+                    f"{driver.taken_by} publishes ResourceSlices of this name on this node, so vdev publishes none"
+                )
+                hint = "remove the other driver from the node, or give the entry another dra.driver"
+                found.append(error(f"dra driver {name}", message, hint))
+            if driver.dropped:
+                gates = " and ".join(sorted({_GATES[field] for field in driver.dropped}))
+                message = f"the API server does not store {', '.join(sorted(driver.dropped))}"
+                found.append(warning(f"dra driver {name}", message, f"turn on the feature gate {gates}, or do without"))
+        return tuple(found)
 
 
 def _is_ours(document: Document) -> bool:
