@@ -12,7 +12,6 @@ from vdev.agent import command_socket
 from vdev.errors import SocketError
 from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
 from vdev.sim.scenarios.plugin_process import VdevRun
-from vdev.sim.scenarios.scenario import Capability
 
 
 class VdevNode(EmbeddedNode):
@@ -28,13 +27,12 @@ class VdevNode(EmbeddedNode):
 
         options = NodeOptions(command="vdev run --cdi-dir {cdi_dir}")  # so CDI names are resolved
         super().__init__(options, plugin=on_this_host, **kubelet_options)
-        self.capabilities = frozenset(Capability)
         self.sees_slices = True
 
     async def __aenter__(self):
         self._host = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="host-"))
-        if not await asyncio.to_thread(_make_host, self._host):
-            self.capabilities -= {Capability.HOST_NODES}
+        self.has_device_nodes = await asyncio.to_thread(_make_host, self._host)
+        if not self.has_device_nodes:
             self._host = Path("/")
         self._kubelet_options["host_root"] = self._host
         return await super().__aenter__()
@@ -45,18 +43,13 @@ class VdevNode(EmbeddedNode):
             await asyncio.to_thread(shutil.rmtree, self._host)
 
     async def hook(self, name):
-        """Let the device npu/0 fail or recover: the hooks `fail` and `heal` of the built-in scenarios."""
+        """Add or remove a device node of the host, or let the device npu/0 fail or recover."""
+        if name in ("plug", "unplug"):
+            await asyncio.to_thread(_device_node, self._host / "dev" / "scenario0", make=name == "plug")
+            return
         healthy = self._places.configuration.read_text().partition("faults:")[0]
         sick = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}\n"
         await self.edit_configuration(healthy + {"fail": sick, "heal": ""}[name])
-
-    async def create_device_node(self, path):
-        """Create a character device below the host root."""
-        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=True)
-
-    async def remove_device_node(self, path):
-        """Remove a device below the host root."""
-        await asyncio.to_thread(_device_node, self._host / path.lstrip("/"), make=False)
 
     async def reasons(self):
         """The reasons in `vdev status`; empty while no agent answers."""

@@ -304,7 +304,7 @@ def test_usage(tmp_path, capsys):
     """Errors in options are reported before anything is started."""
     bare = tmp_path / "bare.yaml"
     bare.write_text("title: x\nsteps: [{expect: {node: {{resource}: remembered}}}]\n")
-    nodes = scenario(tmp_path, {"createDeviceNode": "/dev/x"}, name="nodes")
+    reasons = scenario(tmp_path, {"expect": {"unhealthy": {"acme.dev/widget": {"widget-0": "x"}}}}, name="reasons")
     for arguments, said in (
         (["--scenario", "pod"], "--scenario needs a plugin to play with; give --exec COMMAND"),
         (["--exec", "no-such-program"], "--exec: there is no program 'no-such-program' here"),
@@ -321,7 +321,7 @@ def test_usage(tmp_path, capsys):
             ["--exec", "true", "--scenario", "health"],
             "it needs a command for the hook 'fail'; give --hook fail=COMMAND",
         ),
-        (["--exec", "true", "--scenario", str(nodes)], "step 1 needs host-nodes, which --exec does not have"),
+        (["--exec", "true", "--scenario", str(reasons)], "it expects reasons of Unhealthy devices, which only vdev"),
         (["--exec", "true", "--scenario", "pod", "--scenario", "pod"], "two scenarios are called 'pod'"),
         (["--exec", "true", "--pods", "."], "--pods is for the kubelet alone"),
         (["--exec", "true", "--hook", "fail"], "--hook 'fail': expected NAME=COMMAND"),

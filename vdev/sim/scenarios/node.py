@@ -35,8 +35,6 @@ from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlac
 from .scenario import RESOURCE, Capability, ObjectName, ScenarioError
 
 PLACEHOLDERS = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
-CAPABILITIES = frozenset(Capability) - {Capability.HOST_NODES}
-"""The capabilities of a node with any command as its plugin."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
@@ -93,7 +91,7 @@ class EmbeddedNode:
         self._kubelet_options = kubelet_options
         self._has_api = options.mentions("kubeconfig")
         self._clock = LeapClock()
-        self.capabilities = CAPABILITIES
+        self.capabilities = frozenset(Capability)
         self.sees_edits = True
         self.sees_slices = self._has_api  # without an API server, a driver cannot publish any
 

@@ -14,7 +14,7 @@ from typing import TextIO
 from ...aio.tasks import acting_on, in_background
 from ...errors import HostError, UsageError, reason_of
 from ..lint import twice
-from .node import CAPABILITIES, PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
+from .node import PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
 from .scenario import ANY, ScenarioError, ScenarioFile, StepFailed, built_in, find
@@ -118,13 +118,8 @@ def _problem(file: ScenarioFile, node: NodeOptions) -> str:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
     if missing := [name for name in file.hooks if name not in node.hooks]:
         return f"it needs a command for the hook {missing[0]!r}; give --hook {missing[0]}=COMMAND"
-    if lacking := sorted(each.value for each in scenario.requires - CAPABILITIES):
-        return f"it requires {', '.join(lacking)}, which --exec does not have"
-    for number, step in enumerate(scenario.steps, 1):
-        if step.needs is not None and step.needs not in CAPABILITIES:
-            return f"step {number} needs {step.needs.value}, which --exec does not have; a hook can do it"
-        if step.name == "expect" and step.value.unhealthy:
-            return f"step {number} expects reasons of Unhealthy devices, which only vdev reports"
+    if any(each.unhealthy for each in scenario.expectations):
+        return "it expects reasons of Unhealthy devices, which only vdev reports"
     return ""
 
 

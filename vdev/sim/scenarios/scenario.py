@@ -52,7 +52,6 @@ class Capability(Enum):
     CLOCK = "clock"  # move the kubelet's time
     KUBELET = "kubelet"  # stop and start the kubelet
     PLUGIN = "plugin"  # stop and start the plugin's process
-    HOST_NODES = "host-nodes"  # create and remove device nodes
     REBOOT = "reboot"  # reboot the node, and start the plugin before the kubelet
     REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, with the kubelet first
     DRA = "dra"  # claims, slices and classes, and a scheduler
@@ -196,8 +195,6 @@ class Step(_Form):
     delete_pod: str = ""
     force_delete_pod: Annotated[str, Capability.DRA] = ""
     restart_container: str = ""
-    create_device_node: Annotated[str, Capability.HOST_NODES] = ""
-    remove_device_node: Annotated[str, Capability.HOST_NODES] = ""
     create_object: Annotated[dict[str, Any], AfterValidator(_object), Capability.DRA] = {}
     delete_object: Annotated[ObjectName, Capability.DRA] = ObjectName(kind="", name="")
     restart_kubelet: Annotated[None, Capability.KUBELET] = None
