@@ -18,7 +18,7 @@ from vdev.sim import Timings
 from vdev.sim.api.store import ApiObjects
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
-from vdev.sim.scenarios.scenario import Capability, load
+from vdev.sim.scenarios.scenario import load
 
 ALL = [*scenarios(), *dra_scenarios(), *built_in_scenarios()]
 HERE = [each for each in ALL if each.id != "built-in-plugin-crash"]  # only a process can be killed
@@ -50,7 +50,7 @@ def comes_true(monkeypatch, api_server, kubeconfig):
 
     async def comes_true(path, plugin):
         scenario = await asyncio.to_thread(load, path)
-        is_dra = Capability.DRA in scenario.requires
+        is_dra = "dra" in scenario.requires
         if is_dra and importlib.util.find_spec("cel_expr_python") is None:
             pytest.skip("cel-expr-python, which evaluates selectors, is not installed")
         if not scenario.configuration:

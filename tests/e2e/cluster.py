@@ -26,7 +26,7 @@ from vdev.model.names import visible_devices_env
 from vdev.sim import Capacity
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
-from vdev.sim.scenarios.scenario import Capability, ObjectName, Scenario, ScenarioError
+from vdev.sim.scenarios.scenario import ObjectName, Scenario, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
@@ -35,6 +35,17 @@ _TIMEOUT = 60.0  # seconds for one kubectl
 _PAUSE = 0.5  # seconds between two polls
 _SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]  # ends at SIGTERM, unlike a bare sleep
 _REGISTRATIONS = "kubelet_device_plugin_registration_total"
+_NEEDS = {  # by the step of a scenario
+    "hook": "hook",
+    "advance_clock": "clock",
+    "roll_plugin": "roll",
+    "kill_plugin": "kill",
+    "reboot_plugin_first": "reboot",
+    "reboot_kubelet_first": "reboot-kubelet-first",
+    **dict.fromkeys(("force_delete_pod", "create_object", "delete_object"), "dra"),
+    **dict.fromkeys(("restart_kubelet", "crash_kubelet", "start_kubelet"), "kubelet"),
+    **dict.fromkeys(("restart_plugin", "stop_plugin", "start_plugin"), "plugin"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +125,12 @@ class ClusterDriver:
         self.target = target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        self.capabilities = frozenset({Capability.PLUGIN, Capability.ROLL, Capability.CLOCK})
+        self.capabilities = frozenset({"plugin", "roll", "clock"})
         self.sees_edits, self.sees_slices = False, True
         if target.kubelet_restart_command:
-            self.capabilities |= {Capability.KUBELET}
+            self.capabilities |= {"kubelet"}
         if target.node_reboot_command:
-            self.capabilities |= {Capability.REBOOT}
+            self.capabilities |= {"reboot"}
         self.node_name = self.hostname = target.node
         self._specs: dict[str, PodSpec] = {}
         self._baseline: dict[str, int] = {}
@@ -176,7 +187,7 @@ class ClusterDriver:
             if "plugins_registry" not in json.dumps(found["spec"]["template"]["spec"]):
                 self.no_claims = "the agent that runs has not the component dra"
         if not self.no_claims:
-            self.capabilities |= {Capability.DRA}
+            self.capabilities |= {"dra"}
 
     async def __aexit__(self, *_: object) -> None:
         """Delete the created objects. The next run deletes those that cannot be deleted now."""
@@ -190,6 +201,11 @@ class ClusterDriver:
             await self._publish(self._before)
         await leftovers.sweep_run(self.kubectl, self.namespace, self._everywhere)
         await self.kubectl("delete", "namespace", self.namespace, "--wait=true", patience=PATIENCE)
+
+    @property
+    def unsupported(self) -> dict[str, str]:
+        """By step, what this node lacks for it."""
+        return {step: need for step, need in _NEEDS.items() if need not in self.capabilities}
 
     @property
     def _everywhere(self) -> tuple[str, ...]:
@@ -235,10 +251,10 @@ class ClusterDriver:
         stops = any(step.name in ("crashKubelet", "startKubelet") for step in scenario.steps)
         if stops and not self.target.kubelet_stop_command:
             return "no --kubelet-stop-command"
-        if Capability.DRA in scenario.requires and self.no_claims:
+        if "dra" in scenario.requires and self.no_claims:
             return self.no_claims
         if missing := scenario.requires - self.capabilities:
-            return f"needs {', '.join(sorted(each.value for each in missing))}"
+            return f"needs {', '.join(sorted(missing))}"
         counts = any(each.registrations for each in scenario.expectations)
         return self.no_metrics if counts else ""
 

@@ -8,7 +8,7 @@ from tests.e2e.cluster import KubectlError
 from tests.kit.scenarios import dra_scenarios, scenarios
 from vdev.sim import manifest
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Capability, load
+from vdev.sim.scenarios.scenario import load
 
 NPU = "acme.dev/npu"
 PATIENCE = 180.0  # seconds for each expectation
@@ -129,7 +129,7 @@ def test_a_bad_edit_keeps_the_last_good(cluster, run):
 
 def test_a_kubelet_restart(cluster, run):
     """After a restart of the kubelet, the devices are back and pods keep theirs."""
-    if Capability.KUBELET not in cluster.capabilities:
+    if "kubelet" not in cluster.capabilities:
         pytest.skip("no --kubelet-restart-command")
     run(cluster.edit_configuration(config(2)))
     shows(cluster, run, NPU, 2)

@@ -8,7 +8,7 @@ import yaml
 from vdev.errors import SocketError
 from vdev.sim.scenarios.node import EmbeddedNode, NodeOptions
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Capability, ScenarioError, ScenarioFormatError, parse
+from vdev.sim.scenarios.scenario import ScenarioError, ScenarioFormatError, parse
 
 NPU = "acme.dev/npu"
 
@@ -180,7 +180,7 @@ async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
 
 async def test_unsupported_steps(driver):
     """Steps that a driver cannot do are skipped with a reason."""
-    driver.capabilities = frozenset({Capability.KUBELET})
+    driver.unsupported = {"advance_clock": "clock", "stop_plugin": "plugin"}
     story = scenario(shows(2, 2), {"advanceClock": 1}, {"stopPlugin": None})
     assert ["t: step 2 needs clock", "t: step 3 needs plugin"] == await play(story, driver)
     assert ["t: skipped; it needs clock"] == await play(scenario(requires=["clock"]), driver)

@@ -32,16 +32,16 @@ async def play(
     `done` is called after each step, with an empty text or why it failed. Raises StepFailed, and ScenarioError for a
     failure before the first step.
     """
-    if missing := scenario.requires - node.capabilities:
-        return [f"{scenario.title}: skipped; it needs {', '.join(sorted(c.value for c in missing))}"]
+    if missing := scenario.requires.intersection(node.unsupported.values()):
+        return [f"{scenario.title}: skipped; it needs {', '.join(sorted(missing))}"]
     for document in scenario.objects:
         await node.create_object(document)
     await node.edit_configuration(scenario.configuration)
     player = _Player(scenario, node, patience)
     skipped = []
     for number, step in enumerate(scenario.steps, 1):
-        if step.needs is not None and step.needs not in node.capabilities:
-            skipped.append(f"{scenario.title}: step {number} needs {step.needs.value}")
+        if step.name in node.unsupported:
+            skipped.append(f"{scenario.title}: step {number} needs {node.unsupported[step.name]}")
             continue
         try:
             await player.do(step)

@@ -4,9 +4,8 @@ import difflib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -27,6 +26,10 @@ COMPARISONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "atLeast": (operator.le, "at least"),
     "lessThan": (operator.gt, "less than"),
 }
+# What some steps need: a node of a real cluster may lack it.
+Requirement: TypeAlias = Literal[
+    "clock", "kubelet", "plugin", "reboot", "reboot-kubelet-first", "dra", "roll", "kill", "hook"
+]
 _POD_STEPS: Final = frozenset({"create_pod", "delete_pod", "force_delete_pod", "restart_container"})
 
 
@@ -44,20 +47,6 @@ class StepFailed(ScenarioError):
     def __init__(self, title: str, step: int, why: str) -> None:
         super().__init__(f"{title}: step {step}: {why}")
         self.why = why
-
-
-class Capability(Enum):
-    """An ability that only some nodes have. A step that needs a missing capability is skipped, with a reason."""
-
-    CLOCK = "clock"  # move the kubelet's time
-    KUBELET = "kubelet"  # stop and start the kubelet
-    PLUGIN = "plugin"  # stop and start the plugin's process
-    REBOOT = "reboot"  # reboot the node, and start the plugin before the kubelet
-    REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, with the kubelet first
-    DRA = "dra"  # claims, slices and classes, and a scheduler
-    ROLL = "roll"  # a rolling update: the new plugin starts before the old one ends
-    KILL = "kill"  # SIGKILL for the plugin
-    HOOK = "hook"  # run commands given on the command line
 
 
 def _number(value: Any) -> Any:
@@ -181,32 +170,29 @@ class ObjectName(_Form):
 
 
 class Step(_Form):
-    """One step: exactly one of these keys is given. A node does it in the method of that name.
-
-    Some steps need a capability of the node.
-    """
+    """One step: exactly one of these keys is given. A node does it in the method of that name."""
 
     expect: Expect = Expect()
     remember: None = None
     edit_configuration: str = ""
-    hook: Annotated[str, Capability.HOOK] = ""
-    advance_clock: Annotated[float, Field(ge=0), Capability.CLOCK] = 0  # seconds
+    hook: str = ""
+    advance_clock: Annotated[float, Field(ge=0)] = 0  # seconds
     create_pod: str = ""
     delete_pod: str = ""
-    force_delete_pod: Annotated[str, Capability.DRA] = ""
+    force_delete_pod: str = ""
     restart_container: str = ""
-    create_object: Annotated[dict[str, Any], AfterValidator(_object), Capability.DRA] = {}
-    delete_object: Annotated[ObjectName, Capability.DRA] = ObjectName(kind="", name="")
-    restart_kubelet: Annotated[None, Capability.KUBELET] = None
-    crash_kubelet: Annotated[None, Capability.KUBELET] = None
-    start_kubelet: Annotated[None, Capability.KUBELET] = None
-    restart_plugin: Annotated[None, Capability.PLUGIN] = None
-    stop_plugin: Annotated[None, Capability.PLUGIN] = None
-    start_plugin: Annotated[None, Capability.PLUGIN] = None
-    kill_plugin: Annotated[None, Capability.KILL] = None
-    reboot_plugin_first: Annotated[None, Capability.REBOOT] = None
-    reboot_kubelet_first: Annotated[None, Capability.REBOOT_KUBELET_FIRST] = None
-    roll_plugin: Annotated[None, Capability.ROLL] = None
+    create_object: Annotated[dict[str, Any], AfterValidator(_object)] = {}
+    delete_object: ObjectName = ObjectName(kind="", name="")
+    restart_kubelet: None = None
+    crash_kubelet: None = None
+    start_kubelet: None = None
+    restart_plugin: None = None
+    stop_plugin: None = None
+    start_plugin: None = None
+    kill_plugin: None = None
+    reboot_plugin_first: None = None
+    reboot_kubelet_first: None = None
+    roll_plugin: None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -225,12 +211,6 @@ class Step(_Form):
         """The argument of the step."""
         return getattr(self, self.name)
 
-    @property
-    def needs(self) -> Capability | None:
-        """The capability that the step needs; None if every node can do it."""
-        metadata = type(self).model_fields[self.name].metadata
-        return next((each for each in metadata if isinstance(each, Capability)), None)
-
 
 class Scenario(_Form):
     """A scenario file."""
@@ -240,7 +220,7 @@ class Scenario(_Form):
     configuration: str = ""  # the plugin's first configuration
     pods: dict[str, Annotated[dict[str, Any], AfterValidator(_pod)]] = {}  # manifests by name
     objects: list[Annotated[dict[str, Any], AfterValidator(_object)]] = []  # created before the plugin starts
-    requires: frozenset[Capability] = frozenset()
+    requires: frozenset[Requirement] = frozenset()
     # By device id, the pieces of hardware that it stands for. No two pods may ever hold the same piece.
     hardware: dict[str, list[str]] = {}
 
@@ -313,7 +293,7 @@ class ScenarioFile:
     @property
     def is_dra(self) -> bool:
         """Whether it tests a DRA driver."""
-        return Capability.DRA in self.scenario.requires
+        return "dra" in self.scenario.requires
 
 
 def find(name: str) -> ScenarioFile:
