@@ -20,19 +20,13 @@ class ApiKind:
     kind: str
     plural: str
     namespaced: bool = True
-    status: bool = False
-    """Whether the status is a subresource."""
-    generation: bool = False
-    """Whether changes of the spec are counted."""
-    graceful: bool = False
-    """Whether an object that has a node stays until its kubelet deletes it."""
-    selectable: tuple[str, ...] = ()
-    """Fields for field selectors, besides name and namespace."""
+    status: bool = False  # the status is a subresource
+    generation: bool = False  # changes of the spec are counted
+    graceful: bool = False  # an object that has a node stays until its kubelet deletes it
+    selectable: tuple[str, ...] = ()  # fields for field selectors, besides name and namespace
     immutable: tuple[str, ...] = ()
-    short: tuple[str, ...] = ()
-    """Short names for kubectl."""
-    actions: tuple[str, ...] = ()
-    """Subresources at which another kind is created."""
+    short: tuple[str, ...] = ()  # names for kubectl
+    actions: tuple[str, ...] = ()  # subresources at which another kind is created
 
     @property
     def api_version(self) -> str:

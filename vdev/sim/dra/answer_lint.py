@@ -10,7 +10,6 @@ from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
 from .driver_client import PreparedDevice
 
 _POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
-_NO_SERVICE = "code = Unimplemented"
 
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
@@ -35,13 +34,6 @@ def health(driver: str, message: health_api.NodeWatchResourcesResponse) -> Itera
         yield error("health-twice", driver, f"the health stream names {repeated[0]} twice; only the last counts")
     if any(not pool or not device for pool, device in ids):
         yield error("health-nameless", driver, "the health stream has a device without pool or name")
-
-
-def health_ended(driver: str, error: str) -> Iterator[Finding]:
-    """Check the error with which the health stream ended."""
-    if _NO_SERVICE in error:
-        text = "the driver does not serve v1alpha1.DRAResourceHealth: a 1.36 kubelet logs an error every 5 s"
-        yield warning("health-unserved", driver, text)
 
 
 def keys(driver: str, method: str, asked: Mapping[str, str], answered: Sequence[str]) -> Iterator[Finding]:
@@ -86,13 +78,6 @@ def reused_cdi(
         if shared := sorted(mine & {name for each in theirs for name in each.cdi}):
             text = f"claim {claim} and claim {other} have the same CDI device {shared[0]}; put the claim's UID into it"
             yield warning("cdi-name-shared", driver, text)
-
-
-def unresolved(driver: str, names: Sequence[str]) -> Iterator[Finding]:
-    """Check the CDI names that no CDI specification defines when the answer arrives."""
-    if names:
-        text = f"CDI device {names[0]} does not resolve; the runtime will refuse the container"
-        yield error("cdi-unresolved", driver, text)
 
 
 def repeated(driver: str, method: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:

@@ -54,12 +54,10 @@ class ClaimInfo:
     uid: str
     name: str
     namespace: str
-    pods: set[str] = field(default_factory=set)
-    """The UIDs of the pods that use it."""
+    pods: set[str] = field(default_factory=set)  # the UIDs of those that use it
+    # The devices that each driver answered; none before it has answered.
     drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
-    """The devices that each driver answered; none before it has answered."""
-    prepared: bool = False
-    """Whether all drivers have answered since this process started."""
+    prepared: bool = False  # all drivers have answered since this process started
 
     @property
     def key(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..connection import CallError, RegistrationError
 from ..kubelet_life import Life
+from ..lint import warning
 from . import answer_lint
 from .driver_client import SERVICES, DriverClient
 
@@ -163,7 +164,11 @@ class DriverRegistry:
                     self._journal.find(answer_lint.health(client.driver, message))
                     self._changed(client.driver)
             except CallError as error:
-                self._journal.find(answer_lint.health_ended(client.driver, str(error)))
+                if "code = Unimplemented" in str(error):
+                    text = (
+                        "the driver does not serve v1alpha1.DRAResourceHealth: a 1.36 kubelet logs an error every 5 s"
+                    )
+                    self._journal.find([warning("health-unserved", client.driver, text)])
             await self._life.clock.sleep(HEALTH_RETRY_SECONDS)
 
 

@@ -65,9 +65,6 @@ class DynamicResources:
         self._life.every(RECONCILE_SECONDS, self._reconcile_later)
         self._life.every(RESYNC_SECONDS, self._update_pods)
 
-    async def close(self) -> None:
-        await self.drivers.close()
-
     # --- for pods -----------------------------------------------------------------------------------------------------
 
     def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
@@ -195,7 +192,9 @@ class DynamicResources:
         if self._cdi_dir is not None:
             names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
             resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
-            find(answer_lint.unresolved(driver, resolved.missing))
+            if resolved.missing:
+                text = f"CDI device {resolved.missing[0]} does not resolve; the runtime will refuse the container"
+                find([error("cdi-unresolved", driver, text)])
 
     # --- unprepare --------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class KubeletProcess(Life):
             await self.end()
         finally:
             await self._registry.close()
-            await self.dra.close()
+            await self.dra.drivers.close()
 
     def tick(self) -> None:
         """Update the node status, and drop plugins whose grace period is over."""
