@@ -181,42 +181,40 @@ def read_text(text: str, name: str, *, may_be_empty: bool = False, has_rules: bo
     """
     form = _RULES if has_rules else _FORM
     with _syntax_errors(text, name):
-        yaml_reader, reader = YamlReader(text, name), TreeReader(name)
-        node = yaml_reader.document() if yaml_reader.start() else None
-        root: Any = node and reader.tree(node)
-        second = yaml_reader.start()  # its content is not read
-    keys = root.keys() if isinstance(root, dict) else set()
+        documents = YamlReader(text, name)
+        node = documents.get_node() if documents.check_node() else None
+        second = documents.place if documents.check_node() else None  # its content is not read
+    keys = {key.value for key, _ in node.value if key.id == "scalar"} if isinstance(node, yaml.MappingNode) else set()
     for_nvidia = bool(keys) and is_for_nvidia(keys)
     if second and not for_nvidia:
         raise refusal(second, "a second document starts here", "a configuration file holds one document")
+    at: KeyPath = ()
+    if has_rules and "faults" not in keys:
+        at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
+    reader = TreeReader(name, is_go=for_nvidia or bool(keys and keys <= MIG_PARTED), for_nvidia=for_nvidia)
+    root: Any = node and reader.tree(node, at)
     if root is None:
         if may_be_empty:
             return Document(values={(): Place(name, 1, 1)}, texts=(FileText(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
-    start = reader.values[()]
+    start = reader.values[at]
     if not isinstance(root, dict):
         what = "a list" if isinstance(root, list) else f"the string {root[:40]!r}"
         raise refusal(start, f"expected a mapping at the top of the file, got {what}", f"write {form}")
     if {"kind", "apiVersion"} <= keys:
         raise _object_of_kubernetes(root, start)
-    at: KeyPath = ()
-    if has_rules and "faults" not in keys:
-        at = ("faults",) if "rules" in keys else ("faults", "rules", 0)
-    is_go = for_nvidia or keys <= MIG_PARTED
-    if at or is_go:  # read it again: its values belong elsewhere, or Go's package reads them in another way
-        reader = TreeReader(name, is_go=is_go, for_nvidia=for_nvidia)
-        root = node and reader.tree(node, at)
+    problems = list(reader.problems.values())
     for step in reversed(at):
         root = {step: root} if isinstance(step, str) else [root]
     if second:
         message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
-        reader.problems.append(problem_at(second, (), message, severity=Severity.WARNING))
+        problems.append(problem_at(second, (), message, severity=Severity.WARNING))
     sharing = root.get("sharing")
     if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
         del sharing["mps"]  # as if it were not there
     values = {at[:end]: start for end in range(len(at))} | reader.values
-    texts, problems = (FileText(name, text),), tuple(reader.problems)
-    return Document(root, reader.keys, values, problems, texts, frozenset([name] if for_nvidia else []))
+    texts = (FileText(name, text),)
+    return Document(root, reader.keys, values, tuple(problems), texts, frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -225,9 +223,9 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     Raises ConfigError if it is not YAML, or too long.
     """
     with _syntax_errors(text, name):
-        reader, found = YamlReader(str(text), name), []
-        while reader.start():
-            found.append(TreeReader(name).tree(reader.document()))
+        documents, found = YamlReader(str(text), name), []
+        while documents.check_node() and (node := documents.get_node()):
+            found.append(TreeReader(name).tree(node))
     return tuple(found)
 
 

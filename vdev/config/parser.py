@@ -1,17 +1,19 @@
 """YAML text to a tree of values with positions; and how to recognize and to read a file for NVIDIA's device plugin.
 
-The tree is built from the parser's events. PyYAML's C composer recurses without a limit and refuses an anchor that is
-defined again, and its constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a
-scalar keeps its text, and the field decides what it means (`model.scalars`).
+PyYAML's constructor reads YAML 1.1, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar keeps its
+text, and the field decides what it means (`model.scalars`).
 
 NVIDIA's plugin turns YAML 1.1 into JSON, and Go's JSON decoder ignores the case of keys.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs hide it
+from yaml.resolver import BaseResolver
 
 from ..errors import ConfigError
 from ..model.nvidia_forms import Gfd, Imex
@@ -51,7 +53,6 @@ MAX_DEPTH = 64  # the schema needs 10
 MAX_VALUES = 100_000
 MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
 
-_NULL = re.compile(r"~|null|Null|NULL|")
 _NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which includes JSON's
     r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
     r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
@@ -59,10 +60,13 @@ _NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which
     r"|true|True|TRUE|false|False|FALSE"
 )
 _TAG = "tag:yaml.org,2002:"
+_NULL_TAG, _MERGE_TAG = f"{_TAG}null", f"{_TAG}merge"
+_NUMBER_TAGS = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool"})
+_UNQUOTED = "vdev:unquoted"  # any other scalar without quotes and tag
 _TAGS: Mapping[type[yaml.Event], Collection[str]] = {
     yaml.SequenceStartEvent: [f"{_TAG}seq"],
     yaml.MappingStartEvent: [f"{_TAG}map"],
-    yaml.ScalarEvent: [_TAG + kind for kind in ("str", "int", "float", "bool", "null")],
+    yaml.ScalarEvent: [f"{_TAG}str", _NULL_TAG, *_NUMBER_TAGS],
 }
 _MERGE = "<<"
 _MERGES = "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'"
@@ -70,103 +74,62 @@ _MERGES = "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'"
 Tree = None | str | list["Tree"] | dict[str, "Tree"]
 """The values of a file: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
 
-_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+class YamlReader(Composer, CParser, BaseResolver):
+    """Reads the documents of a YAML text as nodes, in which an alias is the node that it refers to.
 
-class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists only with libyaml
-    """A parser that leaves every untagged scalar a text."""
+    This is PyYAML's composer in Python on its parser in C; the composer in C recurses without a limit.
+    """
 
-    yaml_implicit_resolvers: dict[str, list[object]] = {}
-
-
-@dataclass(slots=True)
-class ScalarNode:
-    """A scalar. `is_plain`: it has neither quotes nor a tag."""
-
-    place: Place
-    value: str | None
-    is_plain: bool
-
-
-@dataclass(slots=True)
-class ListNode:
-    place: Place
-    items: list["Node"]
-
-
-@dataclass(slots=True)
-class MappingNode:
-    place: Place
-    own: list[tuple["Node", "Node"]]  # pairs of a key and a value
-    merged: list["Node"]  # the values of its merge keys
-
-
-Node = ScalarNode | ListNode | MappingNode
-
-
-class YamlReader:
-    """Reads the documents of a YAML text as nodes, in which an alias is the node that it refers to."""
+    yaml_implicit_resolvers = {
+        None: [
+            (_NULL_TAG, re.compile(r"(~|null|Null|NULL|)\Z")),
+            (_MERGE_TAG, re.compile(rf"{_MERGE}\Z")),
+            (_UNQUOTED, re.compile("")),
+        ]
+    }
 
     def __init__(self, text: str, name: str) -> None:
-        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
         self._name = name
         self._count = 0
-        self._anchors: dict[str, Node | None] = {}  # None until the end of the value is read
+        self._depth = 0
 
-    def start(self) -> Place | None:
-        """Go to the start of the next document, and return its place; None if there is none."""
-        self._anchors.clear()
-        return next((self._place(each) for each in self._events if isinstance(each, yaml.DocumentStartEvent)), None)
+    @property
+    def place(self) -> Place:
+        """The place of what comes next."""
+        return place_of(self.peek_event(), self._name)
 
-    def document(self) -> Node:
-        """Return the document that starts here. Raises ConfigError."""
-        return self._node(next(self._events), 0)
-
-    def _place(self, event: yaml.Event) -> Place:
-        mark = event.start_mark
-        assert mark is not None, "the parser marks every event"
-        return Place(self._name, mark.line + 1, mark.column + 1)
-
-    def _node(self, event: yaml.Event, depth: int) -> Node:
-        place = self._place(event)
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        place = self.place
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(str(event.anchor), place)
-        # Between the start and the end of a document there are only aliases, lists, mappings and scalars.
-        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
-        if event.tag not in (None, "", "!", *_TAGS[type(event)]):
+            self._check_alias(str(event.anchor), place)
+        elif event.tag not in (None, "", "!", *_TAGS[type(event)]):
             raise refusal(place, f"tag {event.tag!r} is not supported", "write the value without a tag")
-        self._count += 1
-        _check_limits(self._count // 2, depth, place)  # keys are nodes too
-        if event.anchor:
-            self._anchors[event.anchor] = None
-        node: Node
-        match event:
-            case yaml.ScalarEvent():
-                node = _scalar(event, place)
-            case yaml.SequenceStartEvent():
-                node = ListNode(place, [])
-                while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-                    node.items.append(self._node(item, depth + 1))
-            case _:
-                node = MappingNode(place, [], [])
-                while not isinstance(item := next(self._events), yaml.MappingEndEvent):
-                    key, value = self._node(item, depth + 1), self._node(next(self._events), depth + 1)
-                    if isinstance(key, ScalarNode) and key.is_plain and key.value == _MERGE:
-                        node.merged.append(value)
-                    else:
-                        node.own.append((key, value))
-        if event.anchor:
-            self._anchors[event.anchor] = node
+        else:
+            self._count += 1
+            _check_limits(self._count // 2, self._depth, place)  # keys are nodes too
+            self.anchors.pop(event.anchor, None)  # YAML lets it be defined again, and PyYAML does not
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
         return node
 
-    def _aliased(self, anchor: str, place: Place) -> Node:
-        if anchor not in self._anchors:
+    def _check_alias(self, anchor: str, place: Place) -> None:
+        node = self.anchors.get(anchor)
+        if node is None:
             hint = f"quote a pattern that begins with '*': '*{anchor}'"
             raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
-        node = self._anchors[anchor]
-        if node is None:
+        if node.end_mark is None:
             raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
-        return node
+
+
+def place_of(part: Any, name: str) -> Place:
+    """Return the place where an event or a node begins."""
+    return Place(name, part.start_mark.line + 1, part.start_mark.column + 1)
 
 
 class TreeReader:
@@ -183,103 +146,91 @@ class TreeReader:
         self._count = 0
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
-        self.problems: list[Problem] = []
-        self._reported: set[tuple[Place | None, str]] = set()
+        # By place and message: the same key may be merged into several mappings.
+        self.problems: dict[tuple[Place, str], Problem] = {}
 
-    def tree(self, node: Node, path: KeyPath = ()) -> Tree:
+    def tree(self, node: yaml.Node, path: KeyPath = ()) -> Tree:
         """Return the tree of a node, as the value at `path`. Raises ConfigError."""
-        self._count_value(node, path)
-        self.values[path] = node.place
+        self.values[path] = place = place_of(node, self._name)
+        self._count_value(path, place)
         match node:
-            case ListNode():
-                return [self.tree(item, (*path, number)) for number, item in enumerate(node.items)]
-            case MappingNode():
-                return FileMapping(self._mapping(node, path), Where.of(node.place, path, for_nvidia=self._for_nvidia))
-            case ScalarNode():
-                is_go = self._is_go and node.is_plain and node.value is not None
-                resolved = number_or_boolean(str(node.value)) if is_go else None
-                return node.value if resolved is None else Plain(resolved)
+            case yaml.SequenceNode():
+                return [self.tree(item, (*path, number)) for number, item in enumerate(node.value)]
+            case yaml.MappingNode():
+                found: dict[str, Tree] = {}
+                for name, key, value in self._pairs(node, path):
+                    if name not in found:  # a mapping's own keys take precedence over merged ones
+                        self.keys[*path, name] = place_of(key, self._name)
+                        found[name] = self.tree(value, (*path, name))
+                return FileMapping(found, Where.of(place, path, for_nvidia=self._for_nvidia))
+            case _:
+                return self._scalar(node, place)
 
-    def _count_value(self, node: Node, path: KeyPath) -> None:
+    def _count_value(self, path: KeyPath, place: Place) -> None:
         self._count += 1
-        _check_limits(self._count, len(path), node.place)
+        _check_limits(self._count, len(path), place)
 
-    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Tree]:
-        """Return the values of a mapping; its own keys take precedence over merged ones."""
-        result: dict[str, Tree] = {}
-        for name, key, value in self._pairs(node, path):
-            if name not in result:
-                self.keys[*path, name] = key.place
-                result[name] = self.tree(value, (*path, name))
-        return result
+    def _scalar(self, node: yaml.Node, place: Place) -> Tree:
+        text = str(node.value)
+        if len(text) > MAX_TEXT:
+            raise refusal(place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
+        if node.tag == _NULL_TAG:
+            return None
+        if node.tag == _UNQUOTED:
+            go = number_or_boolean(text) if self._is_go else None
+            return text if go is None and not _NOT_TEXT.fullmatch(text) else Plain(go or text)
+        return Plain(text) if node.tag in _NUMBER_TAGS else text
 
-    def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[str, Node, Node]]:
+    def _pairs(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
         """The names, keys and values of a mapping, and then of those that its merge keys refer to."""
         yield from self._own(node, path)
-        for value in node.merged:
-            sources = value.items if isinstance(value, ListNode) else [value]
-            if not sources:
-                raise refusal(value.place, _MERGES)
+        for merged in (value for key, value in node.value if key.tag == _MERGE_TAG):
+            place = place_of(merged, self._name)
+            sources = merged.value if isinstance(merged, yaml.SequenceNode) else [merged]
+            if not sources or not all(isinstance(source, yaml.MappingNode) for source in sources):
+                raise refusal(place, _MERGES)
             for source in sources:
-                if not isinstance(source, MappingNode):
-                    raise refusal(value.place, _MERGES)
-                self._count_value(source, path)
-                for key, _ in source.own:
-                    self._count_value(key, path)
+                for _ in (source, *source.value):
+                    self._count_value(path, place)
                 yield from self._pairs(source, (*path, _MERGE))
 
-    def _own(self, node: MappingNode, path: KeyPath) -> list[tuple[str, Node, Node]]:
+    def _own(self, node: yaml.MappingNode, path: KeyPath) -> list[tuple[str, yaml.Node, yaml.Node]]:
         """The names, keys and values that a mapping has itself. Each name is there once."""
-        found: dict[str, tuple[str, Node, Node]] = {}
-        written: dict[str, str] = {}  # the keys as the file spells them
+        found: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
         path = tuple(each for each in path if each != _MERGE)
-        for key, value in node.own:
-            text = _key(key)
+        for key, value in node.value:
+            if key.tag == _MERGE_TAG:
+                continue
+            place = place_of(key, self._name)
+            text = _key(key, place)
             name = spelled(path, text) if self._for_nvidia else text
             here = (*path, name)
             if name != text:
                 message = f"key {text!r} counts as {name!r}, as for NVIDIA's plugin"
-                self._report(problem_at(key.place, here, message, severity=Severity.WARNING))
-            # In JSON that Go wrote, keys are in the order of their bytes.
-            counts = name not in found or text >= written[name]
+                problem = problem_at(place, here, message, severity=Severity.WARNING)
+                self.problems.setdefault((place, message), problem)
+            counts = True
             if name in found:
-                self._report_twice(key.place, here, first=found[name][1].place, is_last=counts)
+                first = found[name][1]
+                counts = text >= first.value  # in JSON that Go wrote, keys are in the order of their bytes
+                message = f"key {name!r} is given twice; the first is at {place_of(first, self._name)}"
+                hint, severity = "remove one of them", Severity.ERROR
+                if self._for_nvidia:
+                    hint = f"{'this one' if counts else 'that one'} counts, as for NVIDIA's plugin"
+                    severity = Severity.WARNING
+                problem = problem_at(place, here, message, hint=hint, severity=severity)
+                self.problems.setdefault((place, message), problem)
             if counts:
-                found[name], written[name] = (name, key, value), text
+                found[name] = (name, key, value)
         return list(found.values())
 
-    def _report_twice(self, place: Place, path: KeyPath, *, first: Place, is_last: bool) -> None:
-        message = f"key {path[-1]!r} is given twice; the first is at {first}"
-        if not self._for_nvidia:
-            self._report(problem_at(place, path, message, hint="remove one of them"))
-        else:
-            hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
-            self._report(problem_at(place, path, message, hint=hint, severity=Severity.WARNING))
 
-    def _report(self, problem: Problem) -> None:
-        """Report a problem of a key, once: the same key may be merged into several mappings."""
-        if (said := (problem.place, problem.message)) not in self._reported:
-            self._reported.add(said)
-            self.problems.append(problem)
-
-
-def _key(node: Node) -> str:
-    if not isinstance(node, ScalarNode):
-        raise refusal(node.place, "a key must be a string, not a list or a mapping")
-    if node.value is None:
-        raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+def _key(node: yaml.Node, place: Place) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise refusal(place, "a key must be a string, not a list or a mapping")
+    if node.tag == _NULL_TAG:
+        raise refusal(place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
     return str(node.value)  # even if YAML would read a number or a boolean
-
-
-def _scalar(event: yaml.ScalarEvent, place: Place) -> ScalarNode:
-    text, tag = str(event.value), (event.tag or "").removeprefix(_TAG)
-    if len(text) > MAX_TEXT:
-        raise refusal(place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
-    is_plain = not event.style and not event.tag
-    if tag == "null" or (is_plain and _NULL.fullmatch(text)):
-        return ScalarNode(place, None, is_plain)
-    is_text = not _NOT_TEXT.fullmatch(text) if is_plain else tag not in ("int", "float", "bool")
-    return ScalarNode(place, text if is_text else Plain(text), is_plain)
 
 
 def _check_limits(count: int, depth: int, place: Place) -> None:
