@@ -1,4 +1,4 @@
-"""Loads configurations: chooses the files of a node, and recognizes files of other plugins.
+"""Chooses the configuration files of a node.
 
 Of a directory, the label `vdev.dev/config: X` of the node selects X.yaml; without that label, NVIDIA's label does. An
 unknown X is an error. Without a label, the file is `<node name>.yaml`, then `default.yaml`, then the only file, then it
@@ -10,48 +10,10 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from . import config
-from .errors import ConfigError, UsageError
+from .errors import UsageError
 from .model.device import EMPTY as NOTHING
-from .model.problem import Place, Problem, Where, did_you_mean, error
-
-
-def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:
-    """Like `config.load`. For a file of another plugin, ConfigError says which one and how to import it."""
-    try:
-        loaded = config.load(paths, **options)
-    except ConfigError as bad:
-        _refuse_others(paths, bad.problems)
-        raise
-    if loaded.errors:  # in part
-        _refuse_others(paths, loaded.errors)
-    return loaded
-
-
-def _refuse_others(paths: Sequence[Path | str], problems: Sequence[Problem]) -> None:
-    """Raise ConfigError if one of the files is for another plugin. Then vdev's problems with the file mean nothing."""
-    others = {str(path): problem for path in paths if (problem := _other_plugin(Path(path)))}
-    if others:
-        elsewhere = (each for each in problems if not (each.place and each.place.file in others))
-        raise ConfigError((*others.values(), *elsewhere))
-
-
-def _other_plugin(path: Path) -> Problem | None:
-    from .importers import recognized  # only needed for errors
-
-    try:
-        form = recognized(config.text_of(path), str(path))
-    except ConfigError:
-        return None
-    if not form:
-        return None
-    message = f"this is a configuration of {form}; `vdev import {path}` converts it"
-    return error(Where.of(Place(str(path))), message)
-
-
-# --- which files ------------------------------------------------------------------------------------------------------
+from .model.problem import did_you_mean
 
 LABEL = "vdev.dev/config"
 LABELS = (LABEL, "nvidia.com/device-plugin.config")

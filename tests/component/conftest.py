@@ -136,7 +136,6 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
             node="node-1",
             files=(file,),
             load=load,
-            load_again=functools.partial(config.load_again, overrides=overrides or {}),
             plugin_dir=kubelet.device_plugin_dir,
             kubelet_socket=kubelet.socket,
             pod_resources_socket=kubelet.pod_resources_socket,

@@ -241,14 +241,18 @@ async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, di
     agent = await start_agent(DEVICES)
     await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
     await agent.stop()
-    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
+    reading = Trouble(config.load, OverflowError("who would have thought"))
+
+    def load(sources, *, texts=None, **options):
+        return config.load(sources, texts=texts) if texts else reading(sources, **options)
+
     agent = await start_agent(MORE, load=load, wait=False, **SOON)
     await shows(NPU, 2, 2)
-    await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
+    await kubelet.wait_until(lambda: reading.attempts > 3 or agent.task.done(), what="attempts")
     reason = "reading the configuration failed: OverflowError: who would have thought"
     assert reason in failing(agent)
     assert status.not_ready(agent.agent)
-    load.failure = None
+    reading.failure = None
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
 

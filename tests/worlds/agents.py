@@ -126,7 +126,6 @@ class Agents:
             node="node-1",
             files=(world.model.file,),
             load=functools.partial(config.load, overrides={}),
-            load_again=functools.partial(config.load_again, overrides={}),
             plugin_dir=world.kubelet.device_plugin_dir,
             kubelet_socket=world.kubelet.socket,
             pod_resources_socket=world.kubelet.pod_resources_socket,

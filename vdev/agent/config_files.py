@@ -221,7 +221,7 @@ class ConfigSource:
     async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""
         try:
-            return await asyncio.to_thread(self._options.load_again, texts)
+            return await asyncio.to_thread(self._options.load, texts.files, texts=texts)
         except ConfigError as bad:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad

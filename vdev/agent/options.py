@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .. import config
 from ..aio.clock import SYSTEM, Clock, Timing
 from ..api_server import ApiServerAddress
-from ..config import FileTexts, Loaded
+from ..config import Loaded
 from ..hostfs import HostRoot
 from ..intervals import PRODUCTION, Intervals
 from ..model import telemetry
@@ -22,7 +21,7 @@ class Options:
 
     node: str
     files: tuple[Path, ...]  # configuration files, and directories from which the node takes one
-    load: Callable[..., Loaded]  # reads files; with `partial=True` it leaves wrong entries out
+    load: Callable[..., Loaded]  # `config.load` with the overrides and directories of this process
     plugin_dir: Path  # for the plugin's own sockets
     kubelet_socket: Path | None  # None: serve without registering
     pod_resources_socket: Path
@@ -42,7 +41,6 @@ class Options:
     boot_id: str = ""  # of this boot of the machine, empty if it is unknown
     api_server: ApiServerAddress | None = None
     features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")
-    load_again: Callable[[FileTexts], Loaded] = config.load_again  # reads the texts of an earlier process
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
     exit: Callable[[int], object] = os._exit  # ends the process as a fault rule says

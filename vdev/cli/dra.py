@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 from ..api_server import needed_server
+from ..config import load
 from ..dra.device_classes import DeviceClass, device_classes
 from ..kube import DEVICE_CLASSES, Api, ApiServerAddress
-from ..loading import load
 from . import common, options
 
 DESCRIPTION = "Print or apply the DeviceClasses that go with the drivers of a configuration."

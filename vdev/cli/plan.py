@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import discovery, loading
+from .. import config, discovery, loading
 from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
 from ..errors import ConfigError, UsageError
@@ -152,10 +152,10 @@ def preview(
     `node_labels` are labels of the Node that select layouts.
     """
     try:
-        loaded = loading.load(files, overrides=overrides, preset_dirs=preset_dirs)
+        loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
     except ConfigError as bad:
         try:
-            loaded = loading.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+            loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
         except ConfigError:
             return Preview(desired_state(ObservedState(node=node)), {}, bad.problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)

@@ -74,20 +74,17 @@ def raise_open_files() -> None:
 
 
 def agent_options(chosen: options.Settings) -> "Options":
-    from .. import config, loading  # as above
+    from .. import config  # as above
     from ..agent import service_manager
     from ..agent.options import Options
     from ..api_server import find_server
     from ..hostfs import HostRoot
     from ..hostfs.root import boot_id
 
-    load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-    load_again = functools.partial(config.load_again, overrides=chosen.overrides)
     return Options(
         node=chosen.node_name,
         files=chosen.config_files,
-        load=load,
-        load_again=load_again,
+        load=functools.partial(config.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs),
         plugin_dir=chosen.plugin_dir,
         kubelet_socket=chosen.registration_socket,
         pod_resources_socket=chosen.pod_resources_socket,

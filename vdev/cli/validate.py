@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .. import loading
+from .. import config, loading
 from ..errors import ConfigError
 from ..model.device import problem_document
 from ..model.problem import Problem, counted
@@ -58,7 +58,7 @@ def _lines(found: Mapping[tuple[Path, ...], Sequence[Problem]]) -> Iterator[str]
 
 def _problems(files: Sequence[Path], chosen: options.Settings) -> tuple[Problem, ...]:
     try:
-        loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+        loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:
         return tuple(bad.problems)
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

@@ -1,10 +1,15 @@
-"""Turns a document into a checked `Spec`: validate, complete, check; items with errors are refused or left out."""
+"""Turns files into a checked `Spec`: read, validate, complete, check; items with errors are refused or left out.
 
+An entry is completed with the values of its preset, its layouts and the makers' conventions. Values in the file take
+precedence. The result is the same model, and no default depends on anything else any more.
+"""
+
+import contextlib
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +18,28 @@ from pydantic import ValidationError
 
 from ..errors import ConfigError
 from ..faults.rules import FaultRule, Faults
-from ..model.problem import KeyPath, Override, Problem, error, errors
-from ..model.section import NO_VALUE, FileMapping
+from ..model import names
+from ..model.dra import ClaimApi, Dra, DraPartitions
+from ..model.entry import Entry, OnFailure
+from ..model.geometry import PartitionChoice
+from ..model.names import domain_and_name
+from ..model.problem import KeyPath, Override, Place, Problem, Where, error, errors
+from ..model.section import NO_VALUE, FileMapping, Section
+from ..model.sources import GroupBy, needed
 from ..model.spec import Spec
-from ..model.telemetry import Telemetry
-from .entry_checks import check_entry
+from ..model.telemetry import EntryTelemetry, Telemetry
+from ..model.template import Template, TemplateError, parse
+from ..model.virtual import NO_PRESET, Preset, VirtualDevices
+from ..planning.partitions import MAX_COUNTERS, counters
+from .entry_checks import check_entry, check_links, check_numa
 from .fault_checks import check_rule, check_rules
 from .file_checks import check_file, notices
-from .loader import Document, FileText, FileTexts, overlaid, read
+from .loader import Document, FileText, FileTexts, overlaid, read, read_text, text_of
 from .messages import ITEM_LISTS, MAX_PROBLEMS, ProblemReport, explained, scope_of, stands_alone
 from .origins import Origin, origins
 from .parser import in_order
-from .resolution import resolved
+from .partitions import check_partitioning, chosen_layouts, partitions
+from .presets import load_preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +63,61 @@ class Loaded:
         return errors(self.problems)
 
 
-def built(
-    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: FileTexts, *, partial: bool = False
+NO_OVERRIDES: Mapping[str, Override] = {}
+
+
+def load(
+    sources: Sequence[FileText | Path | str],
+    *,
+    overrides: Mapping[str, Override] = NO_OVERRIDES,
+    preset_dirs: Sequence[Path] = (),
+    texts: FileTexts | None = None,
+    partial: bool = False,
 ) -> Loaded:
-    """Build the configuration of these files or texts. Raises ConfigError with every problem found."""
+    """Load and check files, given by path or with their text, and join them by their top-level sections.
+
+    `overrides` maps paths such as `flags.migStrategy` to values that take precedence over the files. `texts` are those
+    of an earlier reading, so that no file is read. With `partial`, items of `devices`, `sharing.*.resources` and
+    `resources.*` with errors are left out and reported, and the others are served. Raises ConfigError with every
+    problem found. For a file of another plugin, it says which one and how to import it.
+    """
+    files = [each if isinstance(each, FileText) else Path(each) for each in sources]
+    try:
+        loaded = _built(files, overrides, texts or FileTexts(preset_dirs=tuple(preset_dirs)), partial=partial)
+    except ConfigError as bad:
+        _refuse_others(files, bad.problems)
+        raise
+    if loaded.errors:  # in part
+        _refuse_others(files, loaded.errors)
+    return loaded
+
+
+def load_text(text: str, name: str = "<text>", **options: Any) -> Loaded:
+    """Like `load`, for the text of one file. Raises ConfigError."""
+    return load([FileText(name, text)], **options)
+
+
+def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
+    """Load fault rules for the configuration `spec` from a text: a mapping with `rules`, or a single rule.
+
+    The default seed is that of the configuration. Raises ConfigError.
+    """
+    document = read_text(text, name, has_rules=True)
+    report = ProblemReport(document)
+    section = _validated(document, report).faults
+    seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
+    rules = _rules(section, spec, report, seed)
+    if "kernel_log" in section.model_fields_set:
+        report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
+    if report.broken():
+        raise ConfigError(in_order(report.problems))
+    return rules
+
+
+def _built(
+    sources: Sequence[FileText | Path], overrides: Mapping[str, Override], files: FileTexts, *, partial: bool
+) -> Loaded:
+    """Validate, complete and check the configuration."""
     document = read(sources)
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     if over:
@@ -66,7 +132,7 @@ def built(
     for entry in written.entries:
         check_entry(entry, report.of(entry))
     entries = tuple(
-        resolved(entry, files, report.of(entry), is_measured=telemetry is not None) for entry in written.entries
+        _resolved(entry, files, report.of(entry), is_measured=telemetry is not None) for entry in written.entries
     )
     spec = written.model_copy(update={"entries": entries, "telemetry": telemetry})
     check_file(spec, report)
@@ -90,17 +156,19 @@ def built(
     )
 
 
-def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
-    """Build the fault rules of a document for the configuration `spec`. Raises ConfigError."""
-    report = ProblemReport(document)
-    section = _validated(document, report).faults
-    seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
-    rules = _rules(section, spec, report, seed)
-    if "kernel_log" in section.model_fields_set:
-        report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
-    if report.broken():
-        raise ConfigError(in_order(report.problems))
-    return rules
+def _refuse_others(sources: Sequence[FileText | Path], problems: Sequence[Problem]) -> None:
+    """Raise ConfigError if one of the files is for another plugin. Then vdev's problems with the file mean nothing."""
+    from ..importers import recognized  # only needed for errors
+
+    others: dict[str, Problem] = {}
+    for path in (str(each) for each in sources if isinstance(each, Path)):
+        with contextlib.suppress(ConfigError):
+            if form := recognized(text_of(Path(path)), path):
+                message = f"this is a configuration of {form}; `vdev import {path}` converts it"
+                others[path] = error(Where.of(Place(path)), message)
+    if others:
+        elsewhere = (each for each in problems if not (each.place and each.place.file in others))
+        raise ConfigError((*others.values(), *elsewhere))
 
 
 def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
@@ -163,3 +231,196 @@ def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
             return NO_VALUE
         case _:
             return tree
+
+
+# --- values of presets and layouts, and the makers' conventions -------------------------------------------------------
+
+_NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
+_MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
+_DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
+"""What makers call their drivers, by the domain under which their device plugins advertise."""
+
+
+def _resolved(entry: Entry, files: FileTexts, report: ProblemReport, *, is_measured: bool) -> Entry:
+    """Return the entry with the values of its preset and of its file of layouts, one of `files`.
+
+    `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`. With errors in the
+    report, ignore the result.
+    """
+    given = entry
+    entry = entry.model_copy(
+        update={
+            "glob": needed(entry.glob),
+            "usb": needed(entry.usb),
+            "group_by": entry.group_by or GroupBy.POSITION,
+            "if_release_fails": entry.if_release_fails or OnFailure.BLOCK,
+        }
+    )
+    if entry.virtual is not None:
+        virtual = _virtual(entry.virtual, files, report.at("virtual"))
+        if virtual is None:
+            return entry  # without its preset, nothing more can be checked
+        environment = entry.visible_devices_env or virtual.model.visible_devices_env
+        entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
+    _check_templates(given, entry.attribute_names, report)
+    if entry.smi and entry.maker is None:
+        hint = "leave smi out, or use a preset of NVIDIA or AMD"
+        report.error("smi", "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+    has_sensors = is_measured and (entry.virtual is not None or entry.telemetry is not None)
+    entry = entry.model_copy(
+        update={
+            "dra": _dra(entry, report) if ClaimApi.DRA in entry.advertise else None,
+            "telemetry": (entry.telemetry or EntryTelemetry()) if has_sensors else None,
+            "smi": is_measured if entry.smi is None else entry.smi,
+        }
+    )
+    at_partitions = report.at("partitions")
+    if isinstance(entry.wanted_partitions, PartitionChoice):
+        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, files, at_partitions)
+        return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
+    if not entry.wanted_partitions:
+        return entry
+    count = entry.virtual.count if entry.virtual else 0
+    return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at_partitions))
+
+
+# --- virtual devices --------------------------------------------------------------------------------------------------
+
+
+def _virtual(given: VirtualDevices, files: FileTexts, report: ProblemReport) -> VirtualDevices | None:
+    """Return the block `virtual` with the values of its preset, or None if these are not known."""
+    preset = _preset(given.preset, files, report.at("preset")) if given.preset else NO_PRESET
+    own = given.partitioning
+    if (own and not check_partitioning(own, report.at("partitioning"))) or preset is None:
+        return None
+    count = given.count if "count" in given.model_fields_set else len(given.ids) or preset.count or 1
+    if given.ids and len(given.ids) != count:
+        report.error("ids", f"{len(given.ids)} ids for {count} devices", "give one for each, or leave out count")
+        return None
+    if preset.count and count > preset.count:
+        hint = "for more devices, use the preset of the device, not of a whole node"
+        report.error("count", f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
+    if "numa" in given.model_fields_set:
+        check_numa(given.numa, count, report.at("numa"))
+    if given.link_rows:
+        check_links(given.link_rows, count, report.at("links"))
+    return given.resolved(preset, count=count)
+
+
+def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None:
+    try:
+        return load_preset(name, files)
+    except ConfigError as bad:
+        for problem in bad.problems:
+            if problem.where:
+                report.error((), f"the preset {name!r} is wrong: {problem}")
+            else:  # there is none
+                report.error((), problem.message, problem.hint)
+    return None
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def _check_templates(entry: Entry, attributes: frozenset[str], report: ProblemReport) -> None:
+    """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
+    texts = [(at, each.source, attributes) for at, each in _templates(entry, ())]
+    texts.append((("resource",), entry.resource, attributes))
+    real: list[tuple[KeyPath, str]]
+    real = [(("glob", number), item.container_path) for number, item in enumerate(entry.glob)]
+    real += [(("usb", number), selector.container_path) for number, selector in enumerate(entry.usb)]
+    if entry.sysfs:
+        real.append((("sysfs",), entry.sysfs.container_path))
+    # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
+    texts += (((*at, "containerPath"), text, attributes | {"base"}) for at, text in real)
+    for at, text, known in texts:
+        try:
+            parse(text, attributes=known)
+        except TemplateError as error:
+            report.error(at, str(error))
+
+
+def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
+    """Yield every template in the value, with its place."""
+    inner: Iterable[tuple[Any, object]] = ()
+    match value:
+        case Template():
+            yield path, value
+        case Section():
+            inner = value.written.items()
+        case dict():
+            inner = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+    for key, each in inner:
+        yield from _templates(each, (*path, key))
+
+
+# --- Dynamic Resource Allocation --------------------------------------------------------------------------------------
+
+
+def _dra(entry: Entry, report: ProblemReport) -> Dra:
+    """Return the block `dra` with the driver that publishes the devices, and the conventions of that driver."""
+    block, here = entry.dra or Dra(), report.at("dra")
+    is_dynamic = block.partitions is DraPartitions.DYNAMIC
+    if is_dynamic:
+        _check_dynamic(entry, here.at("partitions"))
+    driver = block.driver or _default_driver(entry, report)
+    _check_names(block, driver, here)
+    for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
+        message = "claims do not share devices whose partitions are dynamic"
+        here.key_error(("capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
+    # NVIDIA's Ampere GPUs cannot change their MIG mode without a reset.
+    is_ampere = entry.is_nvidia and entry.virtual and entry.virtual.attributes.get("architecture") == "ampere"
+    has_fixed_mode = is_dynamic and is_ampere
+    if block.mig_enabled is not None and not has_fixed_mode:
+        message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
+        here.key_error("migEnabled", message, "take it out")
+    extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
+    mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
+    return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})
+
+
+def _check_names(block: Dra, driver: str, report: ProblemReport) -> None:
+    """Report attributes and capacities that are given twice, or of which there are too many."""
+    for key, what, given in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
+        first: dict[str, str] = {}
+        for name in given:
+            other = first.setdefault(names.qualified(name, driver), name)
+            if other != name:
+                message = (
+                    f"{other!r} and {name!r} are the same {what}: a name without a domain is in that of the driver"
+                )
+                report.key_error((key, name), message, "give one of them")
+    if len(block.attributes) > names.MAX_ENTRIES:
+        most = names.MAX_ENTRIES
+        message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
+        report.error("attributes", message)
+    if len(block.capacity) > _MOST_CAPACITIES:
+        report.error("capacity", f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given")
+
+
+def _default_driver(entry: Entry, report: ProblemReport) -> str:
+    maker = entry.virtual.model.resource if entry.virtual else ""
+    domain = domain_and_name(entry.resource)[0]
+    driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
+    if problem := names.driver_problem(driver):
+        report.error("resource", f"no driver can be named after the domain: {problem}", "give dra.driver")
+    return driver
+
+
+def _check_dynamic(entry: Entry, report: ProblemReport) -> None:
+    if entry.geometry is None:
+        hint = "give virtual.partitioning, or a preset that has partitions"
+        report.error((), "these devices cannot be partitioned", hint)
+    elif entry.geometry.whole_device:
+        message = "all partitions of such a device are alike, which the counters of ResourceSlices cannot express"
+        report.error((), message, "use static, with the entry's partitions")
+    else:
+        room = MAX_COUNTERS - (_NVIDIAS_COUNTERS if entry.is_nvidia else 0)
+        needed = len(counters(entry.geometry).all)
+        if needed > room:
+            message = (
+                f"these devices need {needed} counters for their slices and limits, and a ResourceSlice has {room}"
+            )
+            report.error((), message, "use static, or a partitioning with fewer slices")
