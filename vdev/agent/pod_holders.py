@@ -125,7 +125,8 @@ class PodHolders:
         socket = await asyncio.to_thread(stamp, self._socket)
         if kubelet != (self._link.generation, socket):
             answer = None
-        return HoldersReading(asked_at, answer, checkpoint, kubelet, self._lists.is_listened_to)
+        holders, claims = answer or (None, ())
+        return HoldersReading(asked_at, holders, claims, checkpoint, kubelet, self._lists.is_listened_to)
 
     def _log(self, reading: HoldersReading) -> None:
         """Log what is new: whether the kubelet answers, and why its checkpoint cannot be used."""

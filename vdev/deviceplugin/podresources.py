@@ -6,7 +6,7 @@ container reuses or frees.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ..hostfs import read_plain
 from ..model.device import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
-from ..planning.in_use import Checkpoint, Holder, HoldersAnswer, Use
+from ..planning.in_use import Checkpoint, Holder, Use
 from .registration import kubelet_channel
 
 
@@ -26,7 +26,11 @@ class RateLimited(Exception):
     """The kubelet's rate limit refused the call, so the holders are not known."""
 
 
-async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
+Holders = tuple[Mapping[Key, Holder], tuple[Use, ...]]
+"""The pod and the container of each device, and the devices that containers use through claims."""
+
+
+async def holders(socket: Path, *, within: float) -> Holders | None:
     """Return the devices that active pods hold; None if the API does not answer `within` so many seconds.
 
     Raises RateLimited.
@@ -41,7 +45,7 @@ async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
     return _understood(answer)
 
 
-def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
+def _understood(answer: pb.ListPodResourcesResponse) -> Holders:
     found: dict[Key, Holder] = {}
     claimed: list[Use] = []
     for pod in answer.pod_resources:
@@ -54,7 +58,7 @@ def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
                 for each in claim.claim_resources:
                     names = claim.claim_name, each.driver_name, each.pool_name, each.device_name
                     claimed.append(Use(name, container.name, *names))
-    return HoldersAnswer(found, tuple(claimed))
+    return found, tuple(claimed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,23 +61,15 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldersAnswer:
-    """The answer of PodResources.List."""
-
-    holders: Mapping[Key, Holder]
-    """The pod and the container of each device."""
-    claimed: tuple[Use, ...] = ()
-    """The devices that containers use through claims."""
-
-
-@dataclass(frozen=True, slots=True)
 class HoldersReading:
     """One call of PodResources.List, with the checkpoint."""
 
     at: float
     """When the call was made."""
-    answer: HoldersAnswer | None
-    """None: there was no answer."""
+    holders: Mapping[Key, Holder] | None
+    """The pod and the container of each device; None: there was no answer."""
+    claims: tuple[Use, ...] = ()
+    """The devices that containers use through claims."""
     checkpoint: Checkpoint = field(default_factory=dict)
     """The checkpoint, read after the answer."""
     kubelet: object = None
@@ -172,9 +164,9 @@ UNKNOWN = InUse(is_complete=False)
 
 def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUCTION) -> InUse:
     """Return the devices in use after a new reading."""
-    answer, on_disk, at = reading.answer, reading.on_disk, reading.at
+    holders, on_disk, at = reading.holders, reading.on_disk, reading.at
     known = {**dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at)), **before.devices}
-    if answer is None:
+    if holders is None:
         # No device is released, unless PodResources has never answered, e.g. because it is not mounted.
         silent_since = None
         if reading.is_served:
@@ -206,14 +198,14 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
         }
     is_trusted = at - answers_since >= intervals.kubelet_grace
     # The answer leaves out init containers, so a listed pod still holds its other devices in the checkpoint.
-    listed_pods = [keys for keys in reading.checkpoint.values() if not keys.isdisjoint(answer.holders)]
+    listed_pods = [keys for keys in reading.checkpoint.values() if not keys.isdisjoint(holders)]
     of_listed_pods = frozenset[Key]().union(*listed_pods)
-    devices = dict(answer.holders)
+    devices = dict(holders)
     for key, each in known.items():
         since = each.unlisted_since
         if each.is_awaited and since is not None and since >= at:
             devices[key] = each  # allocated after the call: the answer is about the previous pod
-        elif since is not None and key not in answer.holders:
+        elif since is not None and key not in holders:
             is_awaited = each.is_awaited and (at - since < intervals.unnamed_allocate or not is_trusted)
             is_on_disk = key in on_disk and (at - since < intervals.retire_blind or key in of_listed_pods)
             if is_awaited or is_on_disk or not is_trusted:
@@ -223,7 +215,7 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
         before,
         devices=devices,
         ended=on_disk - devices.keys(),
-        claims=answer.claimed,
+        claims=reading.claims,
         is_complete=is_trusted,
         kubelet=reading.kubelet,
         asked_at=at,

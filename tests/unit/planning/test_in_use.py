@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.intervals import Intervals
-from vdev.planning.in_use import UNKNOWN, Holder, HoldersAnswer, HoldersReading, update
+from vdev.planning.in_use import UNKNOWN, Holder, HoldersReading, update
 
 A, B, C = (("acme.dev/npu", f"acme-{number}") for number in range(3))
 PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.0)
@@ -18,9 +18,9 @@ def reading(at, answer=None, on_disk=(), *, kubelet=OLD, is_served=True):
     """An answer with these devices, each with its own pod, and a checkpoint with `on_disk`."""
     named = None
     if answer is not None:
-        named = HoldersAnswer({key: Holder(f"default/pod-{key[1]}") for key in answer})
+        named = {key: Holder(f"default/pod-{key[1]}") for key in answer}
     checkpoint = {f"uid-{key[1]}": frozenset({key}) for key in on_disk}
-    return HoldersReading(at, named, checkpoint, kubelet, is_served)
+    return HoldersReading(at, named, (), checkpoint, kubelet, is_served)
 
 
 def after(*readings, known=UNKNOWN):
@@ -209,10 +209,10 @@ def test_a_held_device_is_always_in_use(pods, kubelets, gaps, modes):
         ready = ready or mode == "full" or now - started >= 1.0
         young = not ready
         app = dict.fromkeys(apps, Holder("default/app"))
-        answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app)
+        answer = {} if mode == "empty" and young else app
         stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
-        told = HoldersReading(now, None if mode == "silent" else answer, pods, kubelet)
+        told = HoldersReading(now, None if mode == "silent" else answer, (), pods, kubelet)
         known = update(known, told, replace(PATIENCE, unnamed_allocate=0.0))
         assert held <= known.all()
         before = (apps, inits)
