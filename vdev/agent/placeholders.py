@@ -30,7 +30,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Resource
 from .host_files import HostFiles
-from .serial_lines import Line, Pty, open_pty
+from .serial_lines import Line, open_pty
 
 if TYPE_CHECKING:
     from ..dra.published_devices import Pools
@@ -95,7 +95,6 @@ class Placeholders(HostFiles[str, Placeholder]):
         self._host = host
         self._lock = DirectoryLock(directory)
         self._standing: Mapping[str, Placeholder] = {}  # what is wanted, and what is kept of this process
-        self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
 
     def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:
@@ -177,11 +176,8 @@ class Placeholders(HostFiles[str, Placeholder]):
     # --- serial lines, on the event loop ------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        """Make the placeholders. Then answer new lines, close those that nothing needs, and adopt edited answers."""
+        """Make the placeholders. Then close lines that nothing needs, answer new ones, and adopt edited answers."""
         await super().apply(plan)
-        opened, self._opened = self._opened, {}
-        for device, pty in opened.items():
-            self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
         needed = {device for device, each in self._standing.items() if each.node.pty is not None}
         await self._hang_up(self._lines.keys() - needed)
         for device, line in self._lines.items():
@@ -242,7 +238,7 @@ class Placeholders(HostFiles[str, Placeholder]):
                 except OSError:
                     pty.close()
                     raise
-                self._opened[device] = pty
+                self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
 
 
 def _make_node(path: Path, like: Like) -> None:

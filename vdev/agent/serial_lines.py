@@ -57,9 +57,9 @@ _PIECE = 1024  # bytes
 
 
 class Line:
-    """One serial line, with a program at its other end that runs on the event loop until the line is closed.
+    """One serial line, with a program at its other end that runs on the event loop from `behave` to `close`.
 
-    The program is silent until `behave` is called. After each piece that it reads comes a `pause`.
+    After each piece that it reads comes a `pause`.
     """
 
     def __init__(self, pty: Pty, *, pause: float, clock: Clock) -> None:
@@ -68,25 +68,27 @@ class Line:
         self._answers: Mapping[str, str] = {}
         self._otherwise: str | None = None
         self._unfinished = b""  # the beginning of a line whose end has not come
-        self._loop = asyncio.get_running_loop()
         self._seconds = pause
         self._clock = clock
+        self._is_running = False
         self._end_pause: Callable[[], object] | None = None
-        self._listen()
 
     def behave(self, end: LineEnd, answers: Mapping[str, str], otherwise: str | None) -> None:
         """Set the program; `answers` maps a line, without its end, to the answer."""
         self._end, self._answers, self._otherwise = end, answers, otherwise
+        if not self._is_running:
+            self._is_running = True
+            self._listen()
 
     def close(self) -> None:
         if self._end_pause is not None:
             self._end_pause()
-        self._loop.remove_reader(self.pty.master)
+        asyncio.get_running_loop().remove_reader(self.pty.master)
         self.pty.close()
 
     def _listen(self) -> None:
         self._end_pause = None
-        self._loop.add_reader(self.pty.master, self._answer)
+        asyncio.get_running_loop().add_reader(self.pty.master, self._answer)
 
     def _answer(self) -> None:
         """Answer the bytes that came. If the line is full, the answer is lost, as without flow control."""
@@ -94,7 +96,7 @@ class Line:
             answer = self._response(os.read(self.pty.master, _PIECE))
             if answer:
                 os.write(self.pty.master, answer)
-        self._loop.remove_reader(self.pty.master)
+        asyncio.get_running_loop().remove_reader(self.pty.master)
         self._end_pause = self._clock.call_later(self._seconds, self._listen)
 
     def _response(self, data: bytes) -> bytes:
