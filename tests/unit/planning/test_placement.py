@@ -1,7 +1,7 @@
 """Placement of partitions, and errors if they do not fit."""
 
 from collections import Counter
-from itertools import combinations_with_replacement, permutations, product
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given
@@ -303,12 +303,6 @@ def test_the_error_names_the_first_item_that_does_not_fit(case):
     position = refused_at(geometry, wanted)
     assert position is None or brute_force(geometry, wanted[:position])
     assert position is None or not brute_force(geometry, wanted[: position + 1])
-
-
-@pytest.mark.parametrize("count", range(1, 5))
-def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
-    for wanted in combinations_with_replacement(NAMES, count):
-        assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
 
 
 def test_one_more_small_partition_moves_no_other():
