@@ -70,7 +70,6 @@ class HandoverActions(Applier):
         self._group: asyncio.TaskGroup | None = None  # None: no action may start
         self._running: dict[Holding, Subject] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by device, while its actions run
-        self._failing: dict[Holding, str] = {}  # why releases that are tried again failed
         self._changed = asyncio.Event()  # set and replaced at each change of the holdings
 
     def recall(self, saved: Iterable[SavedHolding]) -> set[Key]:
@@ -94,7 +93,6 @@ class HandoverActions(Applier):
         finally:
             self._group = None
             self._running.clear()
-            self._failing.clear()
             self._notify()
 
     async def apply(self, plan: DesiredState) -> None:
@@ -102,18 +100,16 @@ class HandoverActions(Applier):
         if self._holdings.all:
             self._start(self._holdings.releases)  # those of devices that were not found until now
 
-    def _set_failing(self, holding: Holding, reason: str) -> None:
+    def _set_failure(self, holding: Holding, reason: str) -> None:
         """Withhold the device while its release fails; `reason` is empty when that is over."""
-        if self._failing.get(holding, "") == reason:
-            return
-        if reason:
-            self._failing[holding] = reason
-        else:
-            del self._failing[holding]
-        self.undeliverable = {
-            self._running[each].device.raw.id: Health(healthy=False, reason=self._why(each)) for each in self._failing
-        }
-        self._agent.pending.add()
+        if holding.failure != reason:
+            holding.failure = reason
+            self.undeliverable = {
+                subject.device.raw.id: Health(healthy=False, reason=self._why(each))
+                for each, subject in self._running.items()
+                if each.failure
+            }
+            self._agent.pending.add()
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -168,7 +164,7 @@ class HandoverActions(Applier):
                     break
                 if holding.phase is phase:  # else the pod has ended in the meantime
                     holding.phase = Phase.HOLDING
-        self._set_failing(holding, "")
+        self._set_failure(holding, "")
         del self._running[holding]
         await self._update()
 
@@ -181,7 +177,7 @@ class HandoverActions(Applier):
             subject = self._find(holding.device_key) or subject  # as edited since the release began
             if not failed or subject.entry.if_release_fails is OnFailure.CONTINUE:
                 return
-            self._set_failing(holding, failed[0][1])
+            self._set_failure(holding, failed[0][1])
             await self._clock.sleep(self._backoff.pause(attempt))
             # Other actions of an edited entry run from the beginning, the same ones only if they failed.
             subject = self._find(holding.device_key) or subject
@@ -303,14 +299,14 @@ class HandoverActions(Applier):
 
     def _why(self, release: Holding) -> str:
         pod = f"pod {release.pod}" if release.pod else "a pod"
-        if reason := self._failing.get(release):
-            return f"onRelease after {pod} failed: {reason}; it is tried again"
+        if release.failure:
+            return f"onRelease after {pod} failed: {release.failure}; it is tried again"
         return f"onRelease after {pod} has not ended yet"
 
     def status(self) -> dict[str, Any]:
         """The counts, the last failures, and the releases that are still to be done."""
         releases = [
-            {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": self._failing.get(each, "")}
+            {"resource": each.resource, "device": each.device, "pod": each.pod, "reason": each.failure}
             for each in self._holdings.releases
         ]
         return {

@@ -54,6 +54,7 @@ class Holding:
     slots: set[str]  # the device's id, or the ids of the replicas that the pod has
     phase: Phase
     pod: str = ""  # its name, empty if it is not known
+    failure: str = ""  # why the last attempt of `onRelease` failed
 
     @property
     def device_key(self) -> DeviceKey:
