@@ -117,7 +117,7 @@ class Agents:
     def list_twice(self) -> bool:
         """Whether an agent lists an id for two resources."""
         served = [life.agent.reconciler.advertised.resources.values() for life in self.running]
-        ids = [[id_ for resource in lists for id_ in resource.ids] for lists in served]
+        ids = [[id_ for resource in lists for id_ in resource.by_id] for lists in served]
         return any(len(each) != len(set(each)) for each in ids)
 
     def _made(self, process: Process, seen: _Seen) -> Agent:

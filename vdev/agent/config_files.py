@@ -226,14 +226,17 @@ class ConfigSource:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
-    def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
-        """Record that the last reading is in force; `devices` are counts by resource."""
+    def applied(self, loaded: Loaded, devices: Mapping[str, int] | None) -> None:
+        """Record that the last reading is in force; `devices` are counts by resource, None if nothing changed."""
         self.in_force = self.chooser.chosen
         if not loaded.errors:
             self.good = loaded.texts
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
+        summary = "good again, without a change"
+        if devices is not None:
+            summary = ", ".join(f"{name} {count}" for name, count in devices.items()) or "no devices"
         self._remember(self.status.applied_at, "applied", summary, devices)
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
@@ -252,7 +255,7 @@ class ConfigSource:
             self.in_force, self.good = self.chooser.chosen, loaded.texts
         else:
             log.info("configuration is good again, and equals the one in force")
-            self.applied(loaded, "good again, without a change")
+            self.applied(loaded, None)
 
     def broke_off(self) -> None:
         """Record that reading failed for a reason outside the files; the retrier reports the reason."""

@@ -28,7 +28,7 @@ from ..node.maker_labels import Machine
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import in_force
-from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
+from ..planning.resources import EMPTY, Inventory, counts
 from .applier import Stage
 from .retry import problem_of
 from .scanner import Scan, Scanner, Verdicts
@@ -266,8 +266,7 @@ class Reconciler:
             return
         before = counts(self.base)
         self._adopt(loaded, scan, base)
-        offered = {"for_claims": for_claims(base)} if base.claimable else {}
-        log.info("configuration applied", resources=counts(base), before=before, **offered)
+        log.info("configuration applied", devices=counts(base), before=before)
 
     async def rescan(self, entries: Collection[str]) -> None:
         """Look for the devices of these entries again."""
@@ -293,7 +292,7 @@ class Reconciler:
             wanted = sorted({pattern for entry in loaded.spec.entries for pattern in entry.on_nodes})
             hint = "nothing is advertised; if this is wrong, see --node-name (env NODE_NAME) and onNodes"
             log.info("no entry is for this node", node=self._agent.options.node, onNodes=wanted, hint=hint)
-        self._agent.config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
+        self._agent.config.applied(loaded, counts(base))
         self._log_problems()
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:

@@ -152,7 +152,7 @@ def of_devices(devices: Inventory, faults: Mapping[Key, Sequence[_Fault]]) -> Ma
     found: dict[DeviceKey, tuple[_Fault, ...]] = {}
     for (name, slot), each in sorted(faults.items(), key=itemgetter(0)):
         resource = devices.each_once.get(name)
-        if resource is not None and slot in resource.ids:
+        if resource is not None and slot in resource.by_id:
             key = (name, base_id(slot))
             found[key] = tuple(dict.fromkeys((*found.get(key, ()), *each)))
     return found

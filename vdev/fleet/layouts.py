@@ -80,7 +80,7 @@ class Layouts:
             cut, before = repartition.chosen(spec, self._node, chosen)
             base = arrange(cut, self._node, found)
             pools = published_pools(base.claimable, base.claimable)
-            has_noted = all(name in base.resources and key in base.resources[name].ids for name, key in noted)
+            has_noted = all(name in base.resources and key in base.resources[name].by_id for name, key in noted)
             has_claimed = all(
                 pools[driver].by_name.keys() >= set(names) for driver, names in claimed.items() if driver in pools
             )

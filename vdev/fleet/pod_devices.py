@@ -200,7 +200,8 @@ def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -
         of = known.get(container.name) or {}
         for name, number in container.wants.items():
             resource = inventory.resources.get(name)
-            if resource is not None and (len(set(of.get(name, ()))) != number or not set(of[name]) <= resource.ids):
+            ids = set(of.get(name, ()))
+            if resource is not None and (len(ids) != number or not ids <= resource.by_id.keys()):
                 return False
     return not keys_of(known) & taken
 

@@ -29,12 +29,12 @@ from ..model.spec import NFD, Spec
 from ..node.conditions import Losses, NodeCondition, SlotCounts, capacity, conditions, losses
 from ..node.labels import Labels, node_labels
 from ..node.maker_labels import Machine
-from . import inventory, resources
+from . import inventory
 from .allocation import cdi_documents
 from .cdi import Document
 from .in_use import InUse
 from .repartition import Progresses, RepartitionState, state_labels
-from .resources import EMPTY, Inventory
+from .resources import EMPTY, Inventory, as_observed
 from .retired import Dropped, Retired, blocked, keep_in_use, without_overlaps
 
 _NEVER = float("-inf")
@@ -165,7 +165,7 @@ class DesiredState:
         """Whether a pod may now hold a device that this plan removes or that overlaps one of its devices."""
         for name, slot in in_use.all() - self.observed.in_use.all():
             resource = self.advertised.resources.get(name)
-            if resource is None or slot not in resource.ids or (name, slot) in self.retired:
+            if resource is None or slot not in resource.by_id or (name, slot) in self.retired:
                 return True
         return False
 
@@ -177,8 +177,8 @@ class DesiredState:
         before = self.observed.previous
         dropped = {each: it for each, it in before.dropped.items() if it.at > now - remembered}
         for name, resource in before.advertised.resources.items():
-            kept = self.advertised.resources[name].ids if name in self.advertised.resources else ()
-            dropped |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
+            kept = self.advertised.resources[name].by_id if name in self.advertised.resources else {}
+            dropped |= dict.fromkeys(resource.by_id.keys() - kept, Dropped(name, now))
         return Previous(
             advertised=self.advertised,
             retired=self.retired,
@@ -195,8 +195,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
 
     # 1. Set the health from probes and from appliers that cannot deliver a device. Devices that discovery marked
     # Unhealthy stay Unhealthy.
-    devices = resources.without_tools(observed.inventory, observed.without_tools)
-    devices = resources.with_health(devices, observed.health)
+    devices = as_observed(observed.inventory, observed.health, observed.without_tools)
 
     # 2. Apply fault rules after real health, because they change healthy devices only, and unplug devices.
     devices = targets.apply_faults(devices, faults)

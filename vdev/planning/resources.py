@@ -1,13 +1,13 @@
 """The inventory of a node: its resources, their slots, and the health of each.
 
 inventory.arrange()    configuration + raw devices -> Inventory, as discovery sees it
-with_health()          Inventory + health          -> Inventory
+as_observed()          Inventory + health          -> Inventory
 retired.keep_in_use()  Inventory + devices in use  -> the lists
 diff()                 old and new lists           -> the changed resources
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
@@ -21,12 +21,7 @@ from .preferred import Allocator
 from .sharing import Sharing
 
 LIST_LIMIT = 4 * 1024 * 1024  # bytes; the receive limit of the kubelet (source: grpc-go's default)
-_HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
-
-
-def _field(length: int) -> int:
-    """The bytes of a protobuf field with a text or message of this length: key, length as a varint, and content."""
-    return 1 + max(1, (length.bit_length() + 6) // 7) + length
+_HEAD = 2  # bytes of a protobuf field before its content: its key, and a length below 128
 
 
 def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
@@ -34,11 +29,9 @@ def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
     size = 0
     for slot in slots:
         works = slot.health.healthy if healthy is None else healthy
-        device = _field(len(slot.id.encode())) + _field(_HEALTHY if works else _UNHEALTHY)
-        if numa := slot.device.raw.topology:  # node 0 is the default value, which is an empty message
-            varints = ((node.bit_length() + 6) // 7 for node in numa)
-            device += _field(sum(_field(1 + varint if varint else 0) for varint in varints))
-        size += _field(device)
+        size += _HEAD + _HEAD + len(slot.id) + _HEAD + len("Healthy" if works else "Unhealthy")
+        if numa := slot.device.raw.topology:
+            size += _HEAD + sum(_HEAD + (2 if node else 0) for node in numa)  # 0 is the default, which is not sent
     return size
 
 
@@ -71,10 +64,6 @@ class Resource:
     @cached_property
     def by_device(self) -> Mapping[str, Device]:
         return {slot.device.id: slot.device for slot in self.slots}
-
-    @cached_property
-    def ids(self) -> KeysView[str]:
-        return self.by_id.keys()
 
     @cached_property
     def raws(self) -> frozenset[str]:
@@ -184,47 +173,29 @@ SlotChange = Callable[[str, Slot], Slot | None]
 EMPTY = Inventory()
 
 
-def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
-    """Set the health of raw devices, by id, which applies to all partitions and replicas of a device.
+def as_observed(inventory: Inventory, verdicts: Mapping[str, Health], without_tools: frozenset[str]) -> Inventory:
+    """Set the health of raw devices, and take the maker's tools from others, by the ids of raw devices.
 
-    A device that discovery found unhealthy stays so, with discovery's reason.
+    Both apply to all partitions and replicas of a device. A device that discovery found unhealthy stays so, with
+    discovery's reason.
     """
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
 
     def judged(_name: str, slot: Slot) -> Slot:
         raw = slot.device.raw
-        return replace(slot, health=bad[raw.id]) if raw.id in bad and raw.health.healthy else slot
+        if raw.id in bad and raw.health.healthy:
+            slot = replace(slot, health=bad[raw.id])
+        if raw.id in without_tools:
+            slot = replace(slot, device=replace(slot.device, raw=replace(raw, tools="")))
+        return slot
 
-    return inventory.with_slots(judged) if bad else inventory
-
-
-def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
-    """Mark these raw devices so that their containers do not get the maker's tools."""
-
-    def bare(_name: str, slot: Slot) -> Slot:
-        device, raw = slot.device, slot.device.raw
-        return replace(slot, device=replace(device, raw=replace(raw, tools=""))) if raw.id in raws else slot
-
-    return inventory.with_slots(bare) if raws else inventory
+    return inventory.with_slots(judged) if bad or without_tools else inventory
 
 
 def counts(inventory: Inventory) -> dict[str, int]:
-    """The number of slots of each resource."""
-    return {name: len(resource.slots) for name, resource in inventory.resources.items()}
-
-
-def for_claims(inventory: Inventory) -> dict[str, int]:
-    """The number of devices that claims can get, whole or in parts, by driver."""
-    return {driver: len(resource.raws) for driver, resource in inventory.claimable.items()}
-
-
-def summary(inventory: Inventory) -> str:
-    """The counts in one line: `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
-    texts = []
-    for what, numbers in (("", counts(inventory)), ("for claims ", for_claims(inventory))):
-        if numbers:
-            texts.append(what + ", ".join(f"{name} {count}" for name, count in numbers.items()))
-    return "; ".join(texts) or "no devices"
+    """The number of slots of each resource, and the number of devices that claims can get, by driver."""
+    listed = {name: len(resource.slots) for name, resource in inventory.resources.items()}
+    return listed | {driver: len(resource.raws) for driver, resource in inventory.claimable.items()}
 
 
 def numbers(inventory: Inventory) -> dict[str, int]:
@@ -264,17 +235,15 @@ def diff(old: Inventory, new: Inventory) -> Sequence[Change]:
     changes = []
     for name in (*sorted(old.resources.keys() - new.resources.keys()), *new.resources):
         before, after = old.resources.get(name), new.resources.get(name)
-        if before != after:
-            changes.append(_change(name, before, after))
+        if before == after:
+            continue
+        old_slots, new_slots = before.by_id if before else {}, after.by_id if after else {}
+        added, health = [], []
+        for each, slot in new_slots.items():
+            if each not in old_slots:
+                added.append(each)
+            elif old_slots[each].health != slot.health:
+                health.append((each, old_slots[each].health, slot.health))
+        removed = [each for each in old_slots if each not in new_slots]
+        changes.append(Change(name, before, after, added, removed, health))
     return changes
-
-
-def _change(name: str, old: Resource | None, new: Resource | None) -> Change:
-    before, after = old.by_id if old else {}, new.by_id if new else {}
-    added, health = [], []
-    for each, slot in after.items():
-        if each not in before:
-            added.append(each)
-        elif before[each].health != slot.health:
-            health.append((each, before[each].health, slot.health))
-    return Change(name, old, new, added, [each for each in before if each not in after], health)

@@ -68,7 +68,7 @@ def keep_in_use(
         if now - it.at < intervals.retire_handover:
             owner[each] = it.resource
     for name, resource in listed.resources.items():
-        owner |= dict.fromkeys(resource.ids, name)
+        owner |= dict.fromkeys(resource.by_id, name)
 
     # 2. Devices that vanished wait in their list. So do devices that an earlier process listed, if its state file is
     # lost. If the sources name several resources for one id, the resource whose pod is known lists it, because the
@@ -119,7 +119,7 @@ def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retir
     """The slots that are listed but no longer exist."""
     found = {}
     for name, resource in listed.resources.items():
-        present = devices.resources[name].ids if name in devices.resources else ()
+        present = devices.resources[name].by_id if name in devices.resources else ()
         for slot in resource.slots:
             if slot.id not in present:
                 found[name, slot.id] = retired.get((name, slot.id)) or Retired(resource, slot, now)
@@ -130,7 +130,7 @@ def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) 
     """The slots that pods may hold but that are not listed; slots with a known pod come first."""
     keys = []
     for name, each in in_use.all():
-        if name not in listed.resources or each not in listed.resources[name].ids:
+        if name not in listed.resources or each not in listed.resources[name].by_id:
             keys.append((name, each))
     if not keys:
         return {}
@@ -229,7 +229,7 @@ def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
     unknown = [
         (name, each)
         for name, each in held
-        if domain_and_name(name)[0] in domains and not (name in resources and each in resources[name].ids)
+        if domain_and_name(name)[0] in domains and not (name in resources and each in resources[name].by_id)
     ]
     possible = _possible_devices(devices, {base_id(each) for _, each in unknown})
     found: dict[Key, Slot] = {}

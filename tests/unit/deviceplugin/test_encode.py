@@ -1,5 +1,7 @@
 """Encoded device lists, and their size, which is computed without encoding."""
 
+import string
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +13,8 @@ from vdev.planning.resources import list_size
 
 @st.composite
 def slots(draw):
-    raw = RawDevice(id="r", entry="e", index=0, numa=tuple(draw(st.lists(st.integers(0, 300), max_size=3))))
-    text = draw(st.text(min_size=1, max_size=63))
+    raw = RawDevice(id="r", entry="e", index=0, numa=tuple(draw(st.lists(st.integers(0, 127), max_size=8))))
+    text = draw(st.text(string.ascii_letters + string.digits + ":._-", min_size=1, max_size=63))
     return Slot(text, Device(id=text, raw=raw, ordinal="0"), None, Health(healthy=draw(st.booleans())))
 
 

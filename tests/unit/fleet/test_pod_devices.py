@@ -115,7 +115,7 @@ def test_no_device_is_assigned_twice(wants, gone):
         assert len(together) == len(set(together))
     fewer = assigned(*documents, before=found, listed=inventory(gone))
     held = {slot for each in fewer.devices.values() for _, slot in keys_of(each)}
-    assert held <= inventory(gone).resources[NPU].ids
+    assert held <= inventory(gone).resources[NPU].by_id.keys()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class Node:
     @property
     def keys(self):
         """The keys of all listed devices."""
-        return sorted((name, slot) for name, each in self.listed.resources.items() for slot in each.ids)
+        return sorted((name, slot) for name, each in self.listed.resources.items() for slot in each.by_id)
 
     @property
     def counts(self):
