@@ -9,7 +9,7 @@ import yaml
 
 from tests.kit import reader
 from tests.kit.measured import measured
-from vdev.telemetry.page import page
+from vdev.telemetry.exporters import page
 from vdev.telemetry.simulation import parse_load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()

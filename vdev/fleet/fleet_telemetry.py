@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ..aio.clock import Clock
 from ..model.telemetry import Range
 from ..planning.plan import DesiredState
-from ..telemetry.page import page
+from ..telemetry.exporters import page
 from ..telemetry.sensors import Sensors
 from ..telemetry.simulation import MeasuredDevice
 

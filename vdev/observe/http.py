@@ -160,8 +160,8 @@ def exporter(page: Callable[..., str], nodes: Callable[[], Sequence[str]] | None
         /metrics   Prometheus' text format        /healthz   200
         /          a line that says what this is
 
-    `page` makes the metrics (see `telemetry/page.py`), and is called in a thread. The library would sort labels and
-    append _total to the names of counters.
+    `page` makes the metrics (see `telemetry/exporters.py`), and is called in a thread. The library would sort labels
+    and append _total to the names of counters.
 
     With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
     /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).

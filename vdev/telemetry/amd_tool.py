@@ -12,7 +12,7 @@ from typing import Any
 from ..dra.amd_devices import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import bus_id
 from ..model.geometry import PIN
-from .amd import GTT, NAMESPACE, SPEEDS, serial_number
+from .exporters import GTT, NAMESPACE, SPEEDS, serial_number
 from .simulation import DeviceInfo, MeasuredDevice, Throttle
 from .tool_data import assignments, packaged, shell_format
 

@@ -15,7 +15,7 @@ from ..model.problem import Problem, error, warning
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
 from ..planning.plan import DesiredState
-from .page import page
+from .exporters import page
 from .sensors import Sensors
 from .simulation import MeasuredDevice, Throttle, parse_load
 from .tool_files import ToolFiles

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
-from .dcgm import DRIVER
+from .exporters import DRIVER
 from .simulation import DeviceInfo, MeasuredDevice, Throttle
 from .tool_data import assignments, packaged, shell_format
 

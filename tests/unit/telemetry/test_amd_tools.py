@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.smi_tools import Container, mi300x
 from vdev.model.device import Device
-from vdev.telemetry.amd import GTT
+from vdev.telemetry.exporters import GTT
 
 NO_PROGRAMS = {"PATH": "/nonexistent"}
 

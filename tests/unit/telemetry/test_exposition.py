@@ -9,7 +9,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
-from vdev.telemetry.page import escaped, page
+from vdev.telemetry.exporters import escaped, page
 
 NVIDIA = """
 flags: {migStrategy: mixed}
