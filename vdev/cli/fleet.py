@@ -125,15 +125,15 @@ def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[C
     """What is served over HTTP: the fleet's status, and the metrics of devices at the address `metrics`."""
     if not (chosen.http_address or metrics):
         return
+    from ..fleet.view import FleetView
     from ..observe import http  # it imports the web server
 
+    view = FleetView(fleet)
     if chosen.http_address:
-        from ..fleet.view import FleetView
-
-        app = http.application(FleetView(fleet), page=http.FLEET_PAGE)
+        app = http.application(view, page=http.FLEET_PAGE)
         yield http.serve(chosen.http_address, app, hosts=chosen.http_hosts)
     if metrics:
-        app = http.exporter(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+        app = http.exporter(view.devices_page, lambda: [*view.measured_nodes])
         yield http.serve(metrics, app, what="metrics of devices", hosts=chosen.http_hosts)
 
 

@@ -37,7 +37,6 @@ from ..node.api_applier import NodeAccess, Writer, injected
 from ..observe.metrics import Metrics
 from . import scope
 from .cluster import Cluster, SeenNode
-from .fleet_telemetry import FleetTelemetry
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .pod_notes import PodNotes
@@ -95,7 +94,6 @@ class Fleet:
         self._events = TokenBucket(
             options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
         )
-        self.telemetry = FleetTelemetry(options.timing.clock)
         self._rules = RuleStore(
             lambda: {name: member.engine for name, member in self.members.items()},
             options.timing.clock,
@@ -299,7 +297,9 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
         if member.plan is not None:
-            self.telemetry.note(name, member.plan, self.cluster.pod_loads(name))
+            telemetry = self._spec.telemetry
+            loads = self.cluster.pod_loads(name) if telemetry and telemetry.pod_annotations else {}
+            member.sensors.update(member.plan, loads, self.clock.now())
         return again is not None
 
     def _member(self, name: str) -> Member:
@@ -362,7 +362,6 @@ class Fleet:
             task.cancel()
             self._writing.forget(_step(writer, name))
         seen.unsubscribe_all()
-        self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
 

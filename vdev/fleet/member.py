@@ -11,6 +11,7 @@ from ..faults.schedule import earliest
 from ..model.device import Key, RawDevice, grouped
 from ..model.fleet import Delays
 from ..model.spec import Spec
+from ..model.telemetry import Telemetry
 from ..node.api_applier import ApiApplier, NodeAccess, Writer
 from ..node.event_applier import NodeEvents
 from ..node.label_applier import NodeLabels
@@ -20,6 +21,7 @@ from ..planning import repartition
 from ..planning.in_use import Holder, InUse, Use
 from ..planning.inventory import arrange, virtual_devices
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
+from ..telemetry.sensors import Sensors
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, Pod, assign, by_resource, keys_of
@@ -47,6 +49,7 @@ class Member:
         self.status = NodeStatus(access)
         self.events = NodeEvents(access)
         self.slices = ResourceSlices(access, slices, engine)
+        self.sensors = Sensors(node.name)  # the same as on a node with a kubelet
         self._clock = access.timing.clock
         self._intervals = access.timing.intervals
         self._layouts = Layouts(node.name)
@@ -97,6 +100,11 @@ class Member:
         """Plan for a node without any devices from now on."""
         self.engine.load({})
         self.adopt(NOTHING, Delays(), {})
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """The section `telemetry` of the last plan; None if the devices have no sensors."""
+        return self.plan.observed.spec.telemetry if self.plan else None
 
     @property
     def has_anything(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..model.device import Health
 from ..planning.plan import DesiredState
+from ..telemetry.exporters import page
 from .controller import Fleet
 from .member import Member
 from .pod_devices import keys_of
@@ -59,6 +60,19 @@ class FleetView:
     def telemetry(self) -> dict[str, Any]:
         """Empty: sensors have pages of their own."""
         return {}
+
+    @property
+    def measured_nodes(self) -> Mapping[str, Member]:
+        """The nodes whose devices have sensors, by name."""
+        members = sorted(self._fleet.members.items())  # a copy, because this runs in a thread
+        return {name: each for name, each in members if each.telemetry}
+
+    def devices_page(self, node: str = "") -> str:
+        """The metrics of a node in the format of its exporter, or those of all nodes with a label `node`. Blocks."""
+        found = {name: each for name, each in self.measured_nodes.items() if node in ("", name)}
+        label = next((each.telemetry.hostname_label for each in found.values() if each.telemetry), "")
+        now = self._fleet.clock.now()
+        return page([(name, each.sensors.measured(now)) for name, each in found.items()], label, node_label=not node)
 
     def registry(self) -> "CollectorRegistry":
         """A registry with the metrics of the fleet and of the process."""

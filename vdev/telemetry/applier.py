@@ -2,7 +2,6 @@
 
 import asyncio
 import platform
-import threading
 from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -88,8 +87,8 @@ def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
 class Telemetry(Applier):
     """The sensors of one node, and their interfaces: HTTP for Prometheus, `vdev top`, the status page.
 
-    `api` is None if no API server is configured. `on_change` is called when `problems` change. `tools` shows the values
-    in containers.
+    `api` is None if no API server is configured. `on_change` asks for a reconciliation. `tools` shows the values in
+    containers.
     """
 
     name = "measuring devices"
@@ -101,46 +100,27 @@ class Telemetry(Applier):
         self._on_change = on_change
         self._api = api
         self._sensors = Sensors(options.node)
-        self._lock = threading.Lock()  # held while a thread updates or reads the sensors
-        self._plan: DesiredState | None = None
-        self._is_stale = False  # whether the plan or the pods' loads changed after the last update
         self._section = _OFF
-        self._work_due = asyncio.Event()
+        self._is_on = False
+        self._section_changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._trouble = ""  # why the metrics cannot be served
         self._pods: Informer[Range | Problem] | None = None
         self._following: asyncio.Task[None] | None = None
         self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
-    # --- the sensors --------------------------------------------------------------------------------------------------
-
     async def apply(self, plan: DesiredState) -> None:
         before, self._section = self._section, plan.observed.spec.telemetry or _OFF
-        self._plan = plan
-        self._is_stale = True
-        if plan.observed.spec.telemetry is not None or before != self._section:
-            self._work_due.set()
+        was_on, self._is_on = self._is_on, plan.observed.spec.telemetry is not None
+        if was_on or self._is_on:
+            await asyncio.to_thread(self._sensors.update, plan, self._pod_loads, self._clock.now())
+        if before != self._section:
+            self._section_changed.set()
         self.tools.show(plan)
-
-    @property
-    def _is_on(self) -> bool:
-        return self._plan is not None and self._plan.observed.spec.telemetry is not None
-
-    def _update(self) -> None:
-        """Update the sensors if they are stale. Blocks, and needs the lock."""
-        if self._is_stale and self._plan is not None:
-            self._is_stale = False
-            self._sensors.update(self._plan, self._pod_loads, self._clock.now())
-
-    def _update_now(self) -> None:
-        with self._lock:
-            self._update()
 
     def measured(self, only: Collection[str] | None = None) -> list[MeasuredDevice]:
         """Read the sensors of all devices, or of those with the ids `only`. Blocks: call it in a thread."""
-        with self._lock:
-            self._update()
-            return list(self._sensors.measured(self._clock.now(), only))
+        return self._sensors.measured(self._clock.now(), only)
 
     # --- documents ----------------------------------------------------------------------------------------------------
 
@@ -166,18 +146,16 @@ class Telemetry(Applier):
     # --- work in tasks of its own -------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Update the sensors after each plan, serve metrics, and follow the pods' annotations, forever."""
+        """Serve metrics and follow the pods' annotations as the configuration says, forever."""
         address = ""
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._work_due.wait()
-                self._work_due.clear()
+                await self._section_changed.wait()
+                self._section_changed.clear()
                 if (self._section.address or "") != address:
                     address = self._section.address or ""
                     await self._serve(group, address)
                 self._follow_pods(group)
-                if self._is_on:  # otherwise, the sensors are updated when they are read
-                    await asyncio.to_thread(self._update_now)
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
         """Serve metrics at this address only; at none if it is empty."""
@@ -223,9 +201,7 @@ class Telemetry(Applier):
     def _pods_changed(self) -> None:
         known = self._pods.objects if self._pods else {}
         self._pod_loads = {name: each for name, each in known.items() if isinstance(each, Range)}
-        self._is_stale = True
-        self._work_due.set()
-        self._on_change()
+        self._on_change()  # the next plan updates the sensors
 
     @property
     def problems(self) -> tuple[Problem, ...]:

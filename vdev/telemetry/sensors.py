@@ -4,6 +4,7 @@
 read at any time after that. The counters of a device that disappears and comes back start at zero.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -23,50 +24,58 @@ class Sensors:
     def __init__(self, node: str) -> None:
         self._node = node
         self._simulated: dict[str, SimulatedDevice] = {}  # by the id of the whole device, in the order of the output
+        self._lock = threading.Lock()  # held while a thread updates or reads the sensors
 
     def update(self, plan: DesiredState, pod_loads: Mapping[str, Range], at: float) -> None:
-        """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`."""
+        """Use this plan from `at` on, with the loads that pods ask for, by `namespace/name`. Blocks."""
         loads = {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
-        xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
-        faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
-        seed = f"{plan.observed.spec.faults.seed}/{self._node}"
-        entries = list(loads)
-        before, self._simulated = self._simulated, {}
+        with self._lock:
+            before, self._simulated = self._simulated, {}
+            for conditions in _conditions(plan, self._node, loads) if loads else ():
+                raw = conditions.parts[0].device.raw
+                device = before.get(raw.id)
+                known = {each.device.id: each for each in device.conditions.parts} if device else {}
+                parts = []
+                for info in conditions.parts:
+                    last = known.get(info.device.id)
+                    # A ramp goes on while the same pods use the device.
+                    since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
+                    seed = f"{plan.observed.spec.faults.seed}/{self._node}/{info.device.id}"
+                    parts.append(replace(info, load=_load(loads[raw.entry].load, info.pods, pod_loads, since, seed)))
+                conditions = replace(conditions, parts=parts)
+                if device is None:
+                    device = SimulatedDevice(conditions, at)
+                else:
+                    device.change(conditions, at)
+                self._simulated[raw.id] = device
 
-        def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
-            raw = infos[0].device.raw
-            return entries.index(raw.entry), raw.index
+    def measured(self, at: float, only: Collection[str] | None = None) -> list[MeasuredDevice]:
+        """Read the sensors of all devices and partitions, or of those with the ids `only`. Blocks."""
+        found = []
+        with self._lock:
+            for device in self._simulated.values():
+                if only is None or any(part.device.id in only for part in device.conditions.parts):
+                    found += [each for each in device.measured(at) if only is None or each.info.device.id in only]
+        return found
 
-        for infos in sorted(_device_infos(plan, self._node, loads), key=order):
-            raw = infos[0].device.raw
-            device = before.get(raw.id)
-            known = {each.device.id: each for each in device.conditions.parts} if device else {}
-            parts = []
-            for info in infos:
-                last = known.get(info.device.id)
-                # A ramp goes on while the same pods use the device.
-                since = last.load.since if last and last.pods == info.pods else at if info.pods else 0.0
-                load = _load(loads[raw.entry].load, info.pods, pod_loads, since, f"{seed}/{info.device.id}")
-                parts.append(replace(info, load=load))
-            ids = dict.fromkeys((raw.id, *(each.device.id for each in infos)))
-            conditions = DeviceConditions(
-                parts=parts,
-                xids=tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
-                faults=tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
-            )
-            if device is None:
-                device = SimulatedDevice(conditions, at)
-            else:
-                device.change(conditions, at)
-            self._simulated[raw.id] = device
 
-    def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[MeasuredDevice]:
-        """Read the sensors of all devices and partitions, or of those with the ids `only`."""
-        for device in self._simulated.values():
-            if only is None or any(part.device.id in only for part in device.conditions.parts):
-                for each in device.measured(at):
-                    if only is None or each.info.device.id in only:
-                        yield each
+def _conditions(plan: DesiredState, node: str, loads: Mapping[str, Measured]) -> Iterator[DeviceConditions]:
+    """The partitions of each device and the faults of both, in the order of the file."""
+    xids = grouped((device, error.number) for (_, device), errors in plan.xids.items() for error in errors)
+    faults = grouped((device, fault) for (_, device), each in plan.sensors.items() for fault in each)
+    entries = list(loads)
+
+    def order(infos: tuple[DeviceInfo, ...]) -> tuple[int, int]:
+        raw = infos[0].device.raw
+        return entries.index(raw.entry), raw.index
+
+    for infos in sorted(_device_infos(plan, node, loads), key=order):
+        ids = dict.fromkeys((infos[0].device.raw.id, *(each.device.id for each in infos)))
+        yield DeviceConditions(
+            parts=infos,
+            xids=tuple(dict.fromkeys(number for each in ids for number in xids.get(each, ()))),
+            faults=tuple(dict.fromkeys(fault for each in ids for fault in faults.get(each, ()))),
+        )
 
 
 def _device_infos(plan: DesiredState, node: str, loads: Mapping[str, Measured]) -> list[tuple[DeviceInfo, ...]]:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.fleet import add_claim, capacity
 from tests.kit.well_agent import served as served_at
+from vdev.fleet.view import FleetView
 from vdev.observe.http import exporter
 
 GPUS = """
@@ -29,7 +30,8 @@ async def served(start, api_server, until):
     """A function that gets a path from a fleet of three nodes."""
     fleet = await start(GPUS)
     await until(lambda: all(["2", "2"] == capacity(api_server, f"n{number}") for number in (1, 3)))
-    app = exporter(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+    view = FleetView(fleet)
+    app = exporter(view.devices_page, lambda: [*view.measured_nodes])
     async with served_at(app) as address:
 
         def ask(path):
@@ -85,7 +87,7 @@ fleet: {nodes: [{name: "n{1..2}"}]}
 
 async def page_of(fleet):
     """The metrics of all nodes."""
-    return await asyncio.to_thread(fleet.telemetry.page)
+    return await asyncio.to_thread(FleetView(fleet).devices_page)
 
 
 async def loads(fleet, wanted):
