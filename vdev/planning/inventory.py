@@ -29,7 +29,9 @@ def _owned(
     for entry in entries:
         for raw in found.get(entry.name, ()):
             # A node that a device owns belongs to no other device. Several devices may use a node that none owns.
-            if other := _first(raw.owns, owners, users) or _first(raw.uses, owners):
+            others = [owners.get(key) or users.get(key) for key in raw.owns]
+            others += (owners.get(key) for key in raw.uses)
+            if other := next(filter(None, others), None):
                 twins[entry.name, other.entry].append((raw, other))
                 continue
             devices[entry.name].append(raw)
@@ -39,11 +41,6 @@ def _owned(
     where = {entry.name: entry.where for entry in entries}
     problems += (_twin_problem(where[loser], pairs) for (loser, _), pairs in twins.items())
     return devices
-
-
-def _first(keys: Sequence[str], *taken: Mapping[str, RawDevice]) -> RawDevice | None:
-    """The device that already has one of these host nodes, or None."""
-    return next((each[key] for key in keys for each in taken if key in each), None)
 
 
 def _twin_problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:
@@ -78,30 +75,40 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
         problems += sharing.unknown_names(spec.sharing, named, _names_elsewhere(spec, node))
-    slots: dict[str, list[Slot]] = {}
+    listed = {entry.name: entry for entry in entries if entry.listed}
+    slots: dict[str, list[Slot]] = defaultdict(list)
+    entries_of: dict[str, dict[str, Entry]] = defaultdict(dict)
     for name, members in named.items():
         if not members:
             slots[name] = []
-        for target, slot in sharing.slots_of(problems, spec, name, members, named.keys()):
-            slots.setdefault(target, []).append(slot)
+            entries_of[name] = {key: entry for key, entry in listed.items() if entry.resource == name}
+        for target, entry, slot in sharing.slots_of(problems, spec, name, members, named.keys()):
+            slots[target].append(slot)
+            entries_of[target][entry.name] = entry
 
     # 4. Offer the same devices to claims; other rules partition them.
     offers = claimable.by_driver(problems, spec, entries, devices) if any(each.dra for each in entries) else {}
 
     # 5. Leave out ids, names and lists that the kubelet would refuse.
-    listed = {entry.name: entry for entry in entries if entry.listed}
-    entry_of = {each.device.raw.id: each.entry for members in named.values() for each in members}
-    ids: dict[str, str] = {}  # the resource of each id
+    ids: dict[str, str] = {}  # the resource of each id; the kubelet looks up health by the id alone
     resources: dict[str, Resource] = {}
     for name, own in slots.items():
-        kept = tuple(slot for slot in own if _is_valid_id(problems, slot, name, ids, listed))
+        kept = []
+        for slot in own:
+            if slot.id in ids:
+                wrong = f"exists twice on this node: in {ids[slot.id]!r} and {name!r}"
+            elif len(slot.id) > names.MAX_ID:
+                wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
+            else:
+                ids[slot.id] = name
+                kept.append(slot)
+                continue
+            problems.append(error(listed[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
         replicas = Counter(slot.device.id for slot in kept if slot.replica is not None)
-        of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in kept}
-        of_name = {key: entry for key, entry in listed.items() if entry.resource == name}
         resource = Resource(
             name=name,
-            slots=kept,
-            entries={key: entry.without_node for key, entry in (of_slots or of_name).items()},
+            slots=tuple(kept),
+            entries={key: entry.without_node for key, entry in entries_of[name].items()},
             sharing=sharing.sharing_of(spec.sharing, replicas),
             flags=spec.flags,
         )
@@ -129,21 +136,6 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
     templates = (entry.resource for entry in here if entry.is_templated)
     others = (each for each in spec.entries if not each.is_on(node) or (each.dra and not each.listed))
     return frozenset((*templates, *(name for entry in others for name in naming.names_of(spec, entry))))
-
-
-def _is_valid_id(
-    problems: list[Problem], slot: Slot, name: str, seen: dict[str, str], entries: Mapping[str, Entry]
-) -> bool:
-    """Whether the id is short enough and unique on the node, because the kubelet looks up health by the id alone."""
-    if slot.id in seen:
-        wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
-    elif len(slot.id) > names.MAX_ID:
-        wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
-    else:
-        seen[slot.id] = name
-        return True
-    problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-    return False
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

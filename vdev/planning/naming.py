@@ -30,9 +30,6 @@ class NamedDevice:
     reason: str
 
 
-_OfResource = Sequence[tuple[Entry, Sequence[RawDevice]]]  # the entries of one resource, with their devices
-
-
 def named_devices(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[NamedDevice]]:
@@ -42,12 +39,27 @@ def named_devices(
     A resource without devices is included, so that devices can be hot-plugged later.
     """
     members: dict[str, list[NamedDevice]] = {}
+    strategy = spec.flags.mig_strategy
     is_cut = False
     for resource, own in _by_resource(problems, entries, found).items():
-        strategy, where = spec.flags.mig_strategy, own[0][0].where
-        devices = list(_cut(problems, strategy, own))
-        cut = [(entry, raws) for entry, raws in own if entry.is_cut]
-        empty = [f"{entry.name}/{raw.index}" for entry, raws in cut for raw in raws if entry.parts(raw.index) == ()]
+        where = own[0][0].where
+        devices: list[tuple[Entry, Device]] = []
+        empty: list[str] = []
+        following = 0  # the first ordinal of the entry; indices of absent devices stay unused
+        for entry, raws in own:
+            first = following
+            partitions: list[Device] = []
+            for raw in raws:
+                wanted, ordinal = entry.parts(raw.index) if entry.is_cut else None, first + raw.index
+                following = max(following, ordinal + 1)
+                if wanted == ():
+                    empty.append(f"{entry.name}/{raw.index}")
+                if wanted is None or strategy is MigStrategy.NONE:
+                    devices.append((entry, whole_device(raw, ordinal)))
+                else:
+                    partitions += listed_partitions(problems, entry, raw, ordinal, wanted)
+            is_cut = is_cut or bool(partitions)
+            devices += ((entry, device) for device in partitions)
         if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, devices, empty)):
             problems.append(problem)
             continue
@@ -57,7 +69,6 @@ def named_devices(
                 for device in empty
             )
         for entry, device in devices:
-            is_cut = is_cut or device.is_partition
             if spec.resources.gpus and not device.is_partition and (unmatched := _unmatched(spec, entry)):
                 problems.append(unmatched)
             named = name_of(spec, entry, device.profile)
@@ -76,10 +87,11 @@ def named_devices(
 
 def _by_resource(
     problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
-) -> Mapping[str, _OfResource]:
-    """The listed entries by resource. If the name has placeholders, each device determines its own resource.
+) -> Mapping[str, Sequence[tuple[Entry, Sequence[RawDevice]]]]:
+    """The listed entries of each resource, with their devices.
 
-    A device whose resource name the kubelet would refuse is left out.
+    If the name has placeholders, each device determines its own resource. A device is left out if the kubelet would
+    refuse the name of its resource.
     """
     groups: dict[str, list[tuple[Entry, Sequence[RawDevice]]]] = {}
     for entry in entries:
@@ -95,23 +107,6 @@ def _by_resource(
             elif entry.listed:
                 groups.setdefault(name, []).append((entry.model_copy(update={"resource": name}), members))
     return groups
-
-
-def _cut(problems: list[Problem], strategy: MigStrategy, own: _OfResource) -> Iterator[tuple[Entry, Device]]:
-    """The devices of one resource: for each entry the whole devices, then the partitions."""
-    following = 0  # the first ordinal of the entry; indices of absent devices stay unused
-    for entry, raws in own:
-        first, is_cut = following, entry.is_cut
-        partitions: list[Device] = []
-        for raw in raws:
-            wanted, ordinal = entry.parts(raw.index) if is_cut else None, first + raw.index
-            following = max(following, ordinal + 1)
-            if wanted is None or strategy is MigStrategy.NONE:
-                yield entry, whole_device(raw, ordinal)
-            else:
-                partitions += listed_partitions(problems, entry, raw, ordinal, wanted)
-        for device in partitions:
-            yield entry, device
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:

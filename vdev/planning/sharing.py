@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.device import Device, Slot, grouped, replica_id
+from ..model.entry import Entry
 from ..model.problem import Problem, did_you_mean, error, warning
 from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
 from .naming import NamedDevice
@@ -30,7 +31,7 @@ def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharin
 
 def slots_of(
     problems: list[Problem], spec: Spec, name: str, members: Sequence[NamedDevice], names: Collection[str]
-) -> Iterator[tuple[str, Slot]]:
+) -> Iterator[tuple[str, Entry, Slot]]:
     """The slots of a resource's devices, each with the resource that lists it: replicas may have another name.
 
     A device has one slot, or `replicas` if an item of the sharing section selects it. `names` are those of all
@@ -46,7 +47,7 @@ def slots_of(
         device = each.device
         rule = shared.get(device.id)
         if block is None or rule is None:
-            yield name, Slot(device.id, device, None, device.health)
+            yield name, each.entry, Slot(device.id, device, None, device.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
         if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
@@ -59,7 +60,7 @@ def slots_of(
             problems.append(error(rule.where, message))
             continue
         for number in range(rule.replicas):
-            yield target, Slot(replica_id(device.id, number), device, number, device.health)
+            yield target, each.entry, Slot(replica_id(device.id, number), device, number, device.health)
 
 
 def _rules_for(spec: Spec, block: TimeSlicing, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
