@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from ..model.template import Template
 from ..model.virtual import NODE_NUMBERS, NODE_PREFIX, Like, LineEnd, VirtualNode, node_path
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
-from ..planning.resources import Resource
+from ..planning.resources import Inventory
 from .host_files import HostFiles
 from .serial_lines import Line, open_pty
 
@@ -58,26 +58,24 @@ class Placeholder:
         return facts(self.device, self.entry.resource)
 
 
-def _of(devices: Iterable[RawDevice], resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
-    """Yield the placeholders of these devices of a resource; with CDI, the runtime makes device nodes itself."""
-    for device in devices:
-        entry = resource.entries.get(device.entry)
-        node = entry.virtual.node if entry and entry.virtual else None
-        if entry and node and not (by_cdi and node.like):
-            yield Placeholder(entry, device, node)
+def _placeholders(inventory: Inventory, pools: "Pools") -> dict[str, Placeholder]:
+    """The placeholders of these devices, and of devices in the pools that only claims still have, by raw device id.
 
-
-def _listed(resources: Mapping[str, Resource], *, by_cdi: bool = False) -> Iterator[Placeholder]:
-    """Yield the placeholders of devices that Allocate gives, or with `by_cdi`, those of devices for claims."""
-    for resource in resources.values():
-        yield from _of((slot.device.raw for slot in resource.slots), resource, by_cdi=by_cdi or any_cdi(resource.flags))
-
-
-def _published(pools: "Pools", *, lost_only: bool = False) -> Iterator[Placeholder]:
-    """Yield the placeholders of devices that claims can get, or of those that only claims still have."""
-    for pool in pools.values():
-        devices = (each.device.raw for each in pool.devices if each.lost or not lost_only)
-        yield from _of(devices, pool.offered, by_cdi=True)
+    With CDI, which claims always use, the runtime makes device nodes itself.
+    """
+    groups = [
+        (each, any_cdi(each.flags), [slot.device.raw for slot in each.slots]) for each in inventory.resources.values()
+    ]
+    groups += [(each, True, [slot.device.raw for slot in each.slots]) for each in inventory.claimable.values()]
+    groups += [(each.offered, True, [one.device.raw for one in each.devices if one.lost]) for each in pools.values()]
+    found = {}
+    for resource, by_cdi, devices in groups:
+        for device in devices:
+            entry = resource.entries.get(device.entry)
+            node = entry.virtual.node if entry and entry.virtual else None
+            if entry and node and not (by_cdi and node.like):
+                found[device.id] = Placeholder(entry, device, node)
+    return found
 
 
 _UNFINISHED = f".{NODE_PREFIX}"
@@ -98,14 +96,7 @@ class Placeholders(HostFiles[str, Placeholder]):
         self._lines: dict[str, Line] = {}
 
     def wanted(self, plan: DesiredState) -> Mapping[str, Placeholder]:
-        observed = plan.observed.inventory
-        found = (
-            *_listed(observed.resources),
-            *_listed(plan.advertised.resources),
-            *_listed(observed.claimable, by_cdi=True),
-            *_published(plan.pools, lost_only=True),
-        )
-        return {each.device.id: each for each in found}
+        return _placeholders(plan.observed.inventory, {}) | _placeholders(plan.advertised, plan.pools)
 
     def present(self, wanted: Mapping[str, Placeholder]) -> Collection[str]:
         """Return the placeholders in the directory, which only one agent at a time may use."""
@@ -124,8 +115,7 @@ class Placeholders(HostFiles[str, Placeholder]):
         )
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        before = plan.observed.previous
-        named = {each.device.id for each in (*_listed(before.advertised.resources), *_published(before.pools))}
+        named = _placeholders(plan.observed.previous.advertised, plan.observed.previous.pools)
         ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if device in named or any(_may_be_of(device, each) for each in ids)]
 
@@ -167,7 +157,8 @@ class Placeholders(HostFiles[str, Placeholder]):
 
     async def close(self) -> None:
         """Close all lines. Everything else stays, because a container that restarts gets it again."""
-        await self._hang_up([*self._lines])
+        if self._lines:
+            await self._hang_up([*self._lines])
 
     def release(self) -> None:
         """Let another process have the directory, for good."""
@@ -179,7 +170,8 @@ class Placeholders(HostFiles[str, Placeholder]):
         """Make the placeholders. Then close lines that nothing needs, answer new ones, and adopt edited answers."""
         await super().apply(plan)
         needed = {device for device, each in self._standing.items() if each.node.pty is not None}
-        await self._hang_up(self._lines.keys() - needed)
+        if unneeded := self._lines.keys() - needed:
+            await self._hang_up(unneeded)
         for device, line in self._lines.items():
             node, values = self._standing[device].node, self._standing[device].values
             answers = {heard: template.render(values) for heard, template in node.answers.items()}
@@ -188,9 +180,8 @@ class Placeholders(HostFiles[str, Placeholder]):
 
     async def _hang_up(self, devices: Collection[str]) -> None:
         """Close these lines. Their links lead nowhere first: the terminals' numbers will belong to other programs."""
-        if devices:
-            links = {self._path(device): self._lines[device].pty.path for device in devices}
-            await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+        links = {self._path(device): self._lines[device].pty.path for device in devices}
+        await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in devices:
             self._lines.pop(device).close()
 

@@ -141,7 +141,7 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         before = self._plan
         observed = ObservedState(
-            spec=in_force(self.spec, self._agent.layouts.progresses),
+            spec=self._in_force(self.spec),
             layouts=self._agent.layouts.progresses,
             node=self._agent.options.node,
             machine=self._machine or Machine(),
@@ -221,7 +221,7 @@ class Reconciler:
     def resume(self, recorded: Inventory) -> None:
         """Take over the lists of an earlier process, so that the first lists are edits of them."""
         self.previous = Previous(advertised=recorded)
-        if in_force(self.spec, self._agent.layouts.progresses) != self.spec:
+        if self._in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
 
     async def _fall_back(self, bad: ConfigError) -> None:
@@ -279,7 +279,12 @@ class Reconciler:
                 await self.reload()  # these devices may have been the reason for the refusal
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
-        return arrange(in_force(spec, self._agent.layouts.progresses), self._agent.options.node, scan.devices)
+        return arrange(self._in_force(spec), self._agent.options.node, scan.devices)
+
+    def _in_force(self, spec: Spec) -> Spec:
+        """The configuration with the layouts that labels of the node choose."""
+        progresses = self._agent.layouts.progresses
+        return in_force(spec, progresses) if progresses else spec
 
     async def _repartition(self) -> None:
         """Partition devices as labels of the node choose."""
