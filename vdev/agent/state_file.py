@@ -127,14 +127,11 @@ class State(_Section):
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 
-def encoded(state: State) -> bytes:
-    """The document as a line of text; the second line is the checksum of the first."""
-    body = state.model_dump_json(exclude_defaults=True).encode()
-    return b"".join((body, b"\n", hashlib.sha256(body).hexdigest().encode(), b"\n"))
-
-
 def decoded(text: bytes, owner: State) -> State:
-    """Return the document; raises StateError if it is damaged, of another version, or of another owner."""
+    """Return the document of a line of JSON, which is followed by a line with its checksum.
+
+    Raises StateError if it is damaged, of another version, or of another owner.
+    """
     body, _, checksum = text.partition(b"\n")
     try:
         version = _Version.model_validate_json(body).version
@@ -279,7 +276,8 @@ class StateFile(Applier):
     def _write(self, path: Path) -> None:
         """Replace the file unless it has the current state. Raises HostError."""
         with self._writing:  # the last to write has the newest state
-            text, present = encoded(self._state), None
+            body = self._state.model_dump_json(exclude_defaults=True).encode()
+            text, present = b"%b\n%b\n" % (body, hashlib.sha256(body).hexdigest().encode()), None
             with contextlib.suppress(HostError):
                 present = read_plain(path, limit=MAX_BYTES)
             if present == text:
