@@ -9,7 +9,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.dra.applier import DraDrivers
-from vdev.dra.checkpoint import ClaimFiles
+from vdev.dra.checkpoint import write_cdi_file
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
@@ -123,12 +123,12 @@ async def test_a_placeholder_stays_while_a_claim_is_being_prepared(kubelet, star
     """An edit removes the entry between the driver's lookup of the device and its answer."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def write(self, claim, write=ClaimFiles.write):
+    def write(path, claim):
         begun.set()
         assert go_on.wait(60)
-        write(self, claim)
+        write_cdi_file(path, claim)
 
-    monkeypatch.setattr(ClaimFiles, "write", write)
+    monkeypatch.setattr("vdev.dra.claims.write_cdi_file", write)
     agent = await start(config(NODES["a file"]))
     await kubelet.objects.create("ResourceClaim", claim("one", exactly("seat")))
     sitter = asyncio.create_task(runs(kubelet, pod("sitter", claims=["one"])))

@@ -26,8 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..deviceplugin.socket_server import MAX_SOCKET_PATH, remove_dead
 from ..errors import HostError, reason_of
-from ..hostfs import read_plain, write_atomic
-from ..hostfs.files import names
+from ..hostfs.files import is_unfinished, names, read_plain, write_atomic, write_if_changed
 from ..model.names import digest
 from .claim import PreparedClaim
 from .preparation import file_name
@@ -37,7 +36,6 @@ log = structlog.get_logger(__name__)
 CHECKPOINT = "prepared-claims.json"
 VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
-_MAX_CDI_BYTES = 2**22
 _CLAIMS = TypeAdapter(tuple[PreparedClaim, ...])
 Prepared = Mapping[str, PreparedClaim]
 """Claims by uid."""
@@ -68,6 +66,10 @@ class Places:
         """The record of prepared claims, which all instances of the driver share."""
         return self.directory / CHECKPOINT
 
+    def cdi_file(self, uid: str) -> Path:
+        """The CDI specification of a claim."""
+        return self.cdi_dir / file_name(self.driver, uid)
+
     @property
     def registration_socket(self) -> Path:
         return _fitting(self.registry / f"{self.driver}{self._instance}-reg.sock")
@@ -93,39 +95,29 @@ def _fitting(path: Path) -> Path:
     return path.with_name(f"{_SHORT}{digest(path.name)}.sock") if is_too_long else path
 
 
-class Checkpoint:
-    """The record at `path`, with a version and a checksum. Blocks."""
+def read_checkpoint(path: Path) -> Prepared | None:
+    """Return the claims; None if there is no record. Blocks. Raises HostError if the file cannot be read.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._recorded: Prepared = {}  # the content that was read or written last
+    A damaged file is renamed and counts as missing.
+    """
+    text = read_plain(path, limit=MAX_BYTES, follow=False)
+    try:
+        return None if text is None else _parsed(text)
+    except ValueError as wrong:
+        log.error("the record of prepared claims cannot be used", file=str(path), reason=str(wrong))
+        with contextlib.suppress(OSError):
+            path.replace(path.with_name(f"{path.name}.spoilt"))
+        return None
 
-    def read(self) -> Prepared | None:
-        """Return the claims; None if there is no record. Raises HostError if the file cannot be read.
 
-        A damaged file is renamed and counts as missing.
-        """
-        text, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), None
-        try:
-            if text is not None:
-                claims = _parsed(text)
-        except ValueError as wrong:
-            log.error("the record of prepared claims cannot be used", file=str(self.path), reason=str(wrong))
-            with contextlib.suppress(OSError):
-                self.path.replace(self.path.with_name(f"{self.path.name}.spoilt"))
-        self._recorded = claims or {}
-        return claims
-
-    def write(self, claims: Prepared) -> None:
-        """Replace the record if its claims differ. Raises HostError and keeps the old record if that fails."""
-        if claims == self._recorded:
-            return
-        content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
-        body = json.dumps({"version": VERSION, "claims": content}).encode()
-        text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
-        if len(text) > MAX_BYTES:
-            raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
-        write_atomic(self.path, text, mode=0o600)
+def write_checkpoint(path: Path, claims: Prepared) -> None:
+    """Replace the record, with a version and a checksum. Blocks. Raises HostError and keeps the old one if it fails."""
+    content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
+    body = json.dumps({"version": VERSION, "claims": content}).encode()
+    text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    if len(text) > MAX_BYTES:
+        raise HostError(f"cannot write {path}: it would have more than {MAX_BYTES} bytes")
+    write_atomic(path, text, mode=0o600)
 
 
 def recorded_claims(path: Path) -> Prepared:
@@ -155,46 +147,22 @@ def _parsed(text: bytes) -> Prepared:
     raise ValueError("the file is damaged")
 
 
-class ClaimFiles:
-    """The CDI specifications of one driver's claims, which container runtimes read. Blocks."""
+def write_cdi_file(path: Path, claim: PreparedClaim) -> None:
+    """Write the CDI specification of a claim, unless the file has it already. Blocks. Raises HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as failed:
+        raise HostError(f"cannot make the CDI directory {path.parent}: {reason_of(failed)}") from failed
+    write_if_changed(path, (json.dumps(claim.document, indent=2) + "\n").encode())
 
-    def __init__(self, directory: Path, driver: str) -> None:
-        self.directory = directory
-        self._driver = driver
 
-    def path(self, uid: str) -> Path:
-        return self.directory / file_name(self._driver, uid)
-
-    def write(self, claim: PreparedClaim) -> None:
-        """Write the claim's file, unless it is up to date. Raises HostError."""
-        path = self.path(claim.uid)
-        text = (json.dumps(claim.document, indent=2) + "\n").encode()
-        with contextlib.suppress(HostError):  # a file that cannot be read is replaced
-            if read_plain(path, limit=_MAX_CDI_BYTES, follow=False) == text:
-                return
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as failed:
-            raise HostError(f"cannot make the CDI directory {self.directory}: {reason_of(failed)}") from failed
-        write_atomic(path, text)
-
-    def remove(self, uid: str) -> None:
-        """Remove the claim's file, if there is one. Raises HostError."""
-        path = self.path(uid)
-        try:
-            path.unlink(missing_ok=True)
-        except NotADirectoryError:
-            return
-        except OSError as failed:
-            raise HostError(f"cannot remove {path}: {reason_of(failed)}") from failed
-
-    def unknown(self, claims: Iterable[PreparedClaim]) -> list[str]:
-        """Return the names of files of other claims than these, and remove unfinished files of killed processes."""
-        prefix, suffix = file_name(self._driver, "\0").split("\0")
-        known = {file_name(self._driver, each.uid) for each in claims}
-        found = names(self.directory)
-        for name in found:
-            if name.startswith(f".{prefix}") and name.endswith(".tmp"):
-                with contextlib.suppress(OSError):
-                    (self.directory / name).unlink()
-        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix) and name not in known)
+def unknown_cdi_files(places: Places, claims: Iterable[PreparedClaim]) -> list[str]:
+    """Return the names of CDI files of other claims than these. Removes unfinished files of killed processes."""
+    prefix, suffix = file_name(places.driver, "\0").split("\0")
+    found = names(places.cdi_dir)
+    for name in found:
+        if name.startswith(f".{prefix}") and is_unfinished(name):
+            with contextlib.suppress(OSError):
+                (places.cdi_dir / name).unlink()
+    known = {file_name(places.driver, each.uid) for each in claims}
+    return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix) and name not in known)

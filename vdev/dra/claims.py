@@ -22,7 +22,7 @@ from ..hostfs import remove_unfinished
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Denied, Missing, Unconfigured
 from ..pb.dra_v1_pb2 import Claim as ClaimRef  # a claim as the kubelet names it
-from .checkpoint import Checkpoint, ClaimFiles, Places, Prepared
+from .checkpoint import Places, Prepared, read_checkpoint, unknown_cdi_files, write_cdi_file, write_checkpoint
 from .claim import Claim, PreparedClaim, read_claim
 from .preparation import Find, prepare
 
@@ -70,8 +70,7 @@ class Claims:
         self._on_change = on_change
         self._renew = renew
         self._intervals, self._clock = timing
-        self._checkpoint = Checkpoint(places.checkpoint)
-        self._files = ClaimFiles(places.cdi_dir, places.driver)
+        self._recorded: Prepared = {}  # the content of the record when it was last read
         self._one_at_a_time = asyncio.Lock()
         self._lock = DirectoryLock(places.directory)
         self._reported: tuple[Prepared, str] = {}, ""
@@ -194,13 +193,19 @@ class Claims:
         Another instance that unprepares a claim removes its CDI file and then writes the record. So if there is no
         record, or the CDI file exists, the claim was not unprepared.
         """
-        recorded = self._checkpoint.read()
-        known = dict(recorded or {})
+        recorded = read_checkpoint(self._places.checkpoint)
+        self._recorded = recorded or {}
+        known = dict(self._recorded)
         for uid, claim in self.prepared.items():
-            if uid not in known and (recorded is None or self._files.path(uid).exists()):
+            if uid not in known and (recorded is None or self._places.cdi_file(uid).exists()):
                 log.error("the record of prepared claims has lost a claim; it is written again", claim=str(claim))
                 known[uid] = claim
         return known
+
+    def _record(self, known: Prepared) -> None:
+        if known != self._recorded:
+            write_checkpoint(self._places.checkpoint, known)
+        self.prepared = known
 
     def _prepare(self, found: Mapping[str, _Read]) -> dict[str, PreparedClaim | str]:
         claims = (each for each in found.values() if isinstance(each, Claim))
@@ -211,13 +216,12 @@ class Claims:
                 answers[uid] = known[uid] = self._prepared(claim, known.get(uid), known.values())
             except (AllocationError, ApiServerError) as refused:
                 answers[uid] = str(refused)
-        self._checkpoint.write(known)
-        self.prepared = known
+        self._record(known)
         for uid, answer in answers.items():
             # A claim without its CDI file stays in the record: the kubelet asks again, or unprepares it.
             try:
                 if isinstance(answer, PreparedClaim):
-                    self._files.write(answer)
+                    write_cdi_file(self._places.cdi_file(uid), answer)
             except HostError as failed:
                 answers[uid] = str(failed)
         return answers
@@ -238,36 +242,37 @@ class Claims:
     def _unprepare(self, asked: Iterable[str]) -> dict[str, str]:
         known, answers = self._known(), dict.fromkeys(asked, "")
         for uid in asked:
+            file = self._places.cdi_file(uid)
             try:
                 if _UID.fullmatch(uid):
-                    self._files.remove(uid)
+                    file.unlink(missing_ok=True)
                 rest = {other: claim for other, claim in known.items() if other != uid}
                 held = {device.raw for claim in rest.values() for device in claim.devices}
                 for device in known[uid].devices if uid in known else ():
                     if device.raw not in held:
                         self._renew(device.raw)
                 known = rest
+            except OSError as failed:
+                answers[uid] = f"cannot remove {file}: {reason_of(failed)}"
             except HostError as failed:
                 answers[uid] = str(failed)
-        self._checkpoint.write(known)
-        self.prepared = known
+        self._record(known)
         return answers
 
     def _restore(self) -> None:
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._known()
-        self._checkpoint.write(known)
-        self.prepared = known
+        self._record(known)
         self.trouble = ""
-        unknown = self._files.unknown(known.values())
+        unknown = unknown_cdi_files(self._places, known.values())
         if unknown:
             self.trouble = (
                 f"the record {self._places.checkpoint} does not have the claims of {len(unknown)} CDI files in "
-                f"{self._files.directory}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
+                f"{self._places.cdi_dir}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
                 "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
             )
         for claim in known.values():
             try:
-                self._files.write(claim)
+                write_cdi_file(self._places.cdi_file(claim.uid), claim)
             except HostError as failed:
                 self.trouble = f"containers of {claim} cannot be started: {failed}"

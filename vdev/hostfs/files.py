@@ -35,6 +35,18 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
                 os.unlink(temporary)
 
 
+def write_if_changed(path: Path, data: bytes) -> bool:
+    """Replace the file unless it is a plain one with this content; blocks. Returns whether it was replaced.
+
+    Raises HostError.
+    """
+    with contextlib.suppress(HostError):  # a file that cannot be read is replaced
+        if read_plain(path, limit=len(data), follow=False) == data:
+            return False
+    write_atomic(path, data)
+    return True
+
+
 def is_unfinished(name: str) -> bool:
     """Whether it is the name of a file that `write_atomic`, or a program with the same habit, is writing."""
     return name.startswith(".") and name.endswith(_UNFINISHED)

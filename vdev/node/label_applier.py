@@ -5,7 +5,6 @@ stays; the others are written. All stay when the agent ends, because a restart m
 """
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from typing import Any
 import structlog
 
 from ..agent.applier import Applier
-from ..errors import HostError
-from ..hostfs.files import read_plain, write_atomic
+from ..hostfs.files import write_if_changed
 from ..kube.ownership import owned, owned_by_others
 from ..model.problem import Problem, warning
 from ..planning.plan import DesiredState
@@ -93,7 +91,6 @@ def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 
 FILE = "vdev"
-_MOST = 2**20  # bytes of an existing file that are read
 
 
 class FeaturesFile(Applier):
@@ -118,8 +115,5 @@ class FeaturesFile(Applier):
             self.path.unlink(missing_ok=True)
             return
         text = "".join(f"{label}={value}\n" for label, value in sorted(wanted.items())).encode()
-        with contextlib.suppress(HostError):
-            if read_plain(self.path, limit=_MOST) == text:
-                return
-        write_atomic(self.path, text)
-        log.info("features file written", file=str(self.path), labels=len(wanted))
+        if write_if_changed(self.path, text):
+            log.info("features file written", file=str(self.path), labels=len(wanted))
