@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.kit.fleet import add_kubelet
 from vdev.agent import status
 
 CONFIG = """
@@ -66,6 +67,15 @@ async def test_a_kubelet_that_sets_capacity_to_zero(start_agent, account, api_se
     await api_server.edit("nodes", "node-1", zero, manager="kubelet", subresource="status")
     await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
     assert "4" == status_of()["allocatable"][NPU]
+
+
+async def test_a_kubelet_computes_what_is_allocatable(start_agent, account, api_server, status_of):
+    """So vdev writes the capacity only, and the status says so."""
+    await add_kubelet(api_server, "node-1", "v1.36.2")
+    agent = await start_agent(config(), api_server=account, wait=False)
+    await api_server.until(lambda: "4" == status_of()["capacity"].get(NPU))
+    assert {"cpu": "8"} == status_of()["allocatable"]
+    assert agent.agent.node_api.document()["status"]["kubeletDecidesAllocatable"]
 
 
 async def test_a_new_agent_writes_nothing_if_the_status_is_correct(start_agent, account, api_server, status_of):

@@ -91,6 +91,7 @@ async def test_the_node_is_an_object(node, plugins):
     await plugins(NPU, on=node.kubelet, devices=["a", "b"])
     await node.until(lambda: "2" == capacity(node).get(NPU), "the capacity")
     assert "3" == capacity(node)["other.dev/x"]
+    assert "3" == node.all("Node")["sim-node"]["status"]["allocatable"]["other.dev/x"]
     conditions = {each["type"]: each["status"] for each in node.all("Node")["sim-node"]["status"]["conditions"]}
     assert {"Ready": "True", "Theirs": "True"} == conditions
     assert "v1.36.0+vdev" == node.all("Node")["sim-node"]["status"]["nodeInfo"]["kubeletVersion"]

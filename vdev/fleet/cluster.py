@@ -13,6 +13,7 @@ from ..errors import ApiServerError
 from ..kube import Informer, key_of, metadata_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
+from ..node.status_applier import has_kubelet
 from ..planning.in_use import Use
 from ..telemetry.applier import annotated_load
 from .pod_devices import Pod, read_pod
@@ -90,10 +91,6 @@ def _uses(document: Document) -> Uses | None:
     return uses or None
 
 
-_FAKE_VERSIONS = ("fake", "kwok")
-"""Prefixes of the kubelet versions that KWOK, and programs that create Nodes for it, write."""
-
-
 class SeenNode:
     """One Node, which implements `TargetNode` for the appliers.
 
@@ -143,9 +140,8 @@ class SeenNode:
 
     @property
     def has_kubelet(self) -> bool:
-        """Whether its status has the version of a real kubelet. The agent on the node is then responsible for it."""
-        version = ((self.document or {}).get("status") or {}).get("nodeInfo", {}).get("kubeletVersion")
-        return bool(version) and not str(version).startswith(_FAKE_VERSIONS)
+        """Whether a real kubelet runs on the node. The agent there is then responsible for it."""
+        return has_kubelet(self.document)
 
     def ready_since(self) -> str | None:
         """When the Node became Ready, in the format of Kubernetes; None if it is not Ready."""

@@ -324,7 +324,6 @@ class Fleet:
             events=self._events,
             level=logging.DEBUG,
             takes_back=True,
-            may_have_kubelet=False,
         )
         notes = PodNotes(self._api, self.clock, self.cluster, name)
         member = self.members[name] = Member(seen, slices, notes, access, engine)

@@ -54,7 +54,6 @@ class NodeAccess:
     events: TokenBucket | None = None  # the rate of Events, if several nodes share it
     level: int = logging.INFO  # of log lines about writes
     takes_back: bool = False  # remove labels of an earlier process even if the file configures none
-    may_have_kubelet: bool = True  # a kubelet may compute what is allocatable
 
 
 FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]

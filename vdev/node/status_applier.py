@@ -1,8 +1,8 @@
 """Writes extended resources, if no device plugin serves them, and conditions into the Node's status, in one apply.
 
 The apply is forced, because a kubelet that starts without a checkpoint sets every extended resource to 0 and then owns
-it. `allocatable` counts healthy devices. If a kubelet computes it from the capacity, which it does every ten seconds,
-it is left to the kubelet (source: pkg/kubelet/nodestatus, Kubernetes 1.36).
+it. `allocatable` counts healthy devices. A kubelet computes it from the capacity every ten seconds, so on its nodes it
+is left to the kubelet (source: pkg/kubelet/nodestatus, Kubernetes 1.36).
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,14 @@ from .conditions import NodeCondition, SlotCounts
 log = structlog.get_logger(__name__)
 
 _STATUS = "status"
+_FAKE_VERSIONS = ("fake", "kwok")
+"""Prefixes of the kubelet versions that KWOK, and programs that create Nodes for it, write."""
+
+
+def has_kubelet(document: Mapping[str, Any] | None) -> bool:
+    """Whether the status of a Node has the version of a real kubelet."""
+    version = ((document or {}).get(_STATUS) or {}).get("nodeInfo", {}).get("kubeletVersion")
+    return bool(version) and not str(version).startswith(_FAKE_VERSIONS)
 
 
 class NodeStatus(ApiApplier):
@@ -31,10 +39,8 @@ class NodeStatus(ApiApplier):
     def __init__(self, access: NodeAccess) -> None:
         super().__init__(access)
         self.written = False
-        self.kubelet_decides = False  # whether a kubelet computes what is allocatable
         self._capacity: Mapping[str, SlotCounts] = {}
         self._conditions: tuple[NodeCondition, ...] = ()
-        self._offered: Mapping[str, int] = {}  # the allocatable that was written last
 
     async def apply(self, plan: DesiredState) -> None:
         """Take the plan's resources and conditions; at first also none: an earlier process may have left some."""
@@ -46,7 +52,6 @@ class NodeStatus(ApiApplier):
             self._note(wants=any(wanted))
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
-        self._learn(document.get(_STATUS) or {})
         return self.written and not self._is_up_to_date(document)
 
     async def _write(self, document: Mapping[str, Any]) -> None:
@@ -54,13 +59,11 @@ class NodeStatus(ApiApplier):
             self.written = True
             return
         wanted, written = (self._capacity, self._conditions), self._document(document.get(_STATUS) or {})
-        offered = self._amounts.get("allocatable", {})
         rest = await cleared(self._api, document, written)
         if rest is not document:
             self._access.view.note(rest)
         if rest is document or not self._is_up_to_date(rest):
             await self._apply(rest, {_STATUS: written}, status=True)
-        self._offered = offered
         self.written = wanted == (self._capacity, self._conditions)  # else the plan changed in between
         log.log(
             self._access.level, "node status written", resources=len(self._capacity), conditions=len(self._conditions)
@@ -73,27 +76,16 @@ class NodeStatus(ApiApplier):
             "allocatable": {name: each.allocatable for name, each in self._capacity.items()},
             "conditions": [each.document for each in self._conditions],
             "written": self.written,
-            "kubeletDecidesAllocatable": self.kubelet_decides,
+            "kubeletDecidesAllocatable": has_kubelet(self._access.view.document),
         }
 
     @property
     def _amounts(self) -> dict[str, dict[str, int]]:
-        """The amounts that vdev writes: what is allocatable only if no kubelet computes it."""
+        """The amounts that vdev writes: what is allocatable only if there is no kubelet."""
         amounts = {"capacity": {name: each.capacity for name, each in self._capacity.items()}}
-        if not self.kubelet_decides:
+        if not has_kubelet(self._access.view.document):
             amounts["allocatable"] = {name: each.allocatable for name, each in self._capacity.items()}
         return amounts
-
-    def _learn(self, status: Mapping[str, Any]) -> None:
-        """Find out whether a kubelet computes what is allocatable."""
-        if self._access.may_have_kubelet and not self.kubelet_decides and self._offered == self._amounts["allocatable"]:
-            capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
-            self.kubelet_decides = any(
-                amount_of(capacity.get(name)) == count.capacity == amount_of(allocatable.get(name)) != count.allocatable
-                for name, count in self._capacity.items()
-            )
-            if self.kubelet_decides:
-                log.info("the kubelet computes what is allocatable; unhealthy devices stay in it")
 
     def _is_up_to_date(self, document: Mapping[str, Any]) -> bool:
         """Whether the Node has what the plan wants, and nothing else from vdev."""

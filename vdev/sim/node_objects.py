@@ -83,7 +83,8 @@ class NodeObjects:
             "nodeInfo": {**_NODE_INFO, **(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
         }
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
-            status[field] = {**(before.get(field) or {}), **{name: str(count) for name, count in numbers.items()}}
+            # A kubelet also counts resources that other programs write into the capacity as allocatable.
+            status[field] = {**(before.get("capacity") or {}), **{name: str(count) for name, count in numbers.items()}}
         self._write_status(_NODE, old, status)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
