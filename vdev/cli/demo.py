@@ -13,9 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..errors import VdevError
 from . import common
+
+if TYPE_CHECKING:
+    from ..sim import Kubelet
+    from ..testing import Agent
 
 _PATIENCE = 30.0  # seconds for each step
 
@@ -43,16 +48,11 @@ def run(args: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-class FailedCheck(Exception):
-    """A check did not hold."""
-
-
 class Story:
-    """Numbered steps with checks, played on a kubelet with the configuration in a directory."""
+    """Numbered steps with checks, played on a kubelet and `vdev run`, whose configuration is in a file."""
 
-    def __init__(self, kubelet: Any, directory: Path) -> None:
-        self.kubelet = kubelet
-        self.config, self.log = directory / "vdev.yaml", directory / "plugin.log"
+    def __init__(self, kubelet: "Kubelet", agent: "Agent", config: Path) -> None:
+        self.kubelet, self.agent, self.config = kubelet, agent, config
         self.checks = 0
         self._step = 0
 
@@ -66,7 +66,7 @@ class Story:
     def check(self, what: str, *, expected: object, actual: object) -> None:
         """Check a value, and count the check."""
         if expected != actual:
-            raise FailedCheck(f"{what}: expected {expected!r}, got {actual!r}")
+            raise VdevError(f"{what}: expected {expected!r}, got {actual!r}")
         self.checks += 1
         print(f"   ✓ {what}")
 
@@ -100,39 +100,30 @@ def _quickstart() -> str:
 
 async def _play(directory: Path) -> int:
     from ..sim import Kubelet, Timings  # not needed for --help; it imports gRPC
-    from ..sim.scenarios.plugin_process import CommandPlugin, last_words
-    from ..sim.scenarios.scenario import ScenarioError
+    from ..sim.scenarios.plugin_process import PluginPlaces, last_words
+    from ..testing import Agent
 
-    begun, log = time.monotonic(), directory / "plugin.log"
-    (directory / "vdev.yaml").write_text(_quickstart())
-    command = [
-        *(sys.executable, "-m", "vdev", "run"),
-        *("--config-file", str(directory / "vdev.yaml"), "--kubelet-dir", str(directory / "kubelet")),
-        *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
-        *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
-        *("--log-format", "console"),
-    ]
-    environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}  # it must not use a cluster
-    plugin = CommandPlugin(command, log=log, environ=environ, strict=True)
+    begun = time.monotonic()
+    os.environ.pop("KUBECONFIG", None)  # the plugin must not use a cluster
+    places = PluginPlaces.below(directory, kubelet_dir=directory / "kubelet", node_name="demo-node")
+    places.configuration.write_text(_quickstart())
+    # A real kubelet takes two seconds to restart.
+    timings = Timings(boot=0.1, sources=0.1)
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
         async with Kubelet(
-            directory / "kubelet",
-            node_name="demo-node",
-            cdi_dir=directory / "cdi",
-            timings=Timings(boot=0.1, sources=0.1),  # a real kubelet takes two seconds to restart
+            places.kubelet_dir, node_name=places.node_name, cdi_dir=places.cdi_dir, timings=timings
         ) as kubelet:
-            story = Story(kubelet, directory)
-            await plugin.start()
-            for part in (_beginning, _pods, _edit, _bad_edit, _removal, _restart):
-                await part(story, command)
-            await plugin.stop()  # raises ScenarioError if it does not end as it should
-            await _end(story)
-    except (FailedCheck, ScenarioError, TimeoutError) as failed:
-        print(f"   ✗ {failed}\n\nthe plugin: {last_words(log)}", file=sys.stderr)
+            story = Story(kubelet, Agent(places, kubelet), places.configuration)
+            try:
+                await _beginning(story, shlex.join(("vdev", "run", *places.flags())))
+                for part in (_pods, _edit, _bad_edit, _removal, _restart, _end):
+                    await part(story)
+            finally:
+                await story.agent.kill()
+    except (VdevError, TimeoutError) as failed:
+        print(f"   ✗ {failed}\n\nthe plugin: {last_words(places.log)}", file=sys.stderr)
         return 1
-    finally:
-        await plugin.kill()
     print(
         f"\nAll {story.checks} checks held, in {time.monotonic() - begun:.1f} s. "
         "Next: vdev sim --help, vdev run --help, configs/"
@@ -140,17 +131,18 @@ async def _play(directory: Path) -> int:
     return 0
 
 
-async def _beginning(story: Story, plugin: list[str]) -> None:
-    kubelet = story.kubelet
+async def _beginning(story: Story, command: str) -> None:
     story.step("The plugin starts and registers its resources with the kubelet")
-    story.say("$ vdev " + shlex.join(plugin[3:]))
-    took = await story.until(lambda: {NPU, TERMINAL, NOISE} <= kubelet.node().capacity.keys(), "three resources")
+    story.say(f"$ {command}")
+    begun = time.monotonic()
+    await story.agent.start()
+    took = f"{(time.monotonic() - begun) * 1000:.0f} ms"
     story.show_node()
     expected = {NPU: (2, 2), TERMINAL: (1, 1), NOISE: (1, 1)}
     story.check(f"the node has what {story.config.name} declares ({took})", expected=expected, actual=story.numbers)
 
 
-async def _pods(story: Story, _: list[str]) -> None:
+async def _pods(story: Story) -> None:
     from ..sim import manifest
 
     story.step("Pods ask for devices, as any pod does: limits: {acme.dev/npu: 1, example.com/noise: 1}")
@@ -170,7 +162,7 @@ async def _pods(story: Story, _: list[str]) -> None:
     story.say(f"  {refused.message}")
 
 
-async def _edit(story: Story, _: list[str]) -> None:
+async def _edit(story: Story) -> None:
     kubelet = story.kubelet
     story.step("The file is edited: count: 2 becomes count: 3")
     calls = dict(kubelet.metrics.registrations)
@@ -181,18 +173,17 @@ async def _edit(story: Story, _: list[str]) -> None:
     story.check("nothing registered again", expected=calls, actual=dict(kubelet.metrics.registrations))
 
 
-async def _bad_edit(story: Story, _: list[str]) -> None:
+async def _bad_edit(story: Story) -> None:
     story.step("A bad edit: count: 3 becomes cuont: 3")
     before = story.numbers
     story.edit("count: 3", "cuont: 3")
-    await story.until(lambda: "configuration refused" in story.log.read_text(), "the refusal in the log")
-    refusal = next(line for line in story.log.read_text().splitlines() if "cuont" in line)
-    story.say(refusal.partition(str(story.config))[2].strip(" :'\"[]").join((story.config.name + ":", "")))
+    await story.until(lambda: "cuont" in story.agent.errors(), "the refusal in the log")
+    story.say(story.agent.errors().partition(f"{story.config.parent}/")[2])
     story.check("the last good configuration stays", expected=before, actual=story.numbers)
     story.edit("cuont: 3", "count: 3")
 
 
-async def _removal(story: Story, _: list[str]) -> None:
+async def _removal(story: Story) -> None:
     kubelet = story.kubelet
     story.step("The NPUs are taken off this node (onNodes: [another-node]) while pod train holds one of them")
     (mine,) = kubelet.pod("train").container().devices[NPU]
@@ -208,7 +199,7 @@ async def _removal(story: Story, _: list[str]) -> None:
     story.check("when the pod is gone, so is the device", expected=(0, 0), actual=story.numbers[NPU])
 
 
-async def _restart(story: Story, _: list[str]) -> None:
+async def _restart(story: Story) -> None:
     from ..sim import manifest
 
     kubelet = story.kubelet
@@ -231,6 +222,7 @@ async def _restart(story: Story, _: list[str]) -> None:
 async def _end(story: Story) -> None:
     kubelet = story.kubelet
     story.step("SIGTERM: the plugin ends")
+    await story.agent.stop()
     await story.until(lambda: not any(kubelet.node().allocatable.values()), "nothing allocatable")
     left = sorted(path.name for path in kubelet.device_plugin_dir.glob("vdev-*"))
     story.check("no socket is left behind", expected=[], actual=left)

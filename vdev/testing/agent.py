@@ -14,6 +14,7 @@ import yaml
 from ..agent import command_socket
 from ..errors import SocketError, VdevError
 from ..hostfs import write_atomic
+from ..sim import Kubelet
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
 from ..sim.scenarios.scenario import ScenarioError
 from .kubelet import BlockingKubelet
@@ -30,7 +31,7 @@ _TAIL = 4_000  # characters of its log that are shown with a failed test
 class Agent:
     """`vdev run`. Its methods are awaited."""
 
-    def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet) -> None:
+    def __init__(self, places: PluginPlaces, kubelet: BlockingKubelet | Kubelet) -> None:
         self._places = places
         self._kubelet = kubelet
         self._process = VdevRun(places)
