@@ -14,7 +14,7 @@ from ..model.problem import counted, did_you_mean
 from ..planning import allocation, cdi
 from ..planning.allocation import cdi_documents, container_edits
 from ..planning.resources import Inventory, Resource
-from . import common, plan
+from . import common, options, plan
 
 EXTRA = "ids"
 """The name of the positional arguments after `--resource`."""
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.claim is not None:
         return _of_claims(args)
     files, ids = _split(args.files, args.ids)
-    seen = plan.previewed(args, files)
+    seen = plan.preview(files, options.read(args))
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code

@@ -20,7 +20,7 @@ from ..dra.published_devices import DraDevice, PublishedPool
 from ..errors import AllocationError, UsageError, reason_of
 from ..planning import cdi
 from ..sim.objects import yaml_text
-from . import common, plan
+from . import common, options, plan
 
 Document = dict[str, Any]
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of reading a malformed claim
@@ -28,7 +28,7 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)  # the errors of 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers; 2 for a wrong configuration or file, 1 if a claim cannot be allocated."""
-    seen = plan.previewed(args, args.files)
+    seen = plan.preview(args.files, options.read(args))
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code

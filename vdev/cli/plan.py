@@ -1,6 +1,7 @@
 """`vdev plan`: previews the devices that a node would advertise, with reasons, and the changes of a reload."""
 
 import argparse
+import functools
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from ..hostfs.root import machine_type
 from ..model import telemetry
 from ..model.device import EMPTY as NOTHING
 from ..model.device import Slot, device_document, problem_document
-from ..model.problem import Override, Problem, counted, did_you_mean, errors, notice, warning
+from ..model.problem import Problem, counted, did_you_mean, errors, notice, warning
 from ..model.quantity import written
 from ..model.spec import Spec
 from ..node.maker_labels import Machine
@@ -64,13 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 if the configuration has errors."""
-    labels = dict(map(_label, args.label))
-    new = previewed(args, args.files, labels)
-    old = previewed(args, args.against, labels) if args.against else None
-    files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
+    chosen, labels = options.read(args), dict(map(_label, args.label))
+    new = preview(args.files, chosen, labels)
+    old = preview(args.against, chosen, labels) if args.against else None
     problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
     changes = _changes(old, new) if old else {}
-    from_directory = any(os.path.isdir(Path(each)) for each in args.files)
+    files = [str(each) for each in new.files]
+    from_directory = any(os.path.isdir(each) for each in args.files)
     lines = [_lines(new, files if from_directory else [], explain=args.explain)]
     if old:
         lines.append(_change_lines(old, new, changes))
@@ -95,6 +96,7 @@ class Preview:
     """Everything that a node would advertise. A start's time is not among the labels."""
 
     plan: DesiredState
+    files: Sequence[Path]  # those of the node
     found: Mapping[str, discovery.Found]  # by entry, also the candidates that do not match
     problems: tuple[Problem, ...]
     notices: tuple[Problem, ...] = ()  # worth knowing, and not wrong
@@ -119,47 +121,29 @@ class Preview:
 
 
 def add_node(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `previewed`: files, node and host."""
+    """Add the arguments of `preview`: files, node and host."""
     common.add_files(parser)
     node, root = "the node to plan for; default: this host's name", "where to find the host's /dev and /sys; default: /"
     options.add(parser, node_name=node, host_root=root)
 
 
-def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Mapping[str, str] = NOTHING) -> Preview:
-    """The preview of the node in the arguments and the environment, with these files and these labels of the Node."""
-    chosen = options.read(args)
-    return preview(
-        loading.files_of_node([Path(each) for each in files], chosen.node_name, labels),
-        node=chosen.node_name,
-        host_root=chosen.host_root,
-        overrides=chosen.overrides,
-        preset_dirs=chosen.preset_dirs,
-        node_labels=labels,
-    )
+def preview(paths: Iterable[str | Path], chosen: options.Settings, node_labels: Mapping[str, str] = NOTHING) -> Preview:
+    """Load the files and plan for the node of the options. If the files have errors, these are reported, and the rest
+    is used.
 
-
-def preview(
-    files: Sequence[Path],
-    *,
-    node: str,
-    host_root: Path,
-    overrides: Mapping[str, Override],
-    preset_dirs: Sequence[Path] = (),
-    node_labels: Mapping[str, str] = NOTHING,
-) -> Preview:
-    """Load the files and plan for the node. If the files have errors, these are reported and the rest is used.
-
-    `node_labels` are labels of the Node that select layouts.
+    `node_labels` are labels of the Node that select layouts and files.
     """
+    node, host = chosen.node_name, HostRoot(chosen.host_root)
+    files = loading.files_of_node([Path(each) for each in paths], node, node_labels)
+    load = functools.partial(config.load, files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     try:
-        loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs)
+        loaded = load()
     except ConfigError as bad:
         try:
-            loaded = config.load(files, overrides=overrides, preset_dirs=preset_dirs, partial=True)
+            loaded = load(partial=True)
         except ConfigError:
-            return Preview(desired_state(ObservedState(node=node)), {}, bad.problems, refused=True)
+            return Preview(desired_state(ObservedState(node=node)), files, {}, bad.problems, refused=True)
     spec, choices = repartition.chosen(loaded.spec, node, node_labels)
-    host = HostRoot(host_root)
     found = {
         entry.name: discovery.discover(
             entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{telemetry.DIRECTORY}/{node}"
@@ -186,7 +170,7 @@ def preview(
     ]
     problems = tuple(dict.fromkeys((*loaded.problems, *of_node, *of_labels)))
     notices = (*loaded.notices, *_of_other_nodes(spec, node))
-    return Preview(plan, found, problems, notices, refused)
+    return Preview(plan, files, found, problems, notices, refused)
 
 
 def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:

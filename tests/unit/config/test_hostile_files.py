@@ -14,8 +14,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.kit.previews import preview
 from vdev import config
-from vdev.cli.plan import preview
 from vdev.config.loader import FileTexts
 from vdev.config.presets import load_preset
 from vdev.errors import ConfigError
@@ -125,7 +125,7 @@ def survives(text: str, file: Path) -> None:
 
     whole, part = refused(shown), refused(lambda: config.load([file], partial=True))
     assert whole or not part
-    preview([file], node="n1", host_root=file.parent, overrides={})
+    preview([file], node="n1", host_root=file.parent)
 
 
 def test_the_file_has_every_key_of_the_schema(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.previews import preview
 from vdev import config
-from vdev.cli.plan import preview
 from vdev.errors import ConfigError
 from vdev.model.entry import DeviceIdStrategy, MigStrategy
 from vdev.model.problem import Override
@@ -138,7 +138,7 @@ def plan(tmp_path):
         files = [tmp_path / "0.yaml", tmp_path / "1.yaml"]
         for file, content in zip(files, (WHOLE, text), strict=True):
             file.write_text(content)
-        seen = preview(files, node="n", host_root=tmp_path, overrides={})
+        seen = preview(files, node="n", host_root=tmp_path)
         assert not seen.refused, seen.problems
         counts = {name: len(resource.slots) for name, resource in seen.inventory.resources.items()}
         return counts, [str(each) for each in seen.problems]
@@ -284,7 +284,7 @@ def test_a_file_with_a_section_of_vdev_is_strict(load, text, words, section):
 )
 def test_sharing_that_does_not_fit_the_node_is_an_error_in_a_file_of_vdev(tmp_path, text, words):
     (tmp_path / "own.yaml").write_text(f"{WHOLE}{text}")
-    seen = preview([tmp_path / "own.yaml"], node="n", host_root=tmp_path, overrides={})
+    seen = preview([tmp_path / "own.yaml"], node="n", host_root=tmp_path)
     assert seen.refused
     assert [each for each in seen.problems if each.is_error and words in each.message]
 
@@ -294,9 +294,7 @@ def test_an_item_for_another_vendors_resource_is_strict(tmp_path, devices):
     """NVIDIA's plugin would not start with it."""
     (tmp_path / "own.yaml").write_text("devices: [{name: a, resource: acme.dev/npu, virtual: {count: 2}}]")
     (tmp_path / "shared.yaml").write_text(shared(devices).replace("gpu", "acme.dev/npu"))
-    assert preview(
-        [tmp_path / "own.yaml", tmp_path / "shared.yaml"], node="n", host_root=tmp_path, overrides={}
-    ).refused
+    assert preview([tmp_path / "own.yaml", tmp_path / "shared.yaml"], node="n", host_root=tmp_path).refused
 
 
 def test_a_second_document_in_a_file_of_vdev_is_refused(load):

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.previews import preview
 from vdev import config
-from vdev.cli.plan import preview
 from vdev.errors import ConfigError, UsageError
 from vdev.importers import FORMS, Imported, ImportOptions, imported, recognized
 from vdev.model.telemetry import SmiTool
@@ -268,7 +268,7 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
 
     file = tmp_path / "made.yaml"
     file.write_text(made.text + "node: {labels: true}\n")
-    labels = preview([file], node="node-1", host_root=tmp_path, overrides={}).labels
+    labels = preview([file], node="node-1", host_root=tmp_path).labels
     assert (product, memory, count) == tuple(labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "count"))
     assert () == made.warnings
     (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
