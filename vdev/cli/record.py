@@ -1,15 +1,33 @@
-"""`vdev record`: this node's devices as a configuration that simulates them elsewhere."""
+"""`vdev record`: this node's devices as a configuration that simulates them elsewhere.
+
+The file has virtual devices with the ids, NUMA nodes and health of the real ones. Devices that differ only in their id,
+NUMA node and place become one entry. The kubelet knows only the replicas of a shared device; they become one device
+that is shared again.
+"""
 
 import argparse
 import asyncio
-import json
+import hashlib
+import itertools
+import posixpath
+import re
 import secrets
 import sys
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from .. import config
-from ..errors import UsageError, VdevError
+from ..deviceplugin import podresources
+from ..deviceplugin.podresources import KubeletDevice
+from ..discovery.sysfs_source import SysTree
+from ..errors import HostError, UsageError, VdevError
 from ..hostfs import HostRoot
+from ..importers.draft import Draft
+from ..model.device import REPLICA_MARK, base_id, grouped, replica_id
 from . import common, options
 
 DESCRIPTION = """Record the devices of this node as a vdev configuration that plays them virtually elsewhere.
@@ -49,9 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.salt and not args.anonymize:
         raise UsageError("--salt is for --anonymize")
-    from ..deviceplugin import podresources  # not needed for --help
-    from ..recording import Mask, pieces, recorded
-
     chosen = options.read(args)
     socket = chosen.pod_resources_socket
     devices = asyncio.run(podresources.listed(socket, within=_TIMEOUT))
@@ -61,17 +76,15 @@ def run(args: argparse.Namespace) -> int:
             "sysfs shows alone with --hardware"
         )
     hardware = pieces(HostRoot(chosen.host_root))
-    mask = Mask((args.salt or secrets.token_hex(16)) if args.anonymize else "")
-    draft = recorded(chosen.node_name, devices or (), hardware, mask, domain=args.domain if args.hardware else "")
+    salt = (args.salt or secrets.token_hex(16)) if args.anonymize else ""
+    draft = Recording(hardware, salt).of(chosen.node_name, devices or (), args.domain if args.hardware else "")
     text = draft.text()
     config.load_text(text, "the recording")  # a recording that vdev would refuse is an error now, not when it is used
-    if args.output == "json":
-        print(json.dumps({"text": text, "warnings": draft.warnings}, indent=2))
-    elif args.to is None:
-        sys.stdout.write(text)
+    if args.to is None or args.output == "json":
+        common.show(args, {"text": text, "warnings": draft.warnings}, text.splitlines())
     else:
         _write(args.to, text)
-    if args.output != "json":
+    if args.output == "text":
         for warning in dict.fromkeys(draft.warnings):
             print(f"warning: {warning}", file=sys.stderr)
     return 0
@@ -82,3 +95,302 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as failed:
         raise UsageError(f"--to: {path} cannot be written: {failed.strerror}") from failed
+
+
+# --- the hardware -----------------------------------------------------------------------------------------------------
+
+_PCI, _USB = "/sys/bus/pci/devices", "/sys/bus/usb/devices"
+_NVIDIA_VENDOR = "/proc/driver/nvidia/gpus"
+_ACCELERATORS = ("0x03", "0x12", "0x0b40")  # display, processing accelerators, co-processors
+_HUB = "09"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwarePiece:
+    """A piece of hardware. `kind` is pci or usb, `place` its address or port; ids are four hexadecimal digits.
+
+    `serial` is a serial number, or the UUID of a GPU. `model` and `maker` are names, if they are known.
+    """
+
+    kind: str
+    place: str
+    vendor: str
+    product: str
+    serial: str = ""
+    maker: str = ""
+    model: str = ""
+    driver: str = ""
+    numa: int | None = None
+    is_accelerator: bool = False
+
+
+def pieces(host: HostRoot) -> list[HardwarePiece]:
+    """All pieces of the host, as far as they can be read. Blocks."""
+    tree = SysTree(host)
+    gpus = dict(_gpus(host))
+    found = []
+    for each in (*_pci(tree), *_usb(tree)):
+        uuid, model = gpus.get(each.place, ("", ""))
+        found.append(replace(each, serial=each.serial or uuid, model=each.model or model))
+    return found
+
+
+def _members(tree: SysTree, listing: str) -> list[tuple[str, str]]:
+    try:
+        return tree.members(listing)
+    except HostError:
+        return []
+
+
+def _pci(tree: SysTree) -> Iterator[HardwarePiece]:
+    for address, directory in _members(tree, _PCI):
+        node = tree.text(directory, "numa_node")
+        yield HardwarePiece(
+            "pci",
+            address,
+            tree.text(directory, "vendor").removeprefix("0x"),
+            tree.text(directory, "device").removeprefix("0x"),
+            driver=tree.text(directory, "driver"),
+            numa=int(node) if node.isdecimal() else None,
+            is_accelerator=tree.text(directory, "class").startswith(_ACCELERATORS),
+        )
+
+
+def _usb(tree: SysTree) -> Iterator[HardwarePiece]:
+    for port, directory in _members(tree, _USB):
+        if ":" in port or tree.text(directory, "bDeviceClass") == _HUB:
+            continue
+        yield HardwarePiece(
+            "usb",
+            port,
+            tree.text(directory, "idVendor").lower(),
+            tree.text(directory, "idProduct").lower(),
+            serial=tree.text(directory, "serial"),
+            maker=tree.text(directory, "manufacturer"),
+            model=tree.text(directory, "product"),
+            driver=tree.text(directory, "driver"),
+        )
+
+
+def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
+    """UUID and model of NVIDIA's GPUs by PCI address, from the driver's files."""
+    try:
+        names = [name for name, _ in host.entries(_NVIDIA_VENDOR)]
+    except HostError:
+        return
+    for name in names:
+        try:
+            text = host.read_text(posixpath.join(_NVIDIA_VENDOR, name, "information"))
+        except HostError:
+            continue
+        lines = (line.partition(":") for line in (text or "").splitlines())
+        known = {key.strip(): value.strip() for key, _, value in lines}
+        yield name.lower(), (known.get("GPU UUID", ""), known.get("Model", ""))
+
+
+# --- the devices ------------------------------------------------------------------------------------------------------
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?<![A-Za-z0-9])[0-9][A-Za-z0-9]*")
+_UNFIT = re.compile(rf"{REPLICA_MARK}|[^A-Za-z0-9._:-]+")  # in the id of a virtual device
+_MAX_ID = 54  # leaves room for a replica's number
+_SHORTEST = 4  # characters of a serial number that is looked for in ids
+_NVIDIA = "10de"
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device of the file: its id there, its number of replicas, and which of them are unhealthy."""
+
+    id: str
+    resource: str
+    numa: int | None
+    replicas: int
+    bad: tuple[str, ...]  # ids of slots; the device's own for all of them
+    piece: HardwarePiece | None
+    preset: str  # of its model; empty if there is none
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """The properties that all devices of an entry share."""
+        piece = self.piece
+        known = self.preset or (piece and (piece.vendor, piece.product, piece.maker, piece.model))
+        return self.resource, known, self.numa is not None, self.replicas
+
+
+class Recording:
+    """A recording in the making. With a salt, it hides identities."""
+
+    def __init__(self, hardware: Sequence[HardwarePiece], salt: str = "") -> None:
+        self.hardware = hardware
+        self.salt = salt
+        self.taken: set[str] = set()  # ids of devices
+        self.draft = Draft("")
+
+    def of(self, node: str, seen: Sequence[KubeletDevice], domain: str = "") -> Draft:
+        """The file of a node. With a domain, hardware that no plugin offers becomes entries under it."""
+        draft = self.draft
+        draft.heading = f"Recorded by vdev record on {self.hidden(node)}: its devices, played by virtual ones."
+        if self.salt:
+            draft.remarks.append("Serial numbers, UUIDs, PCI addresses, ids and the node's name are not the real ones.")
+        devices = list(self._devices(seen))
+        linked = {device.piece for device in devices if device.piece}
+        rest = [each for each in self.hardware if each not in linked and (each.is_accelerator or each.kind == "usb")]
+        if domain:
+            devices += [self._bare(piece, domain) for piece in rest]
+        else:
+            draft.remarks += [f"No plugin offers: {self._described(piece)}" for piece in rest]
+        for alike in grouped((device.kind, device) for device in devices).values():
+            self._entry(alike)
+        bad = sorted({each for device in devices for each in device.bad})
+        if bad:
+            rule = {"name": "recorded", "devices": bad, "health": "Unhealthy", "reason": "as recorded"}
+            draft.sections["faults"] = {"rules": [rule]}
+        if not draft.devices:
+            draft.note("", "the kubelet knows of no device of any plugin")
+        return draft
+
+    # --- identities ---
+
+    def hidden(self, text: str, keep: str = "") -> str:
+        """Another name for an id, a serial number or a place.
+
+        The prefix `keep` stays. A UUID becomes another UUID, and a PCI address another address.
+        """
+        if not self.salt or not text:
+            return text
+        digest = hashlib.blake2b(text.encode(), key=self.salt.encode()[:64], digest_size=16).digest()
+        if hit := _UUID.search(text):
+            return f"{text[: hit.start()]}{uuid.UUID(bytes=digest, version=5)}{text[hit.end() :]}"
+        if hit := _ADDRESS.search(text):
+            place = f"{0x1000 + digest[0] * 16:04x}:{digest[1]:02x}:{digest[2] % 32:02x}.{digest[3] % 8}"
+            # Words around the address that begin with a letter name a kind of device; others may be numbers of it.
+            before, after = (_NUMBERED.sub("x", part) for part in (text[: hit.start()], text[hit.end() :]))
+            return f"{before}{place}{after}"
+        rest = text.removeprefix(keep)
+        return f"{keep if rest != text else ''}{digest.hex()[:12]}"
+
+    def _id(self, resource: str, original: str) -> str:
+        """An id for the file: the device's own, unless vdev or the node could not have it so."""
+        part = resource.rpartition("/")[2]
+        hidden = self.hidden(original, keep=f"{part}-")
+        wish = _UNFIT.sub("-", hidden)[:_MAX_ID].strip("-._:") or "device"
+        if wish in self.taken:
+            wish = f"{part}-{wish}"[-_MAX_ID:].strip("-._:")
+        numbered = (f"{wish[: _MAX_ID - 6]}-{number}" for number in itertools.count(2))
+        own = next(each for each in itertools.chain([wish], numbered) if each not in self.taken)
+        if own != hidden:
+            short = "ids are short, plain and used once on a node"
+            self.draft.note("", f"{resource}: {hidden} is {own} here: {short}")
+        self.taken.add(own)
+        return own
+
+    def _described(self, piece: HardwarePiece) -> str:
+        words = [piece.kind, f"{piece.vendor}:{piece.product}", self.hidden(piece.place)]
+        named = " ".join(filter(None, (piece.maker, piece.model)))
+        words += [named] if named else []
+        words += [f"serial {self.hidden(piece.serial)}"] if piece.serial else []
+        words += [f"driver {piece.driver}"] if piece.driver else []
+        words += [f"NUMA node {piece.numa}"] if piece.numa is not None else []
+        return " ".join(words)
+
+    # --- devices ---
+
+    def _devices(self, seen: Sequence[KubeletDevice]) -> Iterator[_Device]:
+        by_base = grouped(((each.resource, base_id(each.id)), each) for each in seen)
+        numbers = {key: {_number(slot): slot.healthy for slot in slots} for key, slots in by_base.items()}
+        most: dict[str, int] = {}
+        for (resource, _), healthy in numbers.items():
+            most[resource] = max(most.get(resource, 0), max(healthy) + 1)
+        for (resource, base), slots in by_base.items():
+            healthy = numbers[resource, base]
+            is_shared = any(number >= 0 for number in healthy)
+            # The kubelet does not report unhealthy replicas that no pod holds; other devices show how many there are.
+            replicas = (max(healthy) + 1 if all(healthy.values()) else most[resource]) if is_shared else 1
+            own = self._id(resource, base)
+            bad = [replica_id(own, number) for number in range(replicas) if is_shared and not healthy.get(number)]
+            if not any(healthy.values()):
+                bad = [own]
+            piece = _piece_of(base, self.hardware) or _only_model(resource, base, self.hardware)
+            preset = "" if base.startswith("MIG-") else _preset(piece, resource)
+            numa = next((slot.numa for slot in slots if slot.numa), ())
+            if len(numa) > 1:
+                self.draft.note("", f"{resource}: {own} belongs to several NUMA nodes, of which the file has the first")
+            yield _Device(own, resource, numa[0] if numa else None, replicas, tuple(bad), piece, preset)
+
+    def _bare(self, piece: HardwarePiece, domain: str) -> _Device:
+        preset, model = _preset(piece, ""), f"{piece.kind}-{piece.vendor}-{piece.product}"
+        resource = config.load_preset(preset).resource if preset else f"{domain}/{model}"
+        original = piece.serial if preset and piece.serial else f"{piece.kind}-{piece.serial or piece.place}"
+        return _Device(self._id(resource, original), resource, piece.numa, 1, (), piece, preset)
+
+    def _entry(self, alike: Sequence[_Device]) -> None:
+        """Add the entry of devices of one kind."""
+        first = alike[0]
+        virtual: dict[str, Any] = {"preset": first.preset} if first.preset else {}
+        virtual["ids"] = [device.id for device in alike]
+        nodes = [device.numa for device in alike if device.numa is not None]
+        if nodes:
+            virtual["numa"] = nodes[0] if len(set(nodes)) == 1 else nodes
+        piece = first.piece
+        if piece is not None and not first.preset:
+            known = {"vendor": piece.vendor, "product": piece.product, "maker": piece.maker, "model": piece.model}
+            virtual["attributes"] = {key: text for key, text in known.items() if text}
+        name = self.draft.entry_name(first.resource.rpartition("/")[2])
+        if name in self.taken:  # a fault rule would take it for the entry
+            name = self.draft.entry_name(f"{name}-devices")
+        placed = [(device.id, device.piece) for device in alike if device.piece and device.piece.place]
+        places = [f"{own}: {self._described(piece)}" for own, piece in placed]
+        body = {"name": name, "resource": first.resource, "virtual": virtual}
+        variable = _variables().get(first.resource.partition("/")[0])
+        if variable and not first.preset:
+            body["visibleDevicesEnv"] = variable
+        self.draft.entry(body, places)
+        if first.replicas > 1:
+            self.draft.share(first.resource, first.replicas, [name])
+
+
+def _number(slot: KubeletDevice) -> int:
+    """The number of a replica, or -1 if it is not one."""
+    text = slot.id.partition(REPLICA_MARK)[2]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else -1
+
+
+def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
+    """The piece whose serial number, UUID or PCI address is the id, or a part of it."""
+    for piece in hardware:
+        for name in filter(None, (piece.serial, piece.place)):
+            may_be_part = _ADDRESS.fullmatch(name) or name == piece.serial
+            if device == name or (may_be_part and len(name) >= _SHORTEST and name in device):
+                return piece
+    return None
+
+
+def _only_model(resource: str, device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:
+    """The model of a GPU with an unknown UUID, if all GPUs of the node have one model. Its place is not known."""
+    if not resource.startswith("nvidia.com/") or not device.startswith("GPU-"):
+        return None
+    models = {(piece.vendor, piece.product) for piece in hardware if piece.vendor == _NVIDIA and piece.is_accelerator}
+    if len(models) != 1:
+        return None
+    vendor, product = models.pop()
+    return HardwarePiece("pci", "", vendor, product)
+
+
+@cache
+def _variables() -> Mapping[str, str]:
+    """The variable in which containers find their devices, by the domain of a maker's resources."""
+    presets = [config.load_preset(name) for name in config.preset_names()]
+    return {each.resource.partition("/")[0]: each.visible_devices_env for each in presets if each.visible_devices_env}
+
+
+def _preset(piece: HardwarePiece | None, resource: str) -> str:
+    """The preset of a model; of a device that has a resource, one of that resource's domain."""
+    if piece is None:
+        return ""
+    hit = config.preset_of(piece.model) or config.preset_of(f"0x{piece.product}{piece.vendor}")
+    if not hit:
+        return ""
+    domain = config.load_preset(hit).resource.partition("/")[0]
+    return hit if not resource or resource.partition("/")[0] == domain else ""

@@ -6,9 +6,9 @@ import yaml
 
 from tests.kit.fakehost import FakeHost
 from vdev import config
+from vdev.cli.record import HardwarePiece, Recording, pieces
 from vdev.deviceplugin.podresources import KubeletDevice
 from vdev.planning.inventory import inventory
-from vdev.recording import HardwarePiece, Mask, pieces, recorded
 
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(3))
 A100 = [
@@ -25,7 +25,7 @@ def played(
     devices: list[KubeletDevice], hardware: list[HardwarePiece] | None = None, salt: str = ""
 ) -> tuple[str, Lists]:
     """The text of the recording, and its ids and NUMA nodes by resource."""
-    text = recorded("gpu-7", devices, hardware or [], Mask(salt)).text()
+    text = Recording(hardware or [], salt).of("gpu-7", devices).text()
     spec = config.load_text(text).spec
     found = inventory(spec, "elsewhere")
     assert not [problem for problem in found.problems if problem.is_error]
@@ -94,7 +94,7 @@ def test_facts_from_sysfs() -> None:
 def test_invalid_and_duplicate_ids() -> None:
     """They are replaced, with a warning."""
     seen = [KubeletDevice("a.b/x", "0"), KubeletDevice("a.b/y", "0"), KubeletDevice("a.b/y", "strange id/")]
-    draft = recorded("n", seen, [], Mask())
+    draft = Recording([]).of("n", seen)
 
     assert ["0", "y-0", "strange-id"] == [each for entry in draft.devices for each in entry["virtual"]["ids"]]
     assert 2 == len(draft.warnings)
