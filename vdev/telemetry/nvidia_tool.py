@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import DRIVER
-from .simulation import DeviceInfo, MeasuredDevice, Throttle
+from .simulation import MeasuredDevice, Throttle
 from .tool_data import assignments, packaged, shell_format
 
 _ARGUMENTS = ("index", "part", "program", "short")  # of the script's function `show`
@@ -30,7 +30,7 @@ def nvidia_data(shown: MeasuredDevice, wall: float) -> str:
 
     `wall` is the time in seconds since the epoch.
     """
-    values = {**_identity(shown, wall), **_sensors(shown), **_errors(shown), **_partition(shown)}
+    values = _values(shown, wall)
     texts = {
         **_table(shown, values),
         **_log(shown, values),
@@ -41,19 +41,29 @@ def nvidia_data(shown: MeasuredDevice, wall: float) -> str:
     return assignments({**values, **{name: shell_format(text, _ARGUMENTS) for name, text in texts.items()}})
 
 
-def _identity(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
-    info, physics, written = shown.info, shown.info.physics, datetime.fromtimestamp(wall, UTC)
-    known, raw = info.attributes, info.device.raw
+def _values(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
+    info, physics, now, part = shown.info, shown.info.physics, shown.whole, shown.own
+    known, device, raw = info.attributes, info.device, info.device.raw
+    written = datetime.fromtimestamp(wall, UTC)
     address = bus_id(raw, info.number)
     domain, bus, place = address.split(":")
     digest = hashlib.sha256(raw.id.encode()).hexdigest()
     cluster = known.get("fabricClusterUuid", "")
-    return {
+    mig = _NONE if not info.slices else "Enabled" if device.is_partition else "Disabled"
+    idle = bool(now.throttle & Throttle.IDLE)
+    rests = idle and now.memory_clock_mhz < physics.peak_memory_clock / 2
+    hottest, temperature = round(physics.throttle_temperature), round(now.temperature_c)
+    relative = known.get("architecture") in _LIMITS_RELATIVE
+
+    def percent(value: float) -> object:
+        return _NONE if mig == "Enabled" else round(value)  # the real tool has no utilization of MIG instances
+
+    values = {
         "written": written.strftime("%a %b %e %H:%M:%S %Y"),
         "written_csv": written.strftime("%Y/%m/%d %H:%M:%S.%f")[:-3],
         "driver": known.get("driverVersion", DRIVER),
         "cuda": known.get("cudaVersion", CUDA),
-        "lost": "GPU is lost" if shown.whole.lost else "",
+        "lost": "GPU is lost" if now.lost else "",
         "name": info.title,
         "brand": known.get("brand", "Tesla" if known.get("model", "").startswith("Tesla") else "NVIDIA"),
         "architecture": known.get("architecture", _NONE).replace("-", " ").title() or _NONE,
@@ -74,7 +84,7 @@ def _identity(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
         "gpu_part": known.get("gpuPartNumber", _NONE),
         "inforom": known.get("inforomVersion", _NONE),
         "numa": raw.numa[0] if raw.numa else "",
-        "mig": _mig(info),
+        "mig": mig,
         "link_gen": physics.pcie_generation,
         "link_width": physics.pcie_lanes,
         "nvlinks": " ".join(f"{peer}={count}" for peer, count in info.peers.items()),
@@ -82,28 +92,6 @@ def _identity(shown: MeasuredDevice, wall: float) -> Mapping[str, object]:
         "fabric_status": "Success" if cluster else _NONE,
         "fabric_clique": known.get("fabricCliqueId", "0") if cluster else _NONE,
         "fabric_cluster": cluster or _NONE,
-    }
-
-
-def _mig(info: DeviceInfo) -> str:
-    if not info.slices:
-        return _NONE
-    return "Enabled" if info.device.is_partition else "Disabled"
-
-
-def _sensors(shown: MeasuredDevice) -> Mapping[str, object]:
-    now, physics = shown.whole, shown.info.physics
-    whole = _mig(shown.info) != "Enabled"  # the real tool has no utilization of MIG instances
-
-    def percent(value: float) -> object:
-        return round(value) if whole else _NONE
-
-    relative = shown.info.attributes.get("architecture") in _LIMITS_RELATIVE
-    idle = bool(now.throttle & Throttle.IDLE)
-    rests = idle and now.memory_clock_mhz < physics.peak_memory_clock / 2
-    hottest, temperature = round(physics.throttle_temperature), round(now.temperature_c)
-    memory_temperature = now.memory_temperature_c
-    return {
         "total": now.memory_total_mib,
         "reserved": now.memory_reserved_mib,
         "used": now.memory_used_mib,
@@ -117,7 +105,7 @@ def _sensors(shown: MeasuredDevice) -> Mapping[str, object]:
         "process_memory": shown.process_mib,
         "temp": temperature,
         "temp_margin": hottest - temperature if relative else _NONE,
-        "mem_temp": _NONE if memory_temperature is None else round(memory_temperature),
+        "mem_temp": _NONE if now.memory_temperature_c is None else round(now.memory_temperature_c),
         "power": f"{now.power_w:.2f}",
         "power_limit": f"{physics.peak_power:.2f}",
         "pstate": "P8" if rests else "P0",
@@ -135,7 +123,37 @@ def _sensors(shown: MeasuredDevice) -> Mapping[str, object]:
         "pcie_tx": round(now.pcie_tx_bytes_s / 1000),
         "pcie_rx": round(now.pcie_rx_bytes_s / 1000),
         "replays": now.pcie_replays,
+        "corrected": now.ecc_corrected,
+        "uncorrected": now.ecc_uncorrected,
+        "remapped_uncorrected": now.remapped_rows,
+        "remapped_pending": "Yes" if now.xid == _REMAP_PENDING else "No",
+        "remapped_failed": "Yes" if now.remap_failed else "No",
+        "recovery": "Reset" if now.xid in _NEEDS_RESET else "None",
+        "mig_uuid": "",
+        "mig_profile": "",
+        "mig_gi": _NONE,
+        "mig_ci": _NONE,
     }
+    if device.is_partition:
+        attributes = device.attributes
+        values |= {
+            "mig_uuid": device.id,
+            "mig_profile": device.profile.partition(PIN)[0],
+            "mig_gi": instance_id(info.slices, device.slices),
+            "mig_ci": 0,
+            "mig_sms": attributes.get("multiprocessors", _NONE),
+            "mig_ce": attributes.get("engines.copy", 0),
+            "mig_enc": attributes.get("engines.encoder", 0),
+            "mig_dec": attributes.get("engines.decoder", 0),
+            "mig_ofa": attributes.get("engines.ofa", 0),
+            "mig_jpg": attributes.get("engines.jpeg", 0),
+            "mig_total": part.memory_total_mib,
+            "mig_reserved": part.memory_reserved_mib,
+            "mig_used": part.memory_used_mib,
+            "mig_free": part.memory_free_mib,
+            "mig_bar1": (_bar1(shown) - now.memory_total_mib) * max(1, len(device.slices)) // (info.slices or 1),
+        }
+    return values
 
 
 def _active(is_so: bool) -> str:
@@ -145,42 +163,6 @@ def _active(is_so: bool) -> str:
 def _bar1(shown: MeasuredDevice) -> int:
     """The smallest power of two that maps all memory, in MiB."""
     return 1 << max(8, (shown.whole.memory_total_mib - 1).bit_length())
-
-
-def _errors(shown: MeasuredDevice) -> Mapping[str, object]:
-    now = shown.whole
-    return {
-        "corrected": now.ecc_corrected,
-        "uncorrected": now.ecc_uncorrected,
-        "remapped_uncorrected": now.remapped_rows,
-        "remapped_pending": "Yes" if now.xid == _REMAP_PENDING else "No",
-        "remapped_failed": "Yes" if now.remap_failed else "No",
-        "recovery": "Reset" if now.xid in _NEEDS_RESET else "None",
-    }
-
-
-def _partition(shown: MeasuredDevice) -> Mapping[str, object]:
-    device, part = shown.info.device, shown.own
-    if not device.is_partition:
-        return {"mig_uuid": "", "mig_profile": "", "mig_gi": _NONE, "mig_ci": _NONE}
-    attributes, size = device.attributes, max(1, len(device.slices))
-    return {
-        "mig_uuid": device.id,
-        "mig_profile": device.profile.partition(PIN)[0],
-        "mig_gi": instance_id(shown.info.slices, device.slices),
-        "mig_ci": 0,
-        "mig_sms": attributes.get("multiprocessors", _NONE),
-        "mig_ce": attributes.get("engines.copy", 0),
-        "mig_enc": attributes.get("engines.encoder", 0),
-        "mig_dec": attributes.get("engines.decoder", 0),
-        "mig_ofa": attributes.get("engines.ofa", 0),
-        "mig_jpg": attributes.get("engines.jpeg", 0),
-        "mig_total": part.memory_total_mib,
-        "mig_reserved": part.memory_reserved_mib,
-        "mig_used": part.memory_used_mib,
-        "mig_free": part.memory_free_mib,
-        "mig_bar1": (_bar1(shown) - shown.whole.memory_total_mib) * size // (shown.info.slices or 1),
-    }
 
 
 _RULE = "+-----------------------------------------+------------------------+----------------------+\n"

@@ -49,18 +49,6 @@ def devices_with_tool(plan: DesiredState) -> dict[str, DeviceInfo]:
     }
 
 
-def held(plan: DesiredState) -> frozenset[str]:
-    """The ids of devices that pods use, through device plugins or claims."""
-    uses = [each for each in plan.observed.in_use.claims if each.driver in plan.pools]
-    claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
-    return plan.held | {each.device.id for each in claimed if each is not None}
-
-
-def published(plan: DesiredState) -> frozenset[str]:
-    """The ids of devices that claims can get, or still use after an edit removed them."""
-    return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
-
-
 def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
     """The number of links from each whole device to each other one, by their ids."""
     entries = {entry.name: entry for entry, _ in found}

@@ -25,7 +25,7 @@ from ..planning.plan import DesiredState
 from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
 from .simulation import LOST, DeviceInfo, MeasuredDevice, idle
-from .tool_data import devices_with_tool, held, published, script
+from .tool_data import devices_with_tool, script
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,9 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
             raise HostError(f"cannot list {self._devices}: {reason_of(failed)}") from failed
 
     def in_use(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        previous, claimable = plan.observed.previous, published(plan)
+        previous = plan.observed.previous
+        # The devices that claims can get, or still use after an edit removed them.
+        claimable = {each.device.id for pool in plan.pools.values() for each in pool.by_name.values()}
         devices = [each for resource in previous.advertised.resources.values() for each in resource.by_device.values()]
         devices += [each.device for pool in previous.pools.values() for each in pool.devices]
         named = {each.id for each in devices if each.raw.tools}
@@ -176,7 +178,8 @@ class ToolFiles(HostFiles[str, DeviceInfo]):
         off_bus = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}
         lost = off_bus | (wanted.keys() - present)
         faulty = {device for _, device in (*plan.xids, *plan.sensors)} | lost
-        live = frozenset((held(plan) | faulty) & wanted.keys())
+        claimed = {device for _, device in plan.claimed}
+        live = frozenset((plan.held | claimed | faulty) & wanted.keys())
         due = live | (self._live & wanted.keys())  # a device that was released becomes idle in its file
         if not due:
             return ""
