@@ -10,30 +10,20 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
 from ..connection import CallError, Connection, RegistrationError, call_errors
+from ..device_manager.registration_server import Registry
+from ..dra.driver_registry import DriverRegistry
 from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority, which is the socket's path
 _Stamp: TypeAlias = tuple[int, int, int]
-
-
-class Handler(Protocol):
-    """Handles the plugins of one type. `validate` and `register` raise RegistrationError."""
-
-    def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Check a plugin's answer to GetInfo."""
-
-    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Register a plugin."""
-
-    async def deregister(self, name: str, endpoint: str) -> None:
-        """Unregister a plugin."""
+Handler: TypeAlias = Registry | DriverRegistry
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ..device_manager.device_table import Capacity
 from ..objects.container_edits import edits_json
 from ..objects.pods import ContainerStatus, PodStatus
 from .node import EmbeddedNode
-from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step, StepFailed
+from .scenario import ANY, COMPARISONS, DRIVER, REMEMBERED, RESOURCE, Expect, Scenario, ScenarioError, Step
 
 _NOT_REGISTERED = {RESOURCE: "no device plugin has registered", DRIVER: "no DRA driver has registered"}
 _Row: TypeAlias = tuple[str, Any, Any]  # the place in an expectation, the expected and the seen value
@@ -29,8 +29,8 @@ async def play(
 ) -> list[str]:
     """Play a scenario; returns why steps were skipped. Each expectation has `patience` seconds to become true.
 
-    `done` is called after each step, with an empty text or why it failed. Raises StepFailed, and ScenarioError for a
-    failure before the first step.
+    `done` is called after each step, with an empty text or why it failed. Raises ScenarioError; its cause is the error
+    of a step.
     """
     if missing := scenario.requires.intersection(node.unsupported.values()):
         return [f"{scenario.title}: skipped; it needs {', '.join(sorted(missing))}"]
@@ -48,7 +48,7 @@ async def play(
             await player.check()
         except VdevError as error:
             done(str(error))
-            raise StepFailed(scenario.title, number, str(error)) from error
+            raise ScenarioError(f"{scenario.title}: step {number}: {error}") from error
         done("")
     return skipped
 

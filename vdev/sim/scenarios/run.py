@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TextIO
 
 from ...aio.tasks import acting_on, in_background
-from ...errors import HostError, UsageError, reason_of
+from ...errors import HostError, UsageError, VdevError, reason_of
 from ..lint import twice
 from .node import PLACEHOLDERS, EmbeddedNode, NodeOptions, split_command
 from .play import play
 from .report import ScenarioReport, ScenarioResult, write_junit
-from .scenario import ANY, ScenarioError, ScenarioFile, StepFailed, built_in, find
+from .scenario import ANY, ScenarioError, ScenarioFile, built_in, find
 
 _HISTORY = 15  # entries of the journal that are shown with a failure
 
@@ -140,7 +140,8 @@ async def _play(chosen: ScenarioFile, options: NodeOptions, log: Path, report: S
                 try:
                     await play(chosen.scenario, node, patience=options.timeout, done=report.step)
                 except ScenarioError as failed:
-                    failure = await node.explained(failed.why if isinstance(failed, StepFailed) else str(failed))
+                    of_step = failed.__cause__  # without the number of the step, which is reported already
+                    failure = await node.explained(str(of_step if isinstance(of_step, VdevError) else failed))
             happened = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # the plugin did not end as it should
         failure = failure or str(failed)

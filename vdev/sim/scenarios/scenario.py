@@ -41,14 +41,6 @@ class ScenarioError(VdevError):
     """A scenario failed; the text has the difference from the expectation."""
 
 
-class StepFailed(ScenarioError):
-    """A step of a scenario failed. Steps are counted from 1."""
-
-    def __init__(self, title: str, step: int, why: str) -> None:
-        super().__init__(f"{title}: step {step}: {why}")
-        self.why = why
-
-
 def _number(value: Any) -> Any:
     """A number, `remembered`, or a comparison with one of them."""
     number = value
