@@ -232,12 +232,9 @@ class Kubelet:
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
-        wait_for_devices = wait_for_devices and not spec.node
-        waits = wait_for_devices or await self._scheduler.needs_claims(spec)
-        record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
+        record = self._store.add(spec, affinity, waits_for_devices=wait_for_devices)
+        await self._scheduler.bind(record)
         await self._pods_known()
-        if waits and self.alive:
-            await self._scheduler.bind(record)
         await self._sync(record)
         return record.status()
 

@@ -74,17 +74,15 @@ class PodStore:
         """The pods that the kubelet process knows and that have not ended, including one that is being admitted."""
         return [each for each in self.records.values() if each.known and not each.phase.terminal]
 
-    def add(
-        self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True, waits_for_devices: bool = False
-    ) -> PodRecord:
-        """Create a pod. It waits for the scheduler if not `bound`. Raises ManifestError if the name exists."""
+    def add(self, spec: PodSpec, affinity: frozenset[int] | None, *, waits_for_devices: bool) -> PodRecord:
+        """Create a pod, which waits for the scheduler. Raises ManifestError if the name exists."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
         record = PodRecord(
             spec,
             Phase.PENDING,
             containers=tuple(ContainerStatus(each.name, each.kind) for each in spec.containers),
-            bound=bound,
+            bound=False,
             affinity=affinity,
             waits_for_devices=waits_for_devices,
         )

@@ -55,10 +55,6 @@ class PodScheduler:
                 if pod.bound:
                     bound(pod)
 
-    async def needs_claims(self, pod: PodSpec) -> bool:
-        """Whether a pod has claims, or an extended resource that a DeviceClass serves and no device plugin does."""
-        return bool(pod.claims or await self._limits(pod))
-
     async def bind(self, pod: PodRecord) -> None:
         """Bind a pod if it still waits, and if its claims can be allocated now.
 
