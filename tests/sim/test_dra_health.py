@@ -8,12 +8,14 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod
 
 @pytest.fixture
 async def driver(dra):
-    """A driver of two devices, which a pod holds."""
+    """A driver of two healthy devices, which a pod holds."""
     kubelet = dra.kubelet
     await kubelet.objects.create("DeviceClass", device_class("acme.dev"))
     found = await dra(slice_of("acme.dev", [device("gpu-0"), device("gpu-1")]))
     await kubelet.objects.create("ResourceClaim", claim("gpu", exactly(count=2)))
     await kubelet.run_pod(pod("one", claims=["gpu"]))
+    found.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     return found
 
 
@@ -34,8 +36,6 @@ async def test_health_and_message(kubelet, driver):
 
 async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
     """It keeps its health until its timeout; the next message after that updates the pod."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     driver.say(gpu_0="UNHEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Healthy"])
     clock.advance(31)
@@ -45,8 +45,6 @@ async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
 
 async def test_a_timeout(kubelet, clock, driver):
     """The device is Unknown, by default after 30 s. A pod shows it when the kubelet looks at it again."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     clock.advance(31)
     await kubelet.run_pod(pod("other"))
     assert ["Healthy", "Healthy"] == words(kubelet)
@@ -56,8 +54,6 @@ async def test_a_timeout(kubelet, clock, driver):
 
 async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
     """The kubelet opens it again after five seconds."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     driver.health = {"gpu-0": "UNHEALTHY", "gpu-1": "HEALTHY"}
     driver.end_streams()
 
@@ -70,7 +66,6 @@ async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
 
 async def test_init_containers_and_sidecars_have_no_health(kubelet, driver):
     """The kubelet writes it only into `containerStatuses`."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     both = pod("two", claims=["gpu"])
     uses = both["spec"]["containers"][0]["resources"]
     sidecar = {"name": "side", "image": "none", "restartPolicy": "Always", "resources": uses}

@@ -23,6 +23,11 @@ def pod_with_init(*, kind="init", init=1, app=1):
     return document
 
 
+def with_resources(**resources):
+    """A change of a manifest: one container with these resources."""
+    return {"spec": {"containers": [{"name": "a", "resources": resources}]}}
+
+
 def rejected(text):
     """The status message of a pod that the device manager rejects."""
     return f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
@@ -271,24 +276,12 @@ async def test_node_capacity(short_dir):
         ({"spec": {}}, "spec.containers: expected at least one container"),
         ({"spec": {"containers": {}}}, "spec.containers: expected at least one container"),
         ({"spec": {"containers": [{"name": "a"}], "resourceClaims": 1}}, "spec.resourceClaims: expected a list, found"),
-        (
-            {"spec": {"containers": [{"name": "a", "resources": {"claims": True}}]}},
-            r"spec.containers\[0\].resources.claims: expected a list, found bool",
-        ),
+        (with_resources(claims=True), r"spec.containers\[0\].resources.claims: expected a list, found bool"),
         ({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}, "container names must be unique"),
-        (
-            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "500m"}}}]}},
-            "500m is not a whole number",
-        ),
-        (
-            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: "x"}}}]}},
-            "'x' is not a quantity",
-        ),
-        ({"spec": {"containers": [{"name": "a", "resources": {"requests": {NPU: 1}}}]}}, "needs a limit"),
-        (
-            {"spec": {"containers": [{"name": "a", "resources": {"limits": {NPU: 2}, "requests": {NPU: 1}}}]}},
-            "must equal the limit",
-        ),
+        (with_resources(limits={NPU: "500m"}), "500m is not a whole number"),
+        (with_resources(limits={NPU: "x"}), "'x' is not a quantity"),
+        (with_resources(requests={NPU: 1}), "needs a limit"),
+        (with_resources(limits={NPU: 2}, requests={NPU: 1}), "must equal the limit"),
     ],
 )
 async def test_bad_manifest(kubelet, change, text):

@@ -1,6 +1,7 @@
 """The effect of device lists, and of the end of the stream, on the node."""
 
 import grpc
+import pytest
 
 from tests.sim.conftest import device, shows
 from vdev.sim import Kubelet, ManualClock, manifest
@@ -59,12 +60,19 @@ async def test_a_resource_is_forgotten_after_the_grace_period(kubelet, plugins, 
     )
 
 
-async def test_duplicate_id_with_both_healths(kubelet, plugins):
-    """An id listed with both healths counts twice in capacity and once in allocatable, as in the real kubelet."""
+@pytest.mark.parametrize(
+    ("devices", "numbers", "code"),
+    [
+        (["d1", device("d1", "Unhealthy")], (2, 1), "duplicate-id-health"),
+        (["d1", device("d2", "healthy"), device("d3", "")], (3, 1), "health-text"),
+    ],
+)
+async def test_lists_with_mistakes(kubelet, plugins, devices, numbers, code):
+    """As in the real kubelet, an id with both healths counts twice in capacity. Only the word Healthy is healthy."""
     plugin = await plugins(NPU, ["d1"])
-    plugin.list("d1", device("d1", "Unhealthy"))
-    await shows(kubelet, NPU, 2, 1)
-    assert ["duplicate-id-health"] == [finding.code for finding in kubelet.errors]
+    plugin.list(*devices)
+    await shows(kubelet, NPU, *numbers)
+    assert [code] == [finding.code for finding in kubelet.errors]
 
 
 async def test_list_below_the_limit(kubelet, plugins):
@@ -94,10 +102,3 @@ async def test_node_status_only_each_tick(short_dir, plugins):
         assert {} == kubelet.node().capacity
         clock.advance(1)
         assert {NPU: 1} == kubelet.node().capacity
-
-
-async def test_any_other_health_is_unhealthy(kubelet, plugins):
-    """Only the word Healthy is healthy, and other words are findings."""
-    await plugins(NPU, ["d1", device("d2", "healthy"), device("d3", "")])
-    await shows(kubelet, NPU, 3, 1)
-    assert ["health-text"] == [finding.code for finding in kubelet.errors]

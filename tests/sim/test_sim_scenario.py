@@ -186,6 +186,21 @@ async def test_unsupported_steps(driver):
     assert ["t: skipped; it needs clock"] == await play(scenario(requires=["clock"]), driver)
 
 
+# Mistakes in an expectation, and the messages.
+WRONG_EXPECTATIONS = [
+    ({"nodes": {}}, "unknown key 'nodes'"),
+    ({"node": {NPU: {"capacity": 1}}}, "acme.dev/npu.allocatable: Field required"),
+    ({"node": {NPU: {"capacity": "many", "allocatable": 1}}}, "capacity: expected a number"),
+    ({"pods": {"a": {"state": 1}}}, "unknown key 'state'"),
+    ({"pods": {"a": {"containers": {"m": {"envs": {}}}}}}, "unknown key 'envs'"),
+    ({"findings": "some"}, "expected none"),
+    ({"findings": ["numa-negativ"]}, "findings: .*did you mean 'numa-negative'"),
+    ({"registrations": {NPU: "remembered"}}, "only numbers of the node are remembered"),
+    ({"stays": "long"}, "stays: Input should be a valid number"),
+    ({"unhealthy": {NPU: "d1"}}, "unhealthy.acme.dev/npu: Input should be a valid dictionary"),
+]
+
+
 def test_strict_form(subtests):
     """Each error in a file has its place."""
     cases = [
@@ -193,28 +208,13 @@ def test_strict_form(subtests):
         ({"title": None}, "title: Input should be a valid string"),
         ({"steps": {}}, "steps: Input should be a valid list"),
         ({"steps": [{"expects": {}}]}, "steps.0: unknown key 'expects'; expected one of"),
-        ({"steps": [{"expect": {"nodes": {}}}]}, "unknown key 'nodes'"),
-        ({"steps": [{"expect": {"node": {NPU: {"capacity": 1}}}}]}, "acme.dev/npu.allocatable: Field required"),
-        ({"steps": [{"expect": {"pods": {"a": {"state": 1}}}}]}, "unknown key 'state'"),
-        ({"steps": [{"expect": {"pods": {"a": {"containers": {"m": {"envs": {}}}}}}}]}, "unknown key 'envs'"),
-        ({"steps": [{"expect": {"findings": "some"}}]}, "expected none"),
-        ({"steps": [{"expect": {"findings": ["numa-negativ"]}}]}, "findings: .*did you mean 'numa-negative'"),
         ({"steps": [{"createPod": "x"}]}, "no pod 'x'"),
         ({"steps": [{"restartKubelet": 1}]}, "steps.0.restartKubelet: Input should be None"),
         ({"steps": [{"restartKubelet": None, "stopPlugin": None}]}, "expected one step"),
-        (
-            {"steps": [{"expect": {"node": {NPU: {"capacity": "many", "allocatable": 1}}}}]},
-            "capacity: expected a number",
-        ),
-        ({"steps": [{"expect": {"registrations": {NPU: "remembered"}}}]}, "only numbers of the node are remembered"),
-        ({"steps": [{"expect": {"stays": "long"}}]}, "stays: Input should be a valid number"),
         ({"requires": ["magic"]}, "requires.0: Input should be 'clock', 'kubelet'"),
         ({"pods": {"a": {}}}, "pods.a: a Pod needs a spec"),
         ({"hardware": {"d1": "a"}}, "hardware.d1: Input should be a valid list"),
-        (
-            {"steps": [{"expect": {"unhealthy": {NPU: "d1"}}}]},
-            "unhealthy.acme.dev/npu: Input should be a valid dictionary",
-        ),
+        *(({"steps": [{"expect": expect}]}, text) for expect, text in WRONG_EXPECTATIONS),
     ]
     for change, text in cases:
         with subtests.test(change=change), pytest.raises(ScenarioFormatError, match=text):
