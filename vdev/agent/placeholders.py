@@ -30,7 +30,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory
 from .host_files import HostFiles
-from .serial_lines import Line, open_pty
+from .serial_lines import Line
 
 if TYPE_CHECKING:
     from ..dra.published_devices import Pools
@@ -180,7 +180,7 @@ class Placeholders(HostFiles[str, Placeholder]):
 
     async def _hang_up(self, devices: Collection[str]) -> None:
         """Close these lines. Their links lead nowhere first: the terminals' numbers will belong to other programs."""
-        links = {self._path(device): self._lines[device].pty.path for device in devices}
+        links = {self._path(device): self._lines[device].path for device in devices}
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device in devices:
             self._lines.pop(device).close()
@@ -220,16 +220,10 @@ class Placeholders(HostFiles[str, Placeholder]):
                     for name, text in texts.items() if changed else ():
                         write_atomic(path / name, text, mode=0o666)
             case _:
-                if device in self._lines:
-                    _link(path, self._lines[device].pty.path)
-                    return
-                pty = open_pty(self._host)
-                try:
-                    _link(path, pty.path)
-                except OSError:
-                    pty.close()
-                    raise
-                self._lines[device] = Line(pty, pause=self._intervals.serial_line, clock=self._clock)
+                if device not in self._lines:
+                    pause = self._intervals.serial_line
+                    self._lines[device] = Line(self._host, pause=pause, clock=self._clock)
+                _link(path, self._lines[device].path)
 
 
 def _make_node(path: Path, like: Like) -> None:

@@ -7,7 +7,6 @@ import os
 import struct
 import tty
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ..aio.clock import Clock
 from ..errors import HostError, reason_of
@@ -18,52 +17,20 @@ from ..model.virtual import LineEnd
 _TIOCGPTN, _TIOCSPTLCK, _TIOCGPTPEER = 0x80045430, 0x40045431, 0x5441
 _MULTIPLEXER = "/dev/ptmx"
 
-
-@dataclass(slots=True)
-class Pty:
-    """Both sides. `terminal` is held open, so that the line stays up, and raw, while nobody in a container has it."""
-
-    master: int
-    terminal: int
-    path: str  # the host's own, of the terminal side
-
-    def close(self) -> None:
-        for side in (self.master, self.terminal):
-            with contextlib.suppress(OSError):
-                os.close(side)
-
-
-def open_pty(host: HostRoot) -> Pty:
-    """Make a raw line without echo, open to every user of the container that gets it. Raises HostError; blocks."""
-    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
-    except OSError as cause:
-        raise HostError(f"cannot make a serial line: cannot open {_MULTIPLEXER}: {reason_of(cause)}") from cause
-    try:
-        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-        (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
-        terminal = fcntl.ioctl(master, _TIOCGPTPEER, flags)
-    except OSError as cause:
-        os.close(master)
-        raise HostError(f"cannot make a serial line: {reason_of(cause)}") from cause
-    tty.setraw(terminal)
-    os.fchmod(terminal, 0o666)
-    return Pty(master, terminal, f"/dev/pts/{number}")
-
-
 _MAX_LINE = 4096  # bytes of an unfinished line; no script has a longer one
 _PIECE = 1024  # bytes
 
 
 class Line:
-    """One serial line, with a program at its other end that runs on the event loop from `behave` to `close`.
+    """A raw serial line without echo, open to every user of the container that gets it.
 
-    After each piece that it reads comes a `pause`.
+    A program at its other end runs on the event loop from `behave` to `close`. After each piece that it reads comes a
+    `pause`.
     """
 
-    def __init__(self, pty: Pty, *, pause: float, clock: Clock) -> None:
-        self.pty = pty
+    def __init__(self, host: HostRoot, *, pause: float, clock: Clock) -> None:
+        """Raises HostError; blocks."""
+        self._master, self._terminal, self.path = _open(host)
         self._end = LineEnd.SILENCE
         self._answers: Mapping[str, str] = {}
         self._otherwise: str | None = None
@@ -83,20 +50,22 @@ class Line:
     def close(self) -> None:
         if self._end_pause is not None:
             self._end_pause()
-        asyncio.get_running_loop().remove_reader(self.pty.master)
-        self.pty.close()
+        asyncio.get_running_loop().remove_reader(self._master)
+        for side in (self._master, self._terminal):
+            with contextlib.suppress(OSError):
+                os.close(side)
 
     def _listen(self) -> None:
         self._end_pause = None
-        asyncio.get_running_loop().add_reader(self.pty.master, self._answer)
+        asyncio.get_running_loop().add_reader(self._master, self._answer)
 
     def _answer(self) -> None:
         """Answer the bytes that came. If the line is full, the answer is lost, as without flow control."""
         with contextlib.suppress(OSError):
-            answer = self._response(os.read(self.pty.master, _PIECE))
+            answer = self._response(os.read(self._master, _PIECE))
             if answer:
-                os.write(self.pty.master, answer)
-        asyncio.get_running_loop().remove_reader(self.pty.master)
+                os.write(self._master, answer)
+        asyncio.get_running_loop().remove_reader(self._master)
         self._end_pause = self._clock.call_later(self._seconds, self._listen)
 
     def _response(self, data: bytes) -> bytes:
@@ -108,3 +77,25 @@ class Line:
         heard = (line.decode(errors="replace").strip() for line in lines)
         answers = (self._answers.get(each, self._otherwise) for each in heard if each)
         return b"".join(f"{each}\r\n".encode() for each in answers if each is not None)
+
+
+def _open(host: HostRoot) -> tuple[int, int, str]:
+    """Open both sides of a new line, and return them with the host's path of the terminal side. Raises HostError.
+
+    The terminal is held open, so that the line stays up, and raw, while nobody in a container has it.
+    """
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
+    except OSError as cause:
+        raise HostError(f"cannot make a serial line: cannot open {_MULTIPLEXER}: {reason_of(cause)}") from cause
+    try:
+        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+        (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
+        terminal = fcntl.ioctl(master, _TIOCGPTPEER, flags)
+    except OSError as cause:
+        os.close(master)
+        raise HostError(f"cannot make a serial line: {reason_of(cause)}") from cause
+    tty.setraw(terminal)
+    os.fchmod(terminal, 0o666)
+    return master, terminal, f"/dev/pts/{number}"
