@@ -19,7 +19,7 @@ from ..model.problem import Problem, error, warning
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..planning.plan import DesiredState
 from .published_devices import Pools, PublishedPool
-from .slices import Changes, changes, generate_name, specifications, spoilt
+from .slices import Changes, changes, generate_name, specifications, spoilt, without
 
 log = structlog.get_logger(__name__)
 
@@ -137,13 +137,13 @@ class ResourceSlices(ApiApplier):
         if not present:
             driver.published = 0
         pool = self._pools.get(name)
-        # A changed pool is written even if it differs only in fields that the server did not store before.
-        dropped = driver.dropped if driver.written == pool else frozenset[str]()
         wanted = specifications(pool, self._access.node) if pool else ()
-        found = changes(wanted, present, ignored=dropped)
+        if driver.dropped and driver.written == pool:  # a changed pool is written once with all fields
+            wanted = tuple(without(spec, driver.dropped) for spec in wanted)
+        found = changes(wanted, present)
         fault = self._faults.on_slices(name, changed=bool(found))
         if fault is not None:
-            found = spoilt(fault, wanted, present, ignored=dropped)
+            found = spoilt(fault, wanted, present)
         if found.update and (driver.written, driver.fault) == (pool, fault) and not await self._may_repair():
             return
         await self._carry_out(name, found)

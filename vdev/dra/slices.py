@@ -112,42 +112,41 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def content(spec: Written, ignored: Collection[str] = ()) -> Document:
+def content(spec: Written) -> Document:
     """The part of a slice's specification that comparisons use.
 
-    It leaves out the pool's generation and slice count, the times of taints, empty fields, which the server does not
-    store, and the `ignored` fields of the slice, its devices and their capacities.
+    It leaves out the pool's generation and slice count, the times of taints, and empty fields, which the server does
+    not store.
     """
-    found: Document = _pruned({**spec, "pool": None}, {"timeAdded", *ignored})
-    return found
+    return without({**spec, "pool": None}, {"timeAdded"})
 
 
-def _pruned(value: Any, fields: Collection[str]) -> Any:
-    """A copy without these fields and without empty ones; attributes stay as they are."""
+def without(spec: Written, fields: Collection[str]) -> Document:
+    """The specification without these fields, also of its devices and their capacities, and without empty ones."""
+    kept = {key: each for key, each in spec.items() if key not in fields and each not in (None, [], {})}
+    return {key: each if key == "attributes" else _without(each, fields) for key, each in kept.items()}
+
+
+def _without(value: Any, fields: Collection[str]) -> Any:
     if isinstance(value, list):
-        return [_pruned(each, fields) for each in value]
-    if not isinstance(value, Mapping):
-        return value
-    kept = {key: each for key, each in value.items() if key not in fields and each not in (None, [], {})}
-    return {key: each if key == "attributes" else _pruned(each, fields) for key, each in kept.items()}
+        return [_without(each, fields) for each in value]
+    return without(value, fields) if isinstance(value, Mapping) else value
 
 
 def changes(
     wanted: Sequence[Written],
     present: Sequence[Written],
     *,
-    ignored: Collection[str] = (),
     missing: int = 0,
     least: int = 0,
 ) -> Changes:
     """Return the changes from the present slices of the pool to the `wanted` specifications.
 
-    `ignored` fields are not compared. For faults, the slice count of the pool is too high by `missing`, and its
-    generation is at least `least`.
+    For faults, the slice count of the pool is too high by `missing`, and its generation is at least `least`.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, present), default=0)
-    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest], ignored)
+    pairs = _paired(wanted, [each for each in present if generation_of(each) == latest])
     kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in present if id(each) not in kept)
     counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
@@ -169,15 +168,13 @@ def generation_of(slice_: Written) -> int:
     return int(slice_["spec"]["pool"].get("generation") or 0)
 
 
-def _paired(
-    wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]
-) -> list[tuple[Written | None, bool]]:
+def _paired(wanted: Sequence[Written], present: Sequence[Written]) -> list[tuple[Written | None, bool]]:
     """Assign an existing slice to each wanted specification, if one is left; and whether its content is the same."""
     in_order = sorted(present, key=lambda each: each["metadata"]["name"])
-    free = [(each, content(each["spec"], ignored)) for each in in_order]
+    free = [(each, content(each["spec"])) for each in in_order]
     pairs: list[tuple[Written | None, bool]] = []
     for spec in wanted:
-        asked = content(spec, ignored)
+        asked = content(spec)
         same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
         pairs.append((None, False) if same is None else (free.pop(same)[0], True))
     return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
@@ -211,17 +208,15 @@ STALE = "vdev-stale"
 _OLD, _NEW = 1, 2  # generations
 
 
-def spoilt(
-    fault: str, wanted: Sequence[Written], present: Sequence[Written], *, ignored: Collection[str] = ()
-) -> Changes:
+def spoilt(fault: str, wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
     """Return the changes that inject this fault into the slices; empty if they already have it."""
     match fault:
         case "incomplete":
-            return changes(wanted, present, ignored=ignored, missing=1)
+            return changes(wanted, present, missing=1)
         case "duplicateName":
-            return changes([*wanted, *_again(wanted)], present, ignored=ignored)
+            return changes([*wanted, *_again(wanted)], present)
         case "oldGeneration":
-            return _beside_old(wanted, present, ignored)
+            return _beside_old(wanted, present)
         case _:  # nothing is written
             return Changes()
 
@@ -232,14 +227,14 @@ def _again(wanted: Sequence[Written]) -> Sequence[Written]:
     return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], present: Sequence[Written], ignored: Collection[str]) -> Changes:
+def _beside_old(wanted: Sequence[Written], present: Sequence[Written]) -> Changes:
     """The changes to the correct pool and an additional slice of an earlier generation."""
     latest = max((_NEW, *map(generation_of, present)))
     old = [each for each in present if generation_of(each) < latest]
     current = [each for each in present if generation_of(each) == latest]
     if present and not current:
         old, current = [], list(present)
-    found = changes(wanted, current, ignored=ignored, least=_NEW)
+    found = changes(wanted, current, least=_NEW)
     if old or not wanted:
         return found
     pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
