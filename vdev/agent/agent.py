@@ -214,7 +214,6 @@ class Agent:
         await self.triggers.begin(stack)
         if not await self.reconciler.start():
             self.pending.add(reload=True)
-        await self.triggers.find_files()  # again, with the presets and layouts that were read
         stack.callback(self.lock.release)
         stack.callback(self.placeholders.release)
         stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.placeholders.close)
@@ -322,10 +321,7 @@ class Agent:
         """Read the files and look for the devices that pending work names."""
         work, run = self.pending.take(), self.retrier.run
         if work.reload:
-            done = await run(READING, self.reconciler.reload)
-            # After it, because the choice of files may have changed. A changed link is a reason to reload, too.
-            done &= await run("finding the directories of files", self.triggers.find_files)
-            self.pending.work.reload |= not done
+            self.pending.work.reload |= not await run(READING, self.reconciler.reload)
         if work.scan:
             done = await run("looking for devices", functools.partial(self.reconciler.rescan, work.scan))
             self.pending.work.scan |= set() if done else work.scan

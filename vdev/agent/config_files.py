@@ -189,11 +189,17 @@ class ConfigSource:
         self.status = ReloadStatus()
         self.chooser = chooser
         self.in_force = Chosen()  # the files of the last good reading
-        self.files: set[Path] = set()  # that the last reading read, with presets and layouts
+        self.directories: frozenset[Path] = frozenset()  # whose changes are a reason to read again
         self.good: FileTexts | None = None  # the texts of the last reading without any error, if there was one
         self._options = options
         self._metrics = metrics
         self._clock = options.clock
+        self._files: set[Path] = set()  # that the last reading read, with presets and layouts
+
+    async def find_directories(self) -> None:
+        """Set `directories` by the links that lead to the files now."""
+        files = {*self._options.files, *self.chooser.chosen.files, *self._files}
+        self.directories = await asyncio.to_thread(directories, files)
 
     async def read_first(self) -> Loaded:
         """Read the files, or their good part if failOnInitError is false. Raises ConfigError."""
@@ -207,16 +213,19 @@ class ConfigSource:
 
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
-        chosen = await self.chooser.choose()
         try:
+            chosen = await self.chooser.choose()
             loaded = await asyncio.to_thread(self._options.load, chosen.files, partial=partial)
         except ConfigError as bad:
             named = (each.place.file for each in bad.problems if each.place)
-            self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
+            self._files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
             raise
-        used = (*loaded.texts.presets.values(), *loaded.texts.layouts.values())
-        self.files = {*chosen.files, *(Path(each.file) for each in used)}
-        return loaded
+        else:
+            used = (*loaded.texts.presets.values(), *loaded.texts.layouts.values())
+            self._files = {Path(each.file) for each in used}
+            return loaded
+        finally:
+            await self.find_directories()
 
     async def read_again(self, texts: FileTexts) -> Loaded:
         """Load the texts of an earlier process. Raises ConfigError without places, which are not in today's files."""

@@ -18,7 +18,6 @@ from ..aio.clock import Clock
 from ..deviceplugin.podresources import FILE_NAME
 from ..hostfs.watch import Watcher
 from ..model.device import Key
-from . import config_files
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -78,7 +77,6 @@ class Triggers:
         self._watcher: Watcher  # from `begin` on
         self._displaced = asyncio.Event()  # set by the link if another agent took the directory
         agent.link.subscribe(self._displaced, agent.lock.is_ours)
-        self._configured: frozenset[Path] = frozenset()  # the directories of configuration files
         self._unnamed: frozenset[Key] = frozenset()  # allocated devices without a pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
@@ -90,8 +88,9 @@ class Triggers:
         # The kubelet writes its checkpoint beside its socket, after each change of a pod.
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst, ignored=FILE_NAME)
         self._watcher = stack.enter_context(watcher)
-        await self.find_files()
-        await watcher.follow(dict.fromkeys(self._configured, True))
+        config = self._agent.config
+        await config.find_directories()
+        await watcher.follow(dict.fromkeys(config.directories, True))
 
     async def watch(self) -> None:
         """Wait for changes of files, and add the work that they need."""
@@ -107,7 +106,7 @@ class Triggers:
         self._agent.health.wake(changed)
         if changed & self._agent.faults.directories:
             pending.add(faults=True)
-        if changed & self._configured:
+        if changed & self._agent.config.directories:
             pending.add(reload=True)
         for name, directories in reconciler.scan.directories.items():
             if changed & directories:
@@ -117,11 +116,6 @@ class Triggers:
                 pending.add()
                 if applier is dra:
                     dra.look()
-
-    async def find_files(self) -> None:
-        """Find the directories of the configuration files, which links may have changed."""
-        files = {*self._agent.options.files, *self._agent.config.chooser.chosen.files, *self._agent.config.files}
-        self._configured = await asyncio.to_thread(config_files.directories, files)
 
     async def arm(self) -> None:
         """Watch the directories that matter now, and no others.
@@ -133,7 +127,7 @@ class Triggers:
         for directories in reconciler.scan.directories.values():
             wanted |= dict.fromkeys(directories, False)
         wanted |= self._agent.health.directories
-        wanted |= dict.fromkeys(self._configured | self._agent.faults.directories, True)
+        wanted |= dict.fromkeys(self._agent.config.directories | self._agent.faults.directories, True)
         for applier in self._agent.appliers:
             wanted |= dict.fromkeys(applier.directories, True)
         self._mark(await self._watcher.follow(wanted))
