@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -72,7 +71,10 @@ class DeviceLists:
         """
         updates, self._updates = self._updates, ()
         for change, encoded in updates:
-            self._retrier.call(_update(change.name), functools.partial(self._apply, change, encoded))
+            step = _update(change.name)
+            if not self._retrier.pause(step):
+                with self._retrier.attempt(step):
+                    self._apply(change, encoded)
         now = self._clock.now()
         for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:

@@ -87,18 +87,17 @@ class Reconciler:
 
         An applier that fails leaves the others alone. If no plan can be made, the last one stays in force.
         """
-        call = self._retrier.call
-        call("choosing what to probe", functools.partial(self.verdicts.probe, self.scan, self.base.left_out))
+        self.verdicts.probe(self.scan, self.base.left_out)
         if self._agent.faults.engine.runs:
             await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
-        call("looking at the faults", functools.partial(self._agent.faults.engine.look, self.base))
+        self._agent.faults.engine.look(self.base)
         if self._agent.layouts.progresses or any(entry.choice for entry in self.spec.entries):
             await self._retrier.run(_REPARTITIONING, self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
         # Nothing is awaited between the last check for Allocates in `_prepared` and this.
-        call("telling the kubelet", functools.partial(self._agent.lists.send, plan))
+        self._agent.lists.send(plan)
         if plan.retired.keys() - self.previous.retired.keys():
             self._agent.holders.ask()  # the kubelet may know that a retired device is free
         self.published = True

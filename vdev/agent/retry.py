@@ -110,21 +110,16 @@ class Retrier:
         """Run it unless its pause is not over; return whether it succeeded."""
         if self.pause(name):
             return False
-        with self._attempt(name):
+        with self.attempt(name):
             await work()
         return name not in self.failing
 
-    def call(self, name: str, work: Callable[[], object]) -> bool:
-        """Like `run`, for a plain function."""
-        if self.pause(name):
-            return False
-        with self._attempt(name):
-            work()
-        return name not in self.failing
-
     @contextlib.contextmanager
-    def _attempt(self, name: str) -> Iterator[None]:
-        """Note whether the code inside succeeds. An exception ends here, because it must not stop other operations."""
+    def attempt(self, name: str) -> Iterator[None]:
+        """Note whether the code inside succeeds. An exception ends here, because it must not stop other operations.
+
+        The caller looks at `pause` first.
+        """
         try:
             yield
         except Exception as failed:
@@ -133,8 +128,8 @@ class Retrier:
             self._succeed(name)
 
     async def run_forever(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            raise_if_cancelled()
+        task = asyncio.current_task()
+        while task is not None and not task.cancelling():  # gRPC may have lost the cancellation inside
             if not await self.run(name, work):
                 await self._sleep(name)
 
