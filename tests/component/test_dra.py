@@ -242,7 +242,7 @@ async def test_the_health_of_claimed_devices_in_status_and_metrics(kubelet, star
     assert "  npu-3 Unhealthy: gone; taint acme.dev/lost:NoSchedule" in lines
 
     def measured(*names):
-        sample = status.HttpView(agent.agent).registry().get_sample_value
+        sample = status.registry(agent.agent).get_sample_value
         of_health = [sample("vdev_devices", {"resource": NPU, "health": each}) for each in ("Healthy", "Unhealthy")]
         return [*of_health, *(sample(f"vdev_{each}", {"resource": NPU}) for each in names)]
 

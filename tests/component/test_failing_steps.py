@@ -44,7 +44,7 @@ def failing(agent):
 
 def counted(agent):
     """The number of errors in the metric."""
-    return status.HttpView(agent.agent).registry().get_sample_value("vdev_problems", {"severity": "error"})
+    return status.registry(agent.agent).get_sample_value("vdev_problems", {"severity": "error"})
 
 
 async def test_a_reading_that_fails(kubelet, start_agent, shows):

@@ -12,7 +12,6 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit import well_agent
-from tests.kit.well_agent import WellAgent
 from vdev.observe import http
 
 NPU = "acme.dev/npu"
@@ -162,7 +161,7 @@ async def test_a_port_that_becomes_free_is_used(monkeypatch):
     with structlog.testing.capture_logs() as logs:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            task = asyncio.create_task(http.serve(address, http.application(Stuck())))
+            task = asyncio.create_task(http.serve(address, stuck()))
             async with asyncio.timeout(30):
                 while not logs:
                     await asyncio.to_thread(lambda: None)
@@ -189,21 +188,17 @@ async def test_the_server_ends_with_the_agent(start_agent):
         pass
 
 
-class Stuck(WellAgent):
-    """An agent whose reconciler is stuck."""
-
-    def stalled(self):
-        """The reason."""
-        return "the reconciler has not finished a step for 200 s"
-
-    def not_ready(self):
-        """The reasons."""
-        return ["a: not there", "b: not there"]
+def stuck():
+    """The application of an agent whose reconciler is stuck."""
+    return well_agent.application(
+        stalled=lambda: "the reconciler has not finished a step for 200 s",
+        not_ready=lambda: ["a: not there", "b: not there"],
+    )
 
 
 async def test_a_stuck_agent_is_not_alive():
     """The liveness probe answers 503, so that the kubelet restarts it. Each reason has its own line."""
-    async with well_agent.served(http.application(Stuck())) as address:
+    async with well_agent.served(stuck()) as address:
         alive = await get(address, "/healthz")
         assert (503, "the reconciler has not finished a step for 200 s\n") == (alive.status, alive.text)
         assert "a: not there\nb: not there\n" == (await get(address, "/readyz")).text

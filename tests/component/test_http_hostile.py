@@ -9,8 +9,6 @@ import structlog
 
 from tests.kit import well_agent
 from tests.kit.process import Process, ask, crowd, ready, say
-from tests.kit.well_agent import WellAgent
-from vdev.observe import http
 
 NPU = "acme.dev/npu"
 CONFIG = f"""\
@@ -47,21 +45,10 @@ async def test_hundreds_of_incomplete_requests(kubelet, shows, directory):
         assert 50 > len(vdev.log())
 
 
-class Agent(WellAgent):
-    """An agent with this status document."""
-
-    def __init__(self, document=None):
-        self.document = document or {}
-
-    def status(self):
-        """The status document."""
-        return self.document
-
-
 @contextlib.asynccontextmanager
-async def served(agent, *, hosts=()):
-    """Serve an agent. Yields the address."""
-    async with well_agent.served(http.application(agent), hosts=hosts) as bound:
+async def served(app, *, hosts=()):
+    """Serve an application. Yields the address."""
+    async with well_agent.served(app, hosts=hosts) as bound:
         host, _, port = bound.rpartition(":")
         yield host, int(port)
 
@@ -77,7 +64,7 @@ NONSENSE = [
 
 async def test_malformed_requests(caplog, capfd):
     """They get an error or a closed connection. Other clients are served, and nothing is logged."""
-    async with served(Agent()) as address:
+    async with served(well_agent.application()) as address:
         with structlog.testing.capture_logs() as logs:
             for text in NONSENSE:
                 await asyncio.gather(*(say(address, text) for _ in range(20)))
@@ -93,7 +80,7 @@ THEIRS += ("node-1.evil.example", "[::1].evil.example", "")
 
 async def test_foreign_host_names_are_refused():
     """This prevents DNS rebinding: a foreign page whose name resolves to the agent's address."""
-    async with served(Agent(), hosts=("node-1", "*.example.com")) as address:
+    async with served(well_agent.application(), hosts=("node-1", "*.example.com")) as address:
         for host in (*OURS, *THEIRS):
             for path in ("/status", "/metrics", "/", "/readyz"):
                 status = int((await ask(address, path, host)).split()[1])

@@ -4,12 +4,12 @@ Starting a browser takes longer than a check, so one test has most of the checks
 """
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tests.kit.browser import CHROMIUM, new_page
-from tests.kit.well_agent import WellAgent, served
-from vdev.observe import http
+from tests.kit.well_agent import application, served
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -38,25 +38,18 @@ async def page(directory):
         assert [] == await made.value("seen")
 
 
-class Current:
-    """The agent behind the server, which is the agent `shown`."""
-
-    shown = None
-
-    def __getattr__(self, name):
-        return getattr(self.shown, name)
-
-
 @pytest.fixture
 async def show(page):
     """Open the page of an agent with this status document."""
-    current = Current()
-    async with served(http.application(current)) as address:
+    shown = SimpleNamespace()
+    app = application(status=lambda: shown.document, telemetry=lambda: shown.measured)
+    async with served(app) as address:
 
-        async def show(devices=(), *, fragment="", **more):
-            current.shown = Shown(list(devices), **more)
+        async def show(devices=(), *, fragment="", measured=None, **more):
+            shown.measured = measured or {"on": False, "devices": {}}
+            shown.document = document(devices) | more
             await page.open(address, fragment)
-            return current.shown
+            return shown
 
         yield show
 
@@ -88,32 +81,21 @@ async def test_the_page_is_live(kubelet, start_agent, page):
     assert 3 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
 
 
-class Shown(WellAgent):
-    """A status document to show."""
-
-    def __init__(self, devices, *, measured=None, **more):
-        self.measured = measured or {"on": False, "devices": {}}
-        self.document = {
-            "version": "0",
-            "node": "worker-1",
-            "startedAt": time.time(),
-            "ready": True,
-            "notReady": [],
-            "kubelet": {"socket": "/k", "present": True},
-            "podResources": {"socket": "/p", "readable": True},
-            "cdi": {"directory": "/c", "problem": ""},
-            "config": {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": []},
-            "problems": [],
-            "resources": [resource(NPU, devices)],
-        } | more
-
-    def status(self):
-        """The status document."""
-        return self.document
-
-    def telemetry(self):
-        """The readings of devices."""
-        return self.measured
+def document(devices):
+    """The status document of an agent with these devices."""
+    return {
+        "version": "0",
+        "node": "worker-1",
+        "startedAt": time.time(),
+        "ready": True,
+        "notReady": [],
+        "kubelet": {"socket": "/k", "present": True},
+        "podResources": {"socket": "/p", "readable": True},
+        "cdi": {"directory": "/c", "problem": ""},
+        "config": {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": []},
+        "problems": [],
+        "resources": [resource(NPU, list(devices))],
+    }
 
 
 def resource(name, devices, **more):

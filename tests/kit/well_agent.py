@@ -1,4 +1,4 @@
-"""The interface of a healthy agent for the HTTP server."""
+"""The HTTP server of a healthy agent."""
 
 import asyncio
 import contextlib
@@ -18,20 +18,6 @@ async def served(app, *, hosts=()):
         yield address
 
 
-class WellAgent:
-    """A healthy agent; tests replace single answers."""
-
-    def status(self):
-        return {}
-
-    def registry(self):
-        return CollectorRegistry()
-
-    def stalled(self):
-        return ""
-
-    def not_ready(self):
-        return []
-
-    def stand_by(self):
-        return ""
+def application(**answers):
+    """The application of a healthy agent, with other `answers`."""
+    return http.application(**{"status": dict, "registry": CollectorRegistry, "not_ready": list} | answers)

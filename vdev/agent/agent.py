@@ -44,7 +44,7 @@ from .reconcile import READING, Reconciler
 from .retry import Retrier
 from .service_manager import Notifier
 from .state_file import StateFile
-from .status import HttpView, status
+from .status import http_application, status
 from .triggers import ASKING_HOLDERS, PendingWork, Triggers
 
 log = structlog.get_logger(__name__)
@@ -207,7 +207,7 @@ class Agent:
             from ..observe import http  # it imports a web server
 
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
-            serving = http.serve(self.options.http_address, http.application(HttpView(self)), hosts=hosts)
+            serving = http.serve(self.options.http_address, http_application(self), hosts=hosts)
             await stack.enter_async_context(in_background(serving, name="http"))
         if self.node_api.api is not None:
             stack.push_async_callback(self.node_api.api.aclose)

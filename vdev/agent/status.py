@@ -1,6 +1,6 @@
 """The status document, readiness and metrics of an agent. `vdev status` and `/status` show the same document."""
 
-from collections.abc import Sequence
+import functools
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -10,6 +10,7 @@ from ..planning.resources import Resource
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from starlette.applications import Starlette
 
     from .agent import Agent
 
@@ -143,33 +144,25 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
     }
 
 
-class HttpView:
-    """The answers for `observe/http.py`."""
+def registry(agent: "Agent") -> "CollectorRegistry":
+    """Return the metrics, with gauges set now."""
+    agent.reconciler.measure()
+    agent.measures.measure()
+    agent.dra.measure()
+    for name, service in tuple(agent.lists.services.items()):
+        agent.metrics.streams.labels(name).set(service.servicer.streams)
+    return agent.metrics.registry
 
-    def __init__(self, agent: "Agent") -> None:
-        self._agent = agent
 
-    def status(self) -> dict[str, Any]:
-        return status(self._agent)
+def http_application(agent: "Agent") -> "Starlette":
+    """Return the application that shows the agent to people, probes and Prometheus."""
+    from ..observe import http  # it imports a web server
 
-    def telemetry(self) -> dict[str, Any]:
-        """Load, temperature, power, used memory and total memory of each device, by id."""
-        return self._agent.telemetry.for_page()
-
-    def registry(self) -> "CollectorRegistry":
-        """The metrics, with gauges set now."""
-        self._agent.reconciler.measure()
-        self._agent.measures.measure()
-        self._agent.dra.measure()
-        for name, service in tuple(self._agent.lists.services.items()):
-            self._agent.metrics.streams.labels(name).set(service.servicer.streams)
-        return self._agent.metrics.registry
-
-    def stalled(self) -> str:
-        return stalled(self._agent)
-
-    def not_ready(self) -> Sequence[str]:
-        return not_ready(self._agent)
-
-    def stand_by(self) -> str:
-        return stand_by(self._agent)
+    return http.application(
+        status=functools.partial(status, agent),
+        registry=functools.partial(registry, agent),
+        not_ready=functools.partial(not_ready, agent),
+        telemetry=agent.telemetry.for_page,
+        stalled=functools.partial(stalled, agent),
+        stand_by=functools.partial(stand_by, agent),
+    )

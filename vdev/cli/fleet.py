@@ -130,8 +130,7 @@ def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[C
 
     view = FleetView(fleet)
     if chosen.http_address:
-        app = http.application(view, page=http.FLEET_PAGE)
-        yield http.serve(chosen.http_address, app, hosts=chosen.http_hosts)
+        yield http.serve(chosen.http_address, view.application(), hosts=chosen.http_hosts)
     if metrics:
         app = http.exporter(view.devices_page, lambda: [*view.measured_nodes])
         yield http.serve(metrics, app, what="metrics of devices", hosts=chosen.http_hosts)

@@ -1,4 +1,4 @@
-"""The HTTP view of a fleet (`observe.http.Watched`), which names at most a hundred nodes."""
+"""The HTTP view of a fleet (see `observe.http.application`), which names at most a hundred nodes."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from .pod_devices import keys_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from starlette.applications import Starlette
 
 _SHOWN = 100  # nodes or devices that are named; more are only counted
 _SPAN = 10.0  # seconds over which writes per second are counted
@@ -57,10 +58,6 @@ class FleetView:
             "writes": {"total": fleet.writes, "perSecond": round(self._rate(), 1)},
         }
 
-    def telemetry(self) -> dict[str, Any]:
-        """Empty: sensors have pages of their own."""
-        return {}
-
     @property
     def measured_nodes(self) -> Mapping[str, Member]:
         """The nodes whose devices have sensors, by name."""
@@ -100,19 +97,19 @@ class FleetView:
                 (metric.labels(*values) if labels else metric).inc(value)
         return registry
 
-    def stalled(self) -> str:
-        """Empty: the loop that answers is the one that would be stalled."""
-        return ""
-
     def not_ready(self) -> Sequence[str]:
         """The kinds that the API server has not listed yet, or that cannot be followed now."""
         fleet = self._fleet
         unknown = () if fleet.has_begun else ("the API server has not listed its nodes yet",)
         return (*unknown, *(f"{kind}: {error}" for kind, error in tuple(fleet.cluster.trouble.items())))
 
-    def stand_by(self) -> str:
-        """Empty: there is one controller."""
-        return ""
+    def application(self) -> "Starlette":
+        """Return what serves this view. The sensors have pages of their own."""
+        from ..observe import http  # it imports the web server
+
+        return http.application(
+            status=self.status, registry=self.registry, not_ready=self.not_ready, page=http.FLEET_PAGE
+        )
 
     def _states(self) -> dict[str, int]:
         fleet = self._fleet

@@ -6,7 +6,8 @@ Everything is read-only and knows nothing of the agent. An agent's own applicati
     /status   the status document, with an ETag  /readyz   200 while all is registered and streaming, or in stand-by
     /         the page, which polls /status  /telemetry  what devices measure now
 
-The content comes from `Watched`. If the port is not available, that is reported, and the agent works without HTTP.
+The content comes from the functions that `application` takes. If the port is not available, that is reported, and the
+agent works without HTTP.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ import logging
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 import uvicorn
@@ -89,64 +90,53 @@ _PAGE_HEADERS = {
 }
 
 
-class Watched(Protocol):
-    """The content of the pages. `status` and `telemetry` are called in a thread, the rest on the event loop."""
+def application(
+    *,
+    status: Callable[[], Mapping[str, Any]],
+    registry: Callable[[], CollectorRegistry],
+    not_ready: Callable[[], Sequence[str]],
+    telemetry: Callable[[], Mapping[str, Any]] = dict,
+    stalled: Callable[[], str] = str,
+    stand_by: Callable[[], str] = str,
+    page: str = PAGE,
+) -> Starlette:
+    """The ASGI application, with a page of this package. Starlette calls plain functions in a thread.
 
-    def status(self) -> Mapping[str, Any]:
-        """The status document."""
-
-    def telemetry(self) -> Mapping[str, Any]:
-        """The readings of the devices' sensors."""
-
-    def registry(self) -> CollectorRegistry:
-        """The metrics, brought up to date."""
-
-    def stalled(self) -> str:
-        """Why the agent's loop hangs; empty if it does not."""
-
-    def not_ready(self) -> Sequence[str]:
-        """Why the agent is not ready, a sentence for each reason; empty if it is."""
-
-    def stand_by(self) -> str:
-        """Which agent this one stands by for, in a sentence; empty if it serves."""
-
-
-def application(watched: Watched, *, page: str = PAGE) -> Starlette:
-    """The ASGI application, with a page of this package. Starlette calls plain functions in a thread."""
+    `status` and `telemetry` are called in a thread, the others on the event loop. `registry` returns the metrics,
+    brought up to date. The reasons of `not_ready`, `stalled` and `stand_by` are sentences; none means that all is well.
+    """
 
     def front(_request: Request) -> Response:
         return HTMLResponse(resources.files(__package__).joinpath(page).read_bytes(), headers=_PAGE_HEADERS)
 
     async def healthz(_request: Request) -> Response:
-        return _verdict([text] if (text := watched.stalled()) else [])
+        return _verdict([text] if (text := stalled()) else [])
 
     async def readyz(_request: Request) -> Response:
-        return _verdict(watched.not_ready(), watched.stand_by())
+        return _verdict(not_ready(), stand_by())
 
-    def status(request: Request) -> Response:
-        body = _json(watched.status())
+    def document(request: Request) -> Response:
+        body = _json(status())
         tag = f'"{hashlib.sha256(body).hexdigest()}"'
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 
-    def telemetry(_request: Request) -> Response:
-        return Response(
-            _json(watched.telemetry()), media_type="application/json", headers={"Cache-Control": "no-store"}
-        )
+    def readings(_request: Request) -> Response:
+        return Response(_json(telemetry()), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body = await run_in_threadpool(encode, watched.registry())
+        body = await run_in_threadpool(encode, registry())
         return Response(body, headers={"Content-Type": content_type})
 
     return answering(
         Route("/", front),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
-        Route("/status", status),
-        Route("/telemetry", telemetry),
+        Route("/status", document),
+        Route("/telemetry", readings),
         Route("/metrics", metrics),
     )
 

@@ -28,7 +28,6 @@ from vdev.aio.clock import LeapClock
 from vdev.fleet.cluster import SeenNode
 from vdev.fleet.view import FleetView
 from vdev.kube import Conflict, timestamp
-from vdev.observe import http
 
 
 async def test_made_nodes_are_complete(start, api_server, until):
@@ -347,7 +346,7 @@ async def test_the_metrics_are_those_of_the_docs(start, until):
     """Names, types, labels and descriptions are those of docs/metrics.md."""
     fleet = await start()
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
-    async with served(http.application(FleetView(fleet), page=http.FLEET_PAGE)) as address:
+    async with served(FleetView(fleet).application()) as address:
         text = await asyncio.to_thread(fetched, f"http://{address}/metrics")
     families = {each.name: each for each in text_string_to_metric_families(text)}
     ours = {name: each for name, each in families.items() if name.startswith("vdev_")}
