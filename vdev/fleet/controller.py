@@ -22,7 +22,7 @@ from .. import config
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Backoff, TokenBucket
+from ..aio.tasks import TokenBucket
 from ..config import Loaded
 from ..errors import ApiServerError, ConfigError, UsageError
 from ..faults.engine import Engine
@@ -48,6 +48,7 @@ log = structlog.get_logger(__name__)
 EVENTS = 500
 """The burst of Events over all nodes; further Events are written one by one."""
 _READING = "reading the configuration"
+_SYNC = "making the Node"
 _READS = frozenset({"get", "list", "watch"})
 _WORKERS = 64  # nodes that are synced at the same time
 
@@ -83,13 +84,10 @@ class Fleet:
         self._read = Spec()  # the configuration in the files
         self.retrier = Retrier(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
-        intervals = options.timing.intervals
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
-        self._failures: dict[str, tuple[int, str]] = {}  # by node: failed syncs in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, options.name)
-        self._writing = Retrier(timing=options.timing)  # an operation for each writer of each node
+        self._steps = Retrier(timing=options.timing)  # the sync and each writer of each node
         self._group: asyncio.TaskGroup | None = None  # of the tasks of all writers
         self._events = TokenBucket(
             options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
@@ -165,20 +163,22 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node matches the file, according to the watches."""
-        return self.has_begun and not self._due.names and not self._failures and not any(self._written_late())
+        return self.has_begun and not self._due.names and not any(self._late())
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """The nodes that do not match the file: name, pending operation, and the error if it failed."""
-        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._failures.items())]
         queued = [(node, "deciding", "") for node in self._due.names if node in self.scope.made]
-        return [*failed, *queued, *self._written_late()]
+        return [*self._late(), *queued]
 
-    def _written_late(self) -> Iterator[tuple[str, str, str]]:
+    def _late(self) -> Iterator[tuple[str, str, str]]:
+        for name in tuple(self.cluster.nodes):
+            if why := self._steps.reason(_step(_SYNC, name)):
+                yield name, _SYNC, why
         for name, member in tuple(self.members.items()):
             for writer in member.writers:
                 if writer.is_pending:
-                    yield name, writer.name, self._writing.reason(_step(writer, name))
+                    yield name, writer.name, self._steps.reason(_step(writer.name, name))
 
     @property
     def writes(self) -> int:
@@ -216,9 +216,10 @@ class Fleet:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
                 continue
-            if late := {node for node, *_ in self.late}:
+            if late := self.late:
                 converged = None
-                log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._failures))
+                behind, failing = {node for node, *_ in late}, {node for node, _, why in late if why}
+                log.info("converging", nodes=len(self.members), behind=len(behind), failing=len(failing))
             elif converged is not self._spec:
                 converged = self._spec
                 log.info("converged", nodes=len(self.members), writes=self.writes)
@@ -236,36 +237,26 @@ class Fleet:
     async def _sync_forever(self) -> None:
         while True:
             name = await self._due.next()
-            try:
-                await self._sync(name)
-            finally:
-                self._due.done(name)
+            step = _step(_SYNC, name)
+            if not await self._steps.run(step, functools.partial(self._sync, name)):
+                self._due.add_later(name, self._steps.pause(step))
+            self._due.done(name)
 
     async def _sync(self, name: str) -> None:
         """Create or delete the Node if needed, then plan and apply."""
-        try:
-            await self._make(name)
-            await self._plan(name)
-        except Exception as failed:  # a bug that affects one node must not stop the others
-            if not isinstance(failed, ApiServerError):
-                log.exception("a node could not be decided", node=name)
-            attempts = self._failures[name][0] + 1 if name in self._failures else 0
-            self._failures[name] = attempts, str(failed)
-            asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
-            self._due.add_later(name, max(self._backoff.pause(attempts), asked))
-            return
-        self._failures.pop(name, None)
+        await self._make(name)
+        await self._plan(name)
 
     async def _make(self, name: str) -> None:
         seen = self.cluster.node(name)
         wanted = self.scope.made.get(name)
         if seen.has_kubelet:  # from now on, the agent on the node is responsible for it
             self.maker.refused.pop(name, None)
-            if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
+            if self.scope.is_made(seen.metadata):
                 await self.maker.hand_over(seen)
         elif wanted is not None:
             await self.maker.make(wanted, seen)
-        elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):  # it left the file
+        elif self.scope.is_made(seen.metadata):  # it left the file
             await self.maker.remove(seen)
             self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
@@ -329,12 +320,12 @@ class Fleet:
         member = self.members[name] = Member(seen, slices, notes, access, engine)
         assert self._group is not None
         create = self._group.create_task
-        member.tasks = tuple(create(self._write(name, each), name=_step(each, name)) for each in member.writers)
+        member.tasks = tuple(create(self._write(name, each), name=_step(each.name, name)) for each in member.writers)
         return member
 
     async def _write(self, name: str, writer: Writer) -> None:
         structlog.contextvars.bind_contextvars(node=name)  # for the log lines of appliers
-        await self._writing.run_forever(_step(writer, name), writer.work)
+        await self._steps.run_forever(_step(writer.name, name), writer.work)
 
     def _look_at_slices(self, name: str) -> None:
         if (member := self.members.get(name)) is not None:
@@ -345,8 +336,7 @@ class Fleet:
 
         The devices that it wrote are not known, so they stay until no pod and no claim holds a device of the node.
         """
-        is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.claim_uses(seen.name):
+        if not self.scope.is_marked(seen.metadata) or self.cluster.claim_uses(seen.name):
             return False
         return not any(each.noted for each in self.cluster.pods_of(seen.name).values())
 
@@ -359,7 +349,7 @@ class Fleet:
             await self.maker.release(seen)
         for task, writer in zip(member.tasks, member.writers, strict=True):
             task.cancel()
-            self._writing.forget(_step(writer, name))
+            self._steps.forget(_step(writer.name, name))
         seen.unsubscribe_all()
         del self.members[name]
         self._came[name] = self.clock.now()  # past faults do not apply to a later node of this name
@@ -390,9 +380,9 @@ async def _elsewhere(_request: Mapping[str, Any]) -> Any:
     raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
 
 
-def _step(writer: Writer, node: str) -> str:
+def _step(what: str, node: str) -> str:
     """The name of an operation."""
-    return f"{writer.name} of {node}"
+    return f"{what} of {node}"
 
 
 def _fenced(call: ApiCall, seen: SeenNode) -> ApiServerError | None:

@@ -87,12 +87,12 @@ class Scope:
         return self.selector.items() <= _labels(metadata).items()
 
     def is_made(self, metadata: Metadata) -> bool:
-        """Whether this fleet created the Node."""
-        return made_by(metadata) == self.name
+        """Whether this fleet created the Node and may change it."""
+        return made_by(metadata) == self.name and self.covers(metadata)
 
     def is_marked(self, metadata: Metadata) -> bool:
-        """Whether this fleet writes on a Node that it did not create."""
-        return marked_by(metadata) == self.name
+        """Whether this fleet writes on a Node that it did not create, and may change it."""
+        return marked_by(metadata) == self.name and self.covers(metadata)
 
     def chooses(self, metadata: Metadata) -> bool:
         """Whether a selector of the file selects the Node, no matter which fleet writes on it."""

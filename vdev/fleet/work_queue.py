@@ -1,7 +1,8 @@
 """A work queue of node names, as in client-go: each name is queued once, and one worker at a time has it."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable
 
 from ..aio.clock import Clock
 
@@ -14,7 +15,7 @@ class WorkQueue:
         self._due: dict[str, None] = {}
         self._taken: set[str] = set()
         self._again: set[str] = set()
-        self._later: dict[str, tuple[float, Callable[[], object]]] = {}  # when, and how to cancel it
+        self._later: dict[str, float] = {}  # when it is added
         self._any = asyncio.Event()
 
     @property
@@ -36,16 +37,14 @@ class WorkQueue:
     def add_later(self, name: str, seconds: float) -> None:
         """Add it after so many seconds; of several times the earliest counts."""
         at = self._clock.now() + seconds
-        known = self._later.get(name)
-        if known is not None:
-            if known[0] <= at:
-                return
-            known[1]()
-        self._later[name] = at, self._clock.call_at(at, lambda: self._fall_due(name))
+        if at < self._later.get(name, math.inf):
+            self._later[name] = at
+            self._clock.call_at(at, lambda: self._fall_due(name, at))
 
-    def _fall_due(self, name: str) -> None:
-        self._later.pop(name, None)
-        self.add(name)
+    def _fall_due(self, name: str, at: float) -> None:
+        if self._later.get(name) == at:
+            del self._later[name]
+            self.add(name)
 
     async def next(self) -> str:
         while not self._due:
