@@ -75,8 +75,6 @@ class Triggers:
         self._agent = agent
         self._intervals, self._clock = agent.options.timing
         self._watcher: Watcher  # from `begin` on
-        self._displaced = asyncio.Event()  # set by the link if another agent took the directory
-        agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._unnamed: frozenset[Key] = frozenset()  # allocated devices without a pod in the last answer
         self._name_again = math.inf  # seconds until the next question because of that
 
@@ -147,7 +145,8 @@ class Triggers:
 
     async def _see_kubelet(self) -> None:
         """Notice a new kubelet, and an agent that has taken the directory."""
-        if self._displaced in await self._agent.link.check():
+        await self._agent.link.check()
+        if not await asyncio.to_thread(self._agent.lock.is_ours):
             directory = str(self._agent.options.plugin_dir)
             log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
             self._agent.displace()

@@ -7,7 +7,7 @@ already, and its timeout must be longer. A refusal is an UNKNOWN error with a te
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class KubeletSocket:
     """The kubelet's socket and the directory of the plugin's sockets; `generation` counts the kubelets that appeared.
 
     `socket` None: nothing is registered. `is_ours` is called in a thread, and returns False if another agent now serves
-    in `directory`. `check` detects changes and sets the events of the affected subscribers.
+    in `directory`. Each check sets the events of all `subscribers`, because their sockets may be gone as well.
     """
 
     def __init__(
@@ -49,18 +49,8 @@ class KubeletSocket:
         self._identity: Stamp | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
-        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # oldest first
+        self.subscribers: set[asyncio.Event] = set()
         self._checking = asyncio.Lock()  # one check at a time, so that an older result cannot overwrite a newer one
-
-    def subscribe(self, event: asyncio.Event, is_intact: Callable[[], bool]) -> None:
-        """Set the event if there is a new kubelet, and after each check at which `is_intact` returns False.
-
-        `is_intact` is called in a thread.
-        """
-        self._subscribers[event] = is_intact
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        self._subscribers.pop(event, None)
 
     def new_socket_path(self, resource: str) -> Path:
         """Return a path for a resource's socket that was never used before."""
@@ -73,30 +63,19 @@ class KubeletSocket:
         """Whether the kubelet's socket existed at the last check."""
         return self._identity is not None
 
-    async def check(self) -> Sequence[asyncio.Event]:
-        """Check the kubelet's socket and those of this agent; return the events of subscribers that are not intact."""
+    async def check(self) -> None:
+        """Look at the kubelet's socket, and let the subscribers look at theirs."""
         async with self._checking:
-            subscribers = list(self._subscribers.items())
             identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
-            broken = await asyncio.to_thread(lambda: [event for event, is_intact in subscribers if not is_intact()])
-            self._compare(identity)
-            for event in broken:
+            if identity != self._identity:
+                if identity is None:
+                    log.warning("kubelet socket vanished", socket=str(self.socket))
+                elif self.generation:
+                    log.info("kubelet socket appeared", socket=str(self.socket))
+                self.generation += identity is not None
+                self._identity = identity
+            for event in self.subscribers:
                 event.set()
-            return broken
-
-    def _compare(self, identity: Stamp | None) -> None:
-        """Wake all subscribers if this is the socket of another kubelet."""
-        if identity == self._identity:
-            return
-        appeared = identity is not None
-        if appeared and self.generation:
-            log.info("kubelet socket appeared", socket=str(self.socket))
-        elif not appeared:
-            log.warning("kubelet socket vanished", socket=str(self.socket))
-        self._identity = identity
-        self.generation += appeared
-        for event in self._subscribers:
-            event.set()
 
     async def remove_leftovers(self) -> None:
         """Remove sockets with vdev's name pattern on which no process listens; never those of other plugins."""

@@ -132,14 +132,14 @@ class ResourceService:
 
     async def run(self) -> None:
         """Serve and register until cancelled. Failures of this resource are never raised."""
-        self._kubelet.subscribe(self._wake, self._owns_socket)
+        self._kubelet.subscribers.add(self._wake)
         try:
             while True:
                 raise_if_cancelled()
                 await self._live()
         finally:
             await self._close()
-            self._kubelet.unsubscribe(self._wake)
+            self._kubelet.subscribers.discard(self._wake)
             self._become(ServiceState.STOPPED)
 
     async def _live(self) -> None:
@@ -193,11 +193,6 @@ class ResourceService:
             await self._clock.sleep(self._intervals.look_for_stream)
         await self._clock.sleep(self._intervals.empty_list)
 
-    def _owns_socket(self) -> bool:
-        """Whether no server runs, or the file of its socket still exists. Blocks briefly."""
-        server = self._server
-        return server is None or server.owns_socket()
-
     async def _serve(self) -> SocketServer:
         path = self._kubelet.new_socket_path(self.name)
         server = SocketServer(self.servicer.handlers(), path, calls=self.servicer.calls, timing=self._timing)
@@ -234,7 +229,7 @@ class ResourceService:
         while True:
             self._wake.clear()
             is_other_kubelet = self._kubelet.generation != self._generation
-            if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
+            if self._renew or is_other_kubelet or not server.owns_socket():
                 log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
                 return
             left = None
