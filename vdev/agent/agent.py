@@ -85,7 +85,7 @@ class Agent:
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
         chooser = FileChooser(options, self.node_api.object, self.state, reload=self.reload)
         self.config = ConfigSource(options, self.metrics, chooser)
-        self.health = HealthMonitor(options.host, clock)
+        self.health = HealthMonitor(options.host, self.metrics, clock, on_change=self.pending.add)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.lists = DeviceLists(self)
         self.holders = PodHolders(options, self.link, self.requests, self.lists, self.faults.engine)
@@ -251,10 +251,8 @@ class Agent:
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
         """Start the tasks that only run in the agent that serves the node."""
-        changes = self.health.changes()
         repeated: dict[str, _Work] = {
             "looking at holders regularly": self.triggers.look_at_holders,
-            "following health": functools.partial(self.triggers.follow_health, changes),
             **self.node_api.writers,
             "publishing ResourceSlices": self.dra.slices.work,
             "serving what devices measure": self.telemetry.work,

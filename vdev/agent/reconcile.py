@@ -31,7 +31,7 @@ from ..planning.repartition import in_force
 from ..planning.resources import EMPTY, Inventory, counts
 from .applier import Stage
 from .retry import problem_of
-from .scanner import Scan, Scanner, Verdicts
+from .scanner import Scan, Scanner
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -55,7 +55,6 @@ class Reconciler:
         self.published = False  # whether this process has sent any list
         self.previous = Previous()  # the lists and pools of the last reconciliation, or of an earlier process
         self.scanner = Scanner(agent.options, agent.retrier)
-        self.verdicts = Verdicts(agent.health, agent.metrics)
         self._agent = agent
         self._clock = agent.options.clock
         self._retrier = agent.retrier
@@ -87,7 +86,7 @@ class Reconciler:
 
         An applier that fails leaves the others alone. If no plan can be made, the last one stays in force.
         """
-        self.verdicts.probe(self.scan, self.base.left_out)
+        self._agent.health.update(self.scan.targets(self.base.left_out))
         if self._agent.faults.engine.runs:
             await asyncio.to_thread(self._agent.faults.engine.meet, self.base)  # it selects the devices of all rules
         self._agent.faults.engine.look(self.base)
@@ -162,7 +161,7 @@ class Reconciler:
 
     def current_health(self) -> Mapping[str, Health]:
         """The health of raw devices by id, from probes, and from appliers that cannot deliver a device."""
-        found = {raw: report.health for raw, report in self.verdicts.monitor.verdicts.items()}
+        found = dict(self._agent.health.verdicts)
         for applier in self._agent.appliers:
             found |= applier.undeliverable
         return found
@@ -272,7 +271,7 @@ class Reconciler:
         scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await asyncio.to_thread(self._arrange, self.spec, scan)
-            self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
+            self._count_losses(scan)
             self.scan, self.base = scan, base
             if self._agent.config.status.kept_at:
                 await self.reload()  # these devices may have been the reason for the refusal
@@ -301,8 +300,15 @@ class Reconciler:
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._agent.faults.adopt(loaded.spec, base)
-        self.verdicts.scanned(self.scan, scan, self.advertised, self.base.left_out)
+        self._count_losses(scan)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
+
+    def _count_losses(self, scan: Scan) -> None:
+        """Count the devices that disappeared. One that was left out belongs to another entry, which counts it."""
+        for raw, resource in scan.lost_since(self.scan).items():
+            if raw not in self.base.left_out:
+                self._agent.health.count_flap(raw, resource)
+        self._agent.health.forget(scan.known(self.advertised))
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

@@ -1,4 +1,4 @@
-"""The devices that discovery finds (`Scanner`, `Scan`), and their health and flaps (`Verdicts`).
+"""The devices that discovery finds.
 
 A `Scan` is a value, so a new configuration can be tried before it is adopted.
 """
@@ -6,20 +6,19 @@ A `Scan` is a value, so a new configuration can be tried before it is adopted.
 import asyncio
 import functools
 import posixpath
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
-from ..discovery.health_monitor import HealthMonitor, Target
+from ..discovery.health_monitor import Target
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model.device import RawDevice
 from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import Spec
-from ..observe.metrics import Metrics
 from ..planning.resources import Inventory
 from .options import Options
 from .retry import Retrier
@@ -48,6 +47,25 @@ class Scan:
         """The ids of the devices that were found, and of those that are listed."""
         found = (each.by_id for each in self.found.values())
         return set[str]().union(*found, *(each.raws for each in advertised.resources.values()))
+
+    def targets(self, left_out: Collection[str]) -> Mapping[str, Target]:
+        """The devices to probe, by id, without those left out."""
+        found = {}
+        for name, entry in self.entries.items():
+            if (policy := entry.health) is not None:
+                for raw in self.devices[name]:
+                    if raw.id not in left_out:
+                        found[raw.id] = Target(policy, raw, entry.resource_of(raw))
+        return found
+
+    def lost_since(self, before: "Scan") -> Mapping[str, str]:
+        """The resource of each device that disappeared since a scan, for entries that were not edited."""
+        lost: dict[str, str] = {}
+        for name, found in self.found.items():
+            entry, old = self.entries[name], before.found.get(name)
+            if old is not None and entry == before.entries.get(name) and not entry.virtual:
+                lost |= {each: entry.resource_of(old.by_id[each]) for each in old.by_id.keys() - found.by_id.keys()}
+        return lost
 
 
 class Scanner:
@@ -116,58 +134,3 @@ def _place(host: HostRoot, directory: str) -> Path:
         return host.path(directory)
     except HostError:
         return _place(host, posixpath.dirname(directory))
-
-
-class Verdicts:
-    """The health of one node's devices by their probes, and how often each one failed or disappeared."""
-
-    def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
-        self.monitor = monitor
-        self._metrics = metrics
-        self._losses: Counter[str] = Counter()  # how often each device went away
-        self._resources: dict[str, str] = {}  # of the probed devices
-        self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
-
-    def flaps(self, raw: str) -> int:
-        """Return how often the device disappeared or its probe began to fail."""
-        report = self.monitor.verdicts.get(raw)
-        return (report.flaps if report else 0) + self._losses[raw]
-
-    def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
-        """Probe the devices of this scan, without those left out, and no others."""
-        targets = {}
-        for name, entry in scan.entries.items():
-            if (policy := entry.health) is not None:
-                for raw in scan.devices[name]:
-                    if raw.id not in left_out:
-                        targets[raw.id] = Target(policy, raw, entry.resource_of(raw))
-        if targets or self._resources:
-            self._resources = {raw: target.resource for raw, target in targets.items()}
-            self.monitor.update(targets)
-
-    def scanned(self, before: Scan, after: Scan, advertised: Inventory, left_out: Collection[str] = ()) -> None:
-        """Count the devices that disappeared between two scans, for entries that were not edited.
-
-        A device that was `left_out` belongs to another entry, which counts it.
-        """
-        for name, found in after.found.items():
-            entry, old = after.entries[name], before.found.get(name)
-            if old is None or entry != before.entries.get(name) or entry.virtual:
-                continue
-            lost = old.by_id.keys() - found.by_id.keys()
-            self._losses.update(lost)
-            for each in lost.difference(left_out):
-                self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
-        if self._losses:
-            known = after.known(advertised)
-            self._losses = Counter({raw: count for raw, count in self._losses.items() if raw in known})
-
-    def reported(self, devices: Collection[str]) -> None:
-        """Count the flaps of these devices, whose health changed."""
-        for raw in devices:
-            report, before = self.monitor.verdicts.get(raw), self._counted.get(raw, 0)
-            if report is not None and report.flaps != before:
-                self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
-                self._counted[raw] = report.flaps
-        # A device that is no longer probed starts from 0 if it comes back.
-        self._counted = {raw: count for raw, count in self._counted.items() if raw in self.monitor.verdicts}

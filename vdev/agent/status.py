@@ -135,7 +135,7 @@ def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or faults.unplugged_by((resource.name, slot.id)),
                 "xids": [each.number for each in faults.xids.get((resource.name, slot.id), ())],
-                "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
+                "flaps": agent.health.flaps[slot.device.raw.id],
                 "changedAt": changed_at.get(slot.id),
                 "holder": holders.get((resource.name, slot.id)),
             }

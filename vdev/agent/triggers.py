@@ -7,7 +7,7 @@ an endless loop (see `Retrier.run_forever`).
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Collection, Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -169,10 +169,3 @@ class Triggers:
         else:
             self._name_again *= 2
         self._agent.pending.add()
-
-    # --- health -------------------------------------------------------------------------------------------------------
-
-    async def follow_health(self, changes: AsyncIterator[frozenset[str]]) -> None:
-        devices = await anext(changes)
-        self._agent.pending.add()
-        self._agent.reconciler.verdicts.reported(devices)

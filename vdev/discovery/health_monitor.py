@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
 from ..model.device import HEALTHY, Health, RawDevice
 from ..model.entry import HealthCheck, Probe
+from ..observe.metrics import Metrics
 from . import probes
 
 
@@ -35,8 +37,6 @@ class Track:
     """The number of consecutive scheduled results that equal it."""
     run_since: float = 0.0
     """Since when results equal it."""
-    flaps: int = 0
-    """How often results turned from success to failure."""
     recovered: float | None = None
     """When the device last became healthy again."""
     is_flapping: bool = False
@@ -54,7 +54,7 @@ def after_probe(track: Track, spec: HealthCheck, reason: str, now: float, *, is_
     if not ok and now - track.appeared < spec.start_grace:
         return track
     run, run_since = (track.run + is_scheduled, track.run_since) if ok == track.ok else (1, now)
-    after = replace(track, ok=ok, run=run, run_since=run_since, flaps=track.flaps + (track.ok and not ok))
+    after = replace(track, ok=ok, run=run, run_since=run_since)
     if not ok:
         failed = Health(healthy=False, reason=reason)
         if not track.health.healthy:
@@ -82,15 +82,18 @@ class _Probed:
 class HealthMonitor:
     """Probes devices for as long as `run` does. All methods belong to the event loop's thread."""
 
-    def __init__(self, host: HostRoot, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, host: HostRoot, metrics: Metrics, clock: Clock = SYSTEM, *, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        self.verdicts: dict[str, Health] = {}  # of every device that was probed at least once, by id
+        self.flaps: Counter[str] = Counter()  # how often each device disappeared or its probe began to fail
         self._host = host
+        self._metrics = metrics
         self._clock = clock
+        self._on_change = on_change
         self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
-        self.verdicts: dict[str, Track] = {}  # of every device that was probed at least once, by id
-        self._changed: set[str] = set()
-        self._has_changed = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -143,13 +146,14 @@ class HealthMonitor:
             if probed.directories & changed:
                 probed.wake.set()
 
-    async def changes(self) -> AsyncIterator[frozenset[str]]:
-        """Yield the ids of devices whose verdict changed; for a single consumer."""
-        while True:
-            await self._has_changed.wait()
-            self._has_changed.clear()
-            changed, self._changed = frozenset(self._changed), set()
-            yield changed
+    def count_flap(self, device: str, resource: str) -> None:
+        self.flaps[device] += 1
+        self._metrics.flaps.labels(resource).inc()
+
+    def forget(self, known: Collection[str]) -> None:
+        """Forget the flaps of all devices but these."""
+        for device in self.flaps.keys() - known:
+            del self.flaps[device]
 
     def _start(self, key: str) -> None:
         if self._group is not None:
@@ -163,11 +167,13 @@ class HealthMonitor:
             probed.wake.clear()
             is_scheduled = self._clock.now() >= due
             reason = await self._probe(key, probed)
-            probed.track = after_probe(probed.track, spec, reason, self._clock.now(), is_scheduled=is_scheduled)
-            old, self.verdicts[key] = self.verdicts.get(key), probed.track
-            if old is None or (old.health, old.flaps) != (probed.track.health, probed.track.flaps):
-                self._changed.add(key)
-                self._has_changed.set()
+            before = probed.track
+            probed.track = after_probe(before, spec, reason, self._clock.now(), is_scheduled=is_scheduled)
+            if before.ok and not probed.track.ok:
+                self.count_flap(key, probed.target.resource)
+            old, self.verdicts[key] = self.verdicts.get(key), probed.track.health
+            if old != probed.track.health:
+                self._on_change()
             if is_scheduled:
                 due = self._clock.now() + spec.interval
             # `wake` does not postpone the next scheduled probe.

@@ -17,6 +17,7 @@ from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
 from vdev.model.entry import HealthCheck, Probe
 from vdev.model.sources import NodeKind
+from vdev.observe.metrics import Metrics
 
 TIMEOUT = 20.0
 
@@ -33,8 +34,13 @@ def host(tmp_path: Path) -> HostRoot:
 
 
 @pytest.fixture
-async def monitor(host: HostRoot) -> AsyncIterator[HealthMonitor]:
-    async with running(HealthMonitor(host)) as monitor:
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def monitor(host: HostRoot, metrics: Metrics) -> AsyncIterator[HealthMonitor]:
+    async with running(HealthMonitor(host, metrics)) as monitor:
         yield monitor
 
 
@@ -51,19 +57,18 @@ def device(*paths: str, name: str = "uart-0", permissions: str = "rw") -> RawDev
     return RawDevice(id=name, entry="uart", index=0, nodes=nodes, paths=paths, attributes={"colour": "red"})
 
 
-async def until(monitor: HealthMonitor, condition: Callable[[], bool]) -> None:
-    """Wait until the verdicts meet the condition."""
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
     async with asyncio.timeout(TIMEOUT):
         while not condition():
-            async for _ in monitor.changes():
-                break
+            await asyncio.sleep(0.005)
 
 
 async def verdict(monitor: HealthMonitor, target: Target) -> str:
     """The reason after the first probe; empty for Healthy."""
     monitor.update({"x": target})
-    await until(monitor, lambda: "x" in monitor.verdicts)
-    return monitor.verdicts["x"].health.reason
+    await until(lambda: "x" in monitor.verdicts)
+    return monitor.verdicts["x"].reason
 
 
 def command(*argv: str, timeout: float = 10.0) -> HealthCheck:
@@ -73,18 +78,21 @@ def command(*argv: str, timeout: float = 10.0) -> HealthCheck:
 EXISTS = HealthCheck(probe=Probe.EXISTS, interval=0.02)
 
 
-async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
+async def test_a_device_that_vanishes_fails_and_recovers(
+    monitor: HealthMonitor, metrics: Metrics, host: HostRoot
+) -> None:
     """It is Unhealthy with a reason, then Healthy again, and the change counts as a flap."""
     node = host.root / "dev/ttyUSB0"
     node.touch()
-    monitor.update({"x": Target(EXISTS, device("/dev/ttyUSB0"))})
-    await until(monitor, lambda: "x" in monitor.verdicts and monitor.verdicts["x"].health.healthy)
+    monitor.update({"x": Target(EXISTS, device("/dev/ttyUSB0"), "acme.dev/uart")})
+    await until(lambda: "x" in monitor.verdicts and monitor.verdicts["x"].healthy)
     node.unlink()
-    await until(monitor, lambda: not monitor.verdicts["x"].health.healthy)
-    assert "/dev/ttyUSB0 is gone" == monitor.verdicts["x"].health.reason
+    await until(lambda: not monitor.verdicts["x"].healthy)
+    assert "/dev/ttyUSB0 is gone" == monitor.verdicts["x"].reason
     node.touch()
-    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
-    assert 1 == monitor.verdicts["x"].flaps
+    await until(lambda: monitor.verdicts["x"].healthy)
+    assert 1 == monitor.flaps["x"]
+    assert 1 == metrics.registry.get_sample_value("vdev_device_flaps_total", {"resource": "acme.dev/uart"})
 
 
 async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
@@ -134,9 +142,9 @@ async def test_file_probe(monitor: HealthMonitor, tmp_path: Path) -> None:
     spec = HealthCheck(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
     assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
     path.write_text("  ok\n")
-    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
+    await until(lambda: monitor.verdicts["x"].healthy)
     path.write_text("burnt")
-    await until(monitor, lambda: monitor.verdicts["x"].health.reason == f"{path} holds 'burnt', not 'ok'")
+    await until(lambda: monitor.verdicts["x"].reason == f"{path} holds 'burnt', not 'ok'")
 
 
 async def test_a_command_that_exits_with_zero_is_healthy(monitor: HealthMonitor) -> None:
@@ -200,15 +208,13 @@ async def test_hanging_probes_do_not_delay_others(host: HostRoot, monkeypatch: p
     spec = HealthCheck(probe=Probe.OPEN, interval=0.2, timeout=0.5)
     hanging = {f"h{number}": Target(spec, device(f"/dev/hang{number}")) for number in range(100)}
     try:
-        async with running(HealthMonitor(host)) as monitor:
+        async with running(HealthMonitor(host, Metrics())) as monitor:
             monitor.update({**hanging, "good": Target(spec, device("/dev/good"))})
-            await until(monitor, lambda: len(monitor.verdicts) == 101)
-            await until(
-                monitor, lambda: all(monitor.verdicts[key].health.reason == "the probe hangs" for key in hanging)
-            )
-            await until(monitor, lambda: monitor.verdicts["good"].health.healthy)
+            await until(lambda: len(monitor.verdicts) == 101)
+            await until(lambda: all(monitor.verdicts[key].reason == "the probe hangs" for key in hanging))
+            await until(lambda: monitor.verdicts["good"].healthy)
             assert 100 <= monitor._calls.running <= 101
             (host.root / "dev/good").unlink()
-            await until(monitor, lambda: not monitor.verdicts["good"].health.healthy)
+            await until(lambda: not monitor.verdicts["good"].healthy)
     finally:
         release.set()
