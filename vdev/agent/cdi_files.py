@@ -6,7 +6,7 @@ at once, but not again before a pause.
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import structlog
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
+from ..hostfs.files import is_unfinished
 from ..planning import allocation, cdi
 from ..planning.plan import DesiredState
 from .host_files import HostFiles
@@ -22,16 +23,14 @@ from .host_files import HostFiles
 log = structlog.get_logger(__name__)
 
 _OURS = "vdev-*.json"
-_UNFINISHED_PREFIX, _UNFINISHED_SUFFIX = ".vdev-", ".tmp"  # of a file that is being written
 _MAX_BYTES = 2**26  # of a file that an earlier process left: tens of thousands of devices
 _MOST_SHOWN = 3  # reasons in one text
 
 _Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
-_Wanted = tuple[_Device, str | None]  # a device in the file, and the fault that spoils the file
 
 
-class CdiFiles(HostFiles[_Name, _Wanted]):
+class CdiFiles(HostFiles[_Name, _Device]):
     """The files of one directory. A device whose name is not in its file is undeliverable."""
 
     name = "writing CDI specifications"
@@ -40,7 +39,6 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         super().__init__({directory}, timing)
         self.directory = directory
         self._documents: Sequence[cdi.Document] | None = None  # the wanted content of our files; None: not read yet
-        self._devices: dict[_Name, _Device] = {}  # of the documents
         self._texts: dict[str, bytes] = {}  # the text that was read or written last, by file name
         self._repair_at: dict[str, float] = {}  # when a file may be repaired again, by file name
 
@@ -51,32 +49,23 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         more = len(reasons) - _MOST_SHOWN
         return "; ".join((*reasons[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())))
 
-    def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
-        wanted: dict[_Name, _Wanted] = {}
-        for kind, document in plan.cdi.items():
-            fault = plan.observed.cdi_faults.get(cdi.file_name(kind))
-            for device in document["devices"]:
-                wanted[kind, device["name"]] = device, fault
-        return wanted
+    def wanted(self, plan: DesiredState) -> Mapping[_Name, _Device]:
+        return _devices(plan.cdi.values())
 
-    def present(self, wanted: Mapping[_Name, _Wanted]) -> Collection[_Name]:
+    def present(self, wanted: Mapping[_Name, _Device]) -> Collection[_Name]:
         del wanted
         if self._documents is None:
             try:
                 self._documents = self._read()
             except OSError as cause:
                 raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
-        self._devices = {}
-        for document in self._documents:
-            for device in document["devices"]:
-                self._devices[document["kind"], device["name"]] = device
-        return self._devices.keys()
+        return _devices(self._documents).keys()
 
     def in_use(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         named = {(kind, name) for kind, name, _, _ in allocation.cdi_members(plan.observed.previous.advertised)}
-        found = []
+        devices, found = _devices(self._documents or ()), []
         for name in left:
-            is_free = name[1] == cdi.ALL or plan.is_free(cdi.device_id(self._devices[name]))
+            is_free = name[1] == cdi.ALL or plan.is_free(cdi.device_id(devices[name]))
             if name in named or not is_free:
                 found.append(name)
         return found
@@ -86,7 +75,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return {device.raw.id: why for kind, name, _, device in members if (why := self.failed.get((kind, name)))}
 
     def make(
-        self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
+        self, plan: DesiredState, wanted: Mapping[_Name, _Device], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
         documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept) if kept else plan.cdi
@@ -122,7 +111,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         except (FileNotFoundError, NotADirectoryError):
             return documents
         for path in paths:
-            if path.name.startswith(_UNFINISHED_PREFIX) and path.name.endswith(_UNFINISHED_SUFFIX):
+            if path.name.startswith(".vdev-") and is_unfinished(path.name):
                 with contextlib.suppress(OSError):
                     path.unlink()
             elif path.match(_OURS) and (path.is_symlink() or not path.is_dir()):
@@ -163,6 +152,10 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
             return
         log.info("CDI specification removed", file=str(path))
         del self._texts[name]
+
+
+def _devices(documents: Iterable[cdi.Document]) -> dict[_Name, _Device]:
+    return {(document["kind"], device["name"]): device for document in documents for device in document["devices"]}
 
 
 def _content(path: Path) -> bytes:
