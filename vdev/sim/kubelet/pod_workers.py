@@ -234,36 +234,28 @@ class PodWorkers:
             pod.phase = Phase.RUNNING if started or pod.phase is Phase.RUNNING else Phase.PENDING
         if not pod.phase.terminal:
             for container in pod.containers:
-                self._update_devices(pod, container)
-                self._update_claims(pod, container)
+                self._update_container(pod, container)
         self._store.note(pod)
 
-    def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
-        held = self._table.held_by(pod.spec.uid, container.name)
-        container.devices = {each.resource: tuple(sorted(each.ids)) for each in held}
-        if container.kind is Kind.APP:
-            container.health = {
-                r: {id_: self._table.health_of(r, id_) for id_ in ids} for r, ids in container.devices.items()
-            }
-
-    def _update_claims(self, pod: PodRecord, container: ContainerStatus) -> None:
-        """Put the prepared devices of a container, and their health, into its status."""
-        dra = self._dra
-        shown: dict[str, tuple[str, ...]] = {}
-        container.health_messages = {}
+    def _update_container(self, pod: PodRecord, container: ContainerStatus) -> None:
+        """Put the devices and prepared claims of a container, and the health of both, into its status."""
+        table, is_app = self._table, container.kind is Kind.APP
+        held = table.held_by(pod.spec.uid, container.name)
+        container.devices = devices = {each.resource: tuple(sorted(each.ids)) for each in held}
+        health = {r: {id_: table.health_of(r, id_) for id_ in ids} for r, ids in devices.items() if is_app}
+        messages: dict[str, dict[str, str]] = {}
+        claims: dict[str, tuple[str, ...]] = {}
         for claim in pod.container_claims(container.name):
-            devices = dra.prepared(pod.spec.namespace, claim.claim, claim.request)
-            ids = tuple(f"{driver}/{each.pool}/{each.device}" for driver, each in devices)
+            prepared = self._dra.prepared(pod.spec.namespace, claim.claim, claim.request)
+            ids = [f"{driver}/{each.pool}/{each.device}" for driver, each in prepared]
             name = claim.name or claim.claim
-            shown[name] = tuple(dict.fromkeys((*shown.get(name, ()), *ids)))
+            claims[name] = tuple(dict.fromkeys((*claims.get(name, ()), *ids)))
             # The health of extended resources is not shown before 1.38, and that of init containers and sidecars never.
-            if claim.name and devices and container.kind is Kind.APP:
-                health = dra.health_of(devices)
-                states = {id_: state for id_, (state, _) in health.items()}
-                messages = {id_: text for id_, (_, text) in health.items() if text}
-                container.health = {**container.health, claim.resource: states}
-                container.health_messages = {**container.health_messages, claim.resource: messages}
-        container.claims = shown
+            if claim.name and prepared and is_app:
+                reports = self._dra.health_of(prepared)
+                health[claim.resource] = {id_: state for id_, (state, _) in reports.items()}
+                messages[claim.resource] = {id_: text for id_, (_, text) in reports.items() if text}
+        container.health, container.health_messages, container.claims = health, messages, claims
 
     def push(self, uids: Collection[str]) -> None:
         """Update the status of these pods, because the health of a device has changed."""
