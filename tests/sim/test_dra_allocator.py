@@ -213,6 +213,7 @@ def shared(capacity):
         (POLICY, "1500M", "1536Mi"),
         (POLICY, "1Mi", "1Gi"),
         (POLICY, "3.5Gi", None),
+        ({"validRange": {"min": "1Gi", "step": "0"}}, "1536Mi", "1536Mi"),
         ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "1.5Gi", "2Gi"),
         ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "3Gi", None),
         (None, "5Gi", None),

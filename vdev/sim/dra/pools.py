@@ -275,8 +275,7 @@ def _in_range(span: Document, wanted: str, amount: Fraction) -> str | None:
     least = quantity(span["min"], "min")
     if amount < least:
         wanted, amount = span["min"], least
-    elif "step" in span:
-        step = quantity(span["step"], "step")
+    elif step := quantity(span.get("step") or 0, "step"):
         amount = least + math.ceil((amount - least) / step) * step
         wanted = written(amount, binary=True)  # the real scheduler writes a binary suffix, whatever the request has
     return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
