@@ -18,7 +18,6 @@ import structlog
 
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
 from ..intervals import PRODUCTION, Intervals
-from ..json_text import parse_json
 
 log = structlog.get_logger(__name__)
 
@@ -84,8 +83,8 @@ async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler])
 
 def _parse(line: bytes, commands: Collection[str]) -> Mapping[str, Any]:
     try:
-        request = parse_json(line)
-    except ValueError as wrong:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as wrong:
         raise UsageError(f"the request is not JSON on one line: {wrong}") from None
     if not isinstance(request, dict) or not isinstance(request.get("do"), str):
         raise UsageError('the request is not a JSON object with a command; expected one such as {"do": "status"}')
@@ -157,7 +156,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
                 await writer.drain()
-                reply = parse_json(await reader.readline(), longest=_MAX_REPLY)
+                reply = json.loads(await reader.readline())
             finally:
                 writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:

@@ -6,12 +6,12 @@ annotation as long as this fleet writes on them. If a Node of the fleet gets a k
 removes its labels, annotations and taints once, and then does not change the Node any more (see `controller`).
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
 
-from ..json_text import parse_json
 from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
@@ -143,9 +143,9 @@ def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
     """The wanted taints of the Node. Taints of other owners keep their positions."""
     present = _taints_of(document)
     try:
-        before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
+        before = json.loads((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}
-    except (ValueError, TypeError, AttributeError):  # somebody else changed the annotation
+    except (ValueError, TypeError, AttributeError, RecursionError):  # somebody else changed the annotation
         ours = {_key(each) for each in mine}
     kept = [each for each in present if _key(each) not in ours or each in mine]
     return [*kept, *(each for each in mine if each not in present)]

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from ..json_text import parse_json
 from ..model.device import Key
 from ..model.problem import Problem
 from ..model.quantity import amount_of
@@ -181,7 +180,7 @@ def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        parsed = parse_json(text) if text else {}
+        parsed = json.loads(text) if text else {}
         for container in containers:
             for name, number in container.wants.items():
                 ids = parsed.get(container.name, {}).get(name, ())
@@ -189,7 +188,7 @@ def _noted(text: str, containers: Iterable[PodContainer]) -> Devices | None:
                     continue
                 if len(set(ids)) == len(ids) == number:
                     noted.setdefault(container.name, {})[name] = tuple(ids)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return None
     return noted or None
 

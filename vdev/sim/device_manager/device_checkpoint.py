@@ -15,7 +15,6 @@ from typing import Any
 
 from ...errors import SocketError
 from ...hostfs import write_atomic
-from ...json_text import parse_json
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .device_table import DeviceTable, Endpoint, Held
 
@@ -60,7 +59,7 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
     Raises SocketError for the checkpoint of a real kubelet.
     """
     try:
-        document = parse_json((directory / FILE_NAME).read_text())
+        document = json.loads((directory / FILE_NAME).read_text())
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError) as error:

@@ -4,6 +4,7 @@ A runtime refuses a container if a name does not resolve. If two devices set a v
 This is reported here, unless the last value is a list that contains all earlier values.
 """
 
+import json
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import yaml
 
-from ...json_text import parse_json
 from ..api.kinds import Document
 from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
@@ -114,12 +114,12 @@ def _specs(directory: Path) -> tuple[list[Document], list[str]]:
             continue
         try:
             text = path.read_text()
-            spec = parse_json(text) if path.suffix == ".json" else yaml_text.document(text)
+            spec = json.loads(text) if path.suffix == ".json" else yaml_text.document(text)
             names = [device["name"] for device in spec["devices"]]
             valid = spec["cdiVersion"] and "/" in spec["kind"] and names
         except FileNotFoundError:
             continue  # deleted in the meantime
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
             problems.append(f"{path.name} is not a CDI specification: {error!r}")
             continue
         if valid:
