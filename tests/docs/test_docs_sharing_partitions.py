@@ -25,7 +25,7 @@ def test_examples(tmp_path, text, shown):
     seen = preview([file], node="n", host_root=Path("/"))
     assert () == seen.problems
     assert shown.split("\n")[:-1] == [
-        f"{name}: {len(resource.slots)}" for name, resource in seen.inventory.resources.items()
+        f"{name}: {len(resource.slots)}" for name, resource in seen.plan.devices.resources.items()
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_page_has_the_variables_of_an_mps_replica(tmp_path):
     text = next(text for text, _ in PAIR.findall(PAGES["sharing"]) if "mps:" in text)
     file = tmp_path / "vdev.yaml"
     file.write_text(text)
-    resource = preview([file], node="n", host_root=Path("/")).inventory.resources["nvidia.com/gpu"]
+    resource = preview([file], node="n", host_root=Path("/")).plan.devices.resources["nvidia.com/gpu"]
     edits = container_edits(resource, allocation.allocate(resource, [resource.slots[0].id]))
     for name in ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"):
         assert f"| `{name}` | `{edits.env[name]}`" in PAGES["sharing"]

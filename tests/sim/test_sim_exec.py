@@ -324,7 +324,7 @@ def test_usage(tmp_path, capsys):
         (["--exec", "true", "--scenario", str(reasons)], "it expects reasons of Unhealthy devices, which only vdev"),
         (["--exec", "true", "--scenario", "pod", "--scenario", "pod"], "two scenarios are called 'pod'"),
         (["--exec", "true", "--pods", "."], "--pods is for the kubelet alone"),
-        (["--exec", "true", "--hook", "fail"], "--hook 'fail': expected NAME=COMMAND"),
+        (["--exec", "true", "--hook", "fail"], "--hook: expected KEY=VALUE, such as fail='rm {dir}/0', got 'fail'"),
         (["--exec", "true", "--hook", "fial=true"], "--hook fial: no scenario has such a hook; there are fail, heal"),
         (["--exec", "true", "--timeout", "0"], "--timeout: expected seconds above 0"),
         (

@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
     if code := common.exit_code(seen.problems):
         common.complain(seen.problems)
         return code
-    resource = seen.inventory.resources.get(args.resource)
+    resource = seen.plan.devices.resources.get(args.resource)
     if resource is None:
-        known = ", ".join(seen.inventory.resources) or "nothing"
-        hint = did_you_mean(args.resource, seen.inventory.resources)
+        known = ", ".join(seen.plan.devices.resources) or "nothing"
+        hint = did_you_mean(args.resource, seen.plan.devices.resources)
         common.complain(seen.notices)
         raise UsageError(
             f"node {seen.node} does not advertise {args.resource!r}; "

@@ -120,7 +120,7 @@ def _allocate(claims: list[Document], classes: dict[str, Document], seen: plan.P
         except cel_selectors.CompileError as wrong:
             raise UsageError(f"an API server would not take the selector {expression!r}: {wrong}") from wrong
 
-    slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
+    slices = [each for pool in seen.plan.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node)
     known_classes = {each.name: each.document for each in of_file} | classes
     scheduler = Allocator(offered, known_classes, claims, matches=matches)
@@ -152,11 +152,11 @@ def _answers(seen: plan.Preview, claim: Document) -> dict[str, Document | None]:
     """
     results = claim["status"]["allocation"].get("devices", {}).get("results") or ()
     drivers = dict.fromkeys(str(each.get("driver")) for each in results)
-    return {driver: _answer(seen, claim, driver) if driver in seen.pools else None for driver in drivers}
+    return {driver: _answer(seen, claim, driver) if driver in seen.plan.pools else None for driver in drivers}
 
 
 def _answer(seen: plan.Preview, claim: Document, driver: str) -> Document:
-    pool = seen.pools[driver]
+    pool = seen.plan.pools[driver]
 
     def find(name: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
         found = pool.by_name.get(device)

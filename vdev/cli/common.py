@@ -199,6 +199,14 @@ def cdi_lines(devices: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"    mount     {source} -> {mount['containerPath']} ({access})"
 
 
+def pair(text: str, flag: str, example: str) -> tuple[str, str]:
+    """The key and the value of an argument KEY=VALUE. Raises UsageError."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise UsageError(f"{flag}: expected KEY=VALUE, such as {example}, got {text!r}")
+    return key, value
+
+
 def seconds(text: str, flag: str) -> float:
     """The time between two looks of a command that goes on. Raises UsageError."""
     try:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     load = functools.partial(_load, args.files, chosen)
     loaded = load()
     common.complain(loaded.problems)
-    selector = _selector(args.selector)
+    selector = dict(common.pair(each, "--selector", "pool=a100") for each in args.selector.split(",") if each)
     _check_name(args.name)
     if args.dry_run:
         from ..fleet import dry_run
@@ -139,11 +139,3 @@ def _sides(fleet: "Fleet", chosen: options.Settings, metrics: str) -> Iterator[C
 def _check_name(fleet: str) -> None:
     if names.value_problem(fleet) or names.node_name_problem(fleet):
         raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {fleet!r}")
-
-
-def _selector(text: str) -> dict[str, str]:
-    pairs = [each.partition("=") for each in text.split(",") if each]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise UsageError(f"--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got {text!r}")
-    return {key: value for key, _, value in pairs}

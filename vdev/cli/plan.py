@@ -12,7 +12,7 @@ from typing import Any
 from .. import config, discovery, loading
 from ..dra import slices as cutting
 from ..dra.published_devices import DraDevice, Pools, PublishedPool
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError
 from ..hostfs import HostRoot
 from ..hostfs.root import machine_type
 from ..model import telemetry
@@ -26,7 +26,7 @@ from ..planning import repartition
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import RepartitionState
-from ..planning.resources import Change, Inventory, Resource, diff
+from ..planning.resources import Change, Resource, diff
 from . import common, options
 
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
@@ -65,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 if the configuration has errors."""
-    chosen, labels = options.read(args), dict(map(_label, args.label))
+    chosen = options.read(args)
+    labels = dict(common.pair(each, "--label", "nvidia.com/mig.config=all-balanced") for each in args.label)
     new = preview(args.files, chosen, labels)
     old = preview(args.against, chosen, labels) if args.against else None
     problems = (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
@@ -79,13 +80,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "text":
         common.complain(problems)
     return common.exit_code(problems)
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise UsageError(f"--label: expected KEY=VALUE such as nvidia.com/mig.config=all-balanced, got {text!r}")
-    return key, value
 
 
 # --- the plan of a node without a kubelet -----------------------------------------------------------------------------
@@ -105,14 +99,6 @@ class Preview:
     @property
     def node(self) -> str:
         return self.plan.observed.node
-
-    @property
-    def inventory(self) -> Inventory:
-        return self.plan.devices
-
-    @property
-    def pools(self) -> Pools:
-        return self.plan.pools
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -185,13 +171,14 @@ def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
 
 
 def _document(new: Preview, problems: Iterable[Problem]) -> dict[str, Any]:
+    slices = [document for pool in new.plan.pools.values() for document in cutting.objects(pool, new.node)]
     return {
         "node": new.node,
-        "resources": [_resource(resource) for resource in new.inventory.resources.values()],
+        "resources": [_resource(resource) for resource in new.plan.devices.resources.values()],
         "nodeLabels": dict(new.labels),
         "nodeStatus": {name: asdict(amount) for name, amount in new.plan.capacity.items()},
         "conditions": [each.document for each in new.plan.conditions],
-        "resourceSlices": [document for pool in new.pools.values() for document in cutting.objects(pool, new.node)],
+        "resourceSlices": slices,
         "problems": [problem_document(each) for each in problems],
         "candidates": {
             name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
@@ -212,14 +199,14 @@ def _resource(resource: Resource) -> dict[str, Any]:
 def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[str]:
     """The plan for people. `chosen` are the files that were chosen from directories."""
     yield f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _summary(new)
-    for resource in new.inventory.resources.values():
+    for resource in new.plan.devices.resources.values():
         yield from _resource_lines(new, resource)
     if new.refused:
-        more = "; the resources above have no errors" if new.inventory.resources else ""
+        more = "; the resources above have no errors" if new.plan.devices.resources else ""
         yield f"\na running vdev would refuse this configuration as a whole{more}"
-    elif not new.inventory.resources and not new.pools:
+    elif not new.plan.devices.resources and not new.plan.pools:
         yield "  advertises nothing"
-    for pool in new.pools.values():
+    for pool in new.plan.pools.values():
         yield from _pool_lines(pool, new.node)
     yield from _node_lines(new)
     for name, found in new.found.items() if explain else ():
@@ -229,12 +216,12 @@ def _lines(new: Preview, chosen: Sequence[str], *, explain: bool) -> Iterator[st
 
 
 def _summary(new: Preview) -> str:
-    resources = new.inventory.resources.values()
+    resources = new.plan.devices.resources.values()
     devices = sum(len(each.slots) for each in resources)
     unhealthy = devices - sum(each.healthy for each in resources)
     parts = [f"{counted(len(resources), 'resource')} with {counted(devices, 'device')}"] * bool(resources)
     parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
-    parts += [counted(len(new.pools), "DRA driver")] * bool(new.pools)
+    parts += [counted(len(new.plan.pools), "DRA driver")] * bool(new.plan.pools)
     return f": {', '.join(parts)}" if parts else ""
 
 
@@ -254,7 +241,7 @@ def _node_lines(new: Preview) -> Iterator[str]:
 
 def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
     """Why the resource of a slot has its name; empty if its entry names it."""
-    name, why = new.inventory.reasons.get(slot.device.id, (resource.name, ""))
+    name, why = new.plan.devices.reasons.get(slot.device.id, (resource.name, ""))
     because = f"because {why}" if why else ""
     if name == resource.name or slot.replica is None:
         return because
@@ -289,13 +276,13 @@ def _changes(old: Preview, new: Preview) -> dict[str, list[dict[str, Any]]]:
         return {"changes": [], "labelChanges": [], "sliceChanges": []}
     labels = sorted({*old.labels, *new.labels})
     return {
-        "changes": [_change(each) for each in diff(old.inventory, new.inventory)],
+        "changes": [_change(each) for each in diff(old.plan.devices, new.plan.devices)],
         "labelChanges": [
             {"label": key, "old": old.labels.get(key), "new": new.labels.get(key)}
             for key in labels
             if old.labels.get(key) != new.labels.get(key)
         ],
-        "sliceChanges": list(_slice_changes(old.pools, new.pools)),
+        "sliceChanges": list(_slice_changes(old.plan.pools, new.plan.pools)),
     }
 
 
@@ -337,13 +324,13 @@ def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, An
         yield "\nwhat a reload would change is unknown: OLD has errors"
     else:
         yield "\na reload would change:" if any(found.values()) else "\na reload would change nothing"
-    before, after = _counts(old), _counts(new)
+    before, after = _counts(old.plan), _counts(new.plan)
     for each in found["changes"]:
         name = each["resource"]
         gone = "removed; devices that pods may hold stay listed as Unhealthy"
         yield _count_line(name, before.get(name), after.get(name), gone=gone)
         if each["change"] == "changed":
-            slots = new.inventory.resources[name].by_id
+            slots = new.plan.devices.resources[name].by_id
             health = [f"{slot}: {slots[slot].health.reason or 'healthy'}" for slot in each["health"]]
             same = "      the same devices, but containers get something else from them"
             yield from _difference_lines(each["added"], each["removed"], health) or (same,)
@@ -351,7 +338,7 @@ def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, An
         name = each["driver"]
         gone = "no ResourceSlices any more; devices that claims have are kept"
         yield _count_line(name, before.get(name), after.get(name), what=" for claims", gone=gone)
-        if name in old.pools and name in new.pools:
+        if name in old.plan.pools and name in new.plan.pools:
             yield from _difference_lines(each["added"], each["removed"], each["changed"])
     for each in found["labelChanges"]:
         key, was, will = each["label"], each["old"], each["new"]
@@ -361,9 +348,9 @@ def _change_lines(old: Preview, new: Preview, found: dict[str, list[dict[str, An
             yield f"  - label {key}" if will is None else f"  ~ label {key}: {was} -> {will}"
 
 
-def _counts(plan: Preview) -> dict[str, int]:
+def _counts(plan: DesiredState) -> dict[str, int]:
     """How many devices each resource and each driver has."""
-    slots = {name: len(each.slots) for name, each in plan.inventory.resources.items()}
+    slots = {name: len(each.slots) for name, each in plan.devices.resources.items()}
     return slots | {name: len(each.devices) for name, each in plan.pools.items()}
 
 

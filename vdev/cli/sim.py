@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from . import common
 from .run import raise_open_files
 
 DESCRIPTION = (
@@ -159,7 +160,7 @@ def _play(args: argparse.Namespace) -> int:
         raise UsageError(f"--timeout: expected seconds above 0, found {args.timeout:g}")
     node = NodeOptions(
         command=args.exec,
-        hooks=dict(_hook(text) for text in args.hook or ()),
+        hooks=dict(common.pair(each, "--hook", "fail='rm {dir}/0'") for each in args.hook or ()),
         resources=tuple(args.resource or ()),
         allow=frozenset(args.allow or ()),
         strict=args.strict,
@@ -172,10 +173,3 @@ def _play(args: argparse.Namespace) -> int:
     )
     as_json = args.output == "json"
     return asyncio.run(scenarios.run(node, args.scenario or (), junit=args.junit, logs=args.logs, as_json=as_json))
-
-
-def _hook(text: str) -> tuple[str, str]:
-    name, equals, command = text.partition("=")
-    if not (name and equals and command.strip()):
-        raise UsageError(f"--hook {text!r}: expected NAME=COMMAND, such as fail='rm {{dir}}/0'")
-    return name, command

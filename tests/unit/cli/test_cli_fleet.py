@@ -31,7 +31,7 @@ def fleet(tmp_path, capsys):
     [
         (["--name", "Team"], "--name: expected at most 63 lower-case letters"),
         (["--name", "a" * 64], "--name: expected at most 63 lower-case letters"),
-        (["--selector", "pool"], "--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got 'pool'"),
+        (["--selector", "pool"], "--selector: expected KEY=VALUE, such as pool=a100, got 'pool'"),
     ],
 )
 def test_wrong_options(arguments, said, fleet):

@@ -140,7 +140,7 @@ def plan(tmp_path):
             file.write_text(content)
         seen = preview(files, node="n", host_root=tmp_path)
         assert not seen.refused, seen.problems
-        counts = {name: len(resource.slots) for name, resource in seen.inventory.resources.items()}
+        counts = {name: len(resource.slots) for name, resource in seen.plan.devices.resources.items()}
         return counts, [str(each) for each in seen.problems]
 
     return plan
