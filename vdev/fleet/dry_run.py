@@ -38,19 +38,16 @@ def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
 
 
 def _node(made: MadeNode, plan: DesiredState) -> Document:
-    document, status = made.document(), made.status()
+    document = made.document()
     metadata = document["metadata"]
-    capacity = {name: str(each.capacity) for name, each in plan.capacity.items()}
-    allocatable = {name: str(each.allocatable) for name, each in plan.capacity.items()}
-    whole = {
-        "capacity": {**status.get("capacity", {}), **capacity},
-        "allocatable": {**status.get("allocatable", {}), **allocatable},
-    }
+    # The file's capacity other than devices is all allocatable.
+    capacity = made.of.capacity | {name: str(each.capacity) for name, each in plan.capacity.items()}
+    allocatable = made.of.capacity | {name: str(each.allocatable) for name, each in plan.capacity.items()}
     conditions = {"conditions": [each.document for each in plan.conditions]} if plan.conditions else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {**metadata, "labels": {**metadata["labels"], **plan.labels}},
         "spec": document["spec"],
-        "status": {**whole, **conditions},
+        "status": {"capacity": capacity, "allocatable": allocatable, **conditions},
     }

@@ -116,10 +116,10 @@ def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
 
 
 def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
-    """The patch of its capacity; empty if it matches."""
-    status, changes = document.get("status") or {}, {}
+    """The patch of its capacity other than devices, which is all allocatable; empty if it matches."""
+    status, amounts, changes = document.get("status") or {}, wanted.of.capacity, {}
     for part in ("capacity", "allocatable"):
-        amounts, present = wanted.status().get(part) or {}, status.get(part) or {}
+        present = status.get(part) or {}
         same = {name: present[name] for name in amounts if amount_of(present.get(name)) == amount_of(amounts[name])}
         ours = owned(document, "status", part, manager=MAKER, subresource="status", by_apply=False)
         if change := _differences({**amounts, **same}, present, ours):

@@ -49,10 +49,6 @@ class MadeNode:
         """The object to create."""
         return {"metadata": {"name": self.name, **self.metadata()}, "spec": {"taints": self.taints()}}
 
-    def status(self) -> dict[str, Any]:
-        """Its capacity other than devices, which is all allocatable."""
-        return {"capacity": dict(self.of.capacity), "allocatable": dict(self.of.capacity)} if self.of.capacity else {}
-
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:
         known = NodeName(self.name, self.numbers).values
         return {key: filled(text, known) for key, text in values.items()}
