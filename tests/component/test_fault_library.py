@@ -165,7 +165,7 @@ async def test_tenth_of_fleet(tell, clock, shows):
     loaded = await asyncio.to_thread(load, [LIBRARY / "tenth-of-fleet.yaml"])
     (rule,) = loaded.spec.faults.rules
     fleet = [f"node-{number}" for number in range(1000)]
-    chosen = [node for node in fleet if on_node(OnNodes(share=rule.nodes.share), rule.name, Dice(7, node))]
+    chosen = [node for node in fleet if on_node(OnNodes(share=rule.on_nodes.share), rule.name, Dice(7, node))]
     assert 70 <= len(chosen) <= 130
     await tell("tenth-of-fleet.yaml", node=chosen[0])
     clock.advance(120)

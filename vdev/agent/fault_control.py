@@ -124,7 +124,7 @@ def _is_elsewhere(rule: FaultRule, spec: Spec, node: str) -> bool:
     """Whether all entries whose devices the rule may mean are for other nodes."""
     meant = [
         entry
-        for want in rule.selection.alternatives([entry.name for entry in spec.entries])
+        for want in rule.devices.alternatives([entry.name for entry in spec.entries])
         for entry in spec.entries
         if fnmatchcase(entry.name, want.entry or "*") and fnmatchcase(entry.resource, want.resource or rule.resource)
     ]

@@ -90,7 +90,7 @@ def _effect(rule: FaultRule, kind: str, given: tuple[str, ...], report: ProblemR
         report.at(kind).exactly_one(rule.by_key[kind].by_key, "nothing fails")
     if kind in _OF_THE_WHOLE and "resource" in given:
         report.key_error("resource", f"{kind} concerns the whole plugin, not one resource")
-    if rule.devices is not None:
+    if "devices" in given:
         _select(rule.devices, report.at("devices"))
 
 
@@ -185,7 +185,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
             if not any(rule.concerns(each) or ("*" in each and fnmatchcase(rule.resource, each)) for each in known):
                 kind = "resource" if rule.of_resources else "driver"
                 _unknown(kind, rule.resource, known, "resource", here)
-        for number, want in enumerate(rule.selection.alternatives(names)):
+        for number, want in enumerate(rule.devices.alternatives(names)):
             _want(want, number, spec.entries, of_devices, here.at("devices"))
 
 

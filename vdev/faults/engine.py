@@ -178,7 +178,7 @@ class Engine:
     def _begun(self, loaded: LoadedRule, started: float) -> RuleRun:
         """The run of a rule that has not begun before; `started` is when the process began."""
         rule, dice = loaded.rule, Dice(loaded.rule.seed, self._node)
-        is_here = on_node(rule.nodes, rule.name, dice, self._labels)
+        is_here = on_node(rule.on_nodes, rule.name, dice, self._labels)
         run = RuleRun(loaded, dice, is_here, max(math.nextafter(loaded.since, -math.inf), self._came))
         if rule.start in (Start.LOAD, Start.START) and not loaded.cleared:
             run.activations = (Activation(loaded.since if rule.start is Start.LOAD else started),)
@@ -191,7 +191,7 @@ class Engine:
             return
         self._labels = labels
         for run in self.runs.values():
-            is_here = on_node(run.rule.nodes, run.rule.name, run.dice, labels)
+            is_here = on_node(run.rule.on_nodes, run.rule.name, run.dice, labels)
             if is_here != run.here:
                 self._end(run)
                 run.here, run.looked_at = is_here, self.clock.now()

@@ -213,9 +213,6 @@ KINDS: Mapping[str, Traits] = {
 EFFECTS = (*OF_DEVICES, *(kind for kind in KINDS if kind != DEVICE))
 """The keys of all effects. A rule has one of them; `health` may be combined with `xid`."""
 
-EVERY_DEVICE = Select()
-EVERY_NODE = OnNodes()
-
 _RULE_NAME = matching(
     r"[A-Za-z0-9]([A-Za-z0-9._:/-]{0,78}[A-Za-z0-9])?",
     "1 to 80 letters, digits and . _ : / -, a letter or digit at both ends",
@@ -227,12 +224,12 @@ class FaultRule(Placed):
 
     name: Annotated[Text, _RULE_NAME]
     """Name of the rule, unique in the file; random choices depend on it."""
-    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _select_of)] | None = None
+    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _select_of)] = Select()
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
     """Pattern for the resource, or for the DRA driver in rules about slices, healthStream and calls for claims.
     Default: all."""
-    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _nodes_of)] | None = None
+    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _nodes_of)] = OnNodes()
     """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
     since: Since | None = None
@@ -337,14 +334,6 @@ class FaultRule(Placed):
     @property
     def traits(self) -> Traits:
         return KINDS[self.kind]
-
-    @property
-    def selection(self) -> Select:
-        return self.devices or EVERY_DEVICE
-
-    @property
-    def nodes(self) -> OnNodes:
-        return self.on_nodes or EVERY_NODE
 
     @property
     def start(self) -> Start:

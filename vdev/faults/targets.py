@@ -81,7 +81,7 @@ def select(rule: FaultRule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots that the rule selects, with all slots of the same units."""
     offered = inventory.claimable if rule.taint is not None else inventory.everything
     units = dict.fromkeys(unit for unit, _, resource in _units(rule, inventory, offered) if rule.concerns(resource))
-    return _slots_of(_chosen(list(units), rule.selection, dice, rule.name), offered)
+    return _slots_of(_chosen(list(units), rule.devices, dice, rule.name), offered)
 
 
 def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> frozenset[Key]:
@@ -93,7 +93,7 @@ def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> froz
 def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
     """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
-    alternatives = rule.selection.alternatives(entries)
+    alternatives = rule.devices.alternatives(entries)
     for name, offer in offered.items():
         # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
         resources = (

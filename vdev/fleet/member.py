@@ -78,7 +78,7 @@ class Member:
         name = self.node.name
         self._found = _devices(spec, name)
         self._spec = spec
-        if any(rule.nodes.labels for rule in spec.faults.rules):
+        if any(rule.on_nodes.labels for rule in spec.faults.rules):
             self.engine.relabel({**self.node.labels, **first_plan(spec, name, self.node.labels).labels})
         self.engine.load(rules)
 

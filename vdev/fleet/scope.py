@@ -54,11 +54,6 @@ class MadeNode:
         return {key: filled(text, known) for key, text in values.items()}
 
 
-def made_nodes(spec: Fleet, fleet: str = MAKER) -> Iterator[MadeNode]:
-    """All Nodes that the fleet of this name creates."""
-    return (MadeNode(name, numbers, group, fleet) for group in spec.made for name, numbers in group.names)
-
-
 Metadata = Mapping[str, Any]
 
 
@@ -73,7 +68,7 @@ class Scope:
 
     def after(self, spec: Fleet) -> "Scope":
         """The scope with the nodes of another configuration."""
-        made = {each.name: each for each in made_nodes(spec, self.name)}
+        made = {name: MadeNode(name, numbers, of, self.name) for of in spec.made for name, numbers in of.names}
         if self.selector:
             made = {name: each for name, each in made.items() if self.covers(each.metadata())}
         return Scope(self.name, self.selector, spec, made)

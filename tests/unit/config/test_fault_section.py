@@ -73,8 +73,8 @@ def test_the_example():
     assert flapping.flap == FlapTimes(up=20, down=5)
     assert flapping.verdict == Health(False, "drill", "flapping")
     assert flapping.jitter == 0.2
-    assert some.nodes == OnNodes(share=0.1)
-    assert some.selection == Select(pick=1)
+    assert some.on_nodes == OnNodes(share=0.1)
+    assert some.devices == Select(pick=1)
     assert unplug.remove
     assert slow.rpc == (Rpc.ALLOCATE,)
     assert slow.delay == DelayTimes(p50=0.2, max=8.0)
@@ -96,7 +96,7 @@ def test_references():
         Select(entry="uart"),
         Select(id="acme-1"),
     )
-    assert expected == rule.selection.alternatives(["a100", "acme", "edge", "uart"])
+    assert expected == rule.devices.alternatives(["a100", "acme", "edge", "uart"])
 
 
 @pytest.mark.parametrize(

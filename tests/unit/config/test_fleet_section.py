@@ -4,7 +4,7 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.fleet.scope import made_nodes
+from vdev.fleet.scope import Scope
 from vdev.model.fleet import Delays
 
 HEAD = (
@@ -20,13 +20,12 @@ def load(*items):
 
 def test_nodes_from_ranges():
     """They have labels with the numbers, KWOK's annotation, and the given capacity."""
-    (node, *others) = made_nodes(
-        load('{name: "r{1..2}-g{0..1}", labels: {rack: "r{1}", slot: "{2}"}, capacity: {cpu: 96, memory: 1Ti}}')
-    )
+    spec = load('{name: "r{1..2}-g{0..1}", labels: {rack: "r{1}", slot: "{2}"}, capacity: {cpu: 96, memory: 1Ti}}')
+    (node, *others) = Scope().after(spec).made.values()
     assert ("r1-g0", 3) == (node.name, len(others))
     assert {"rack": "r1", "slot": "0"}.items() <= node.metadata()["labels"].items()
     assert {"kwok.x-k8s.io/node": "fake"}.items() <= node.metadata()["annotations"].items()
-    assert {"cpu": "96", "memory": "1Ti"} == node.status()["allocatable"]
+    assert {"cpu": "96", "memory": "1Ti"} == node.of.capacity
 
 
 def test_a_selector_needs_all_labels():
