@@ -123,13 +123,15 @@ def _container(entry: Entry, report: ProblemReport) -> None:
 
 def _own_places(entry: Entry) -> Iterator[tuple[KeyPath, str]]:
     """Return the known container paths of the entry's nodes."""
-    for number, glob in enumerate(entry.glob):
-        if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
-            key = "containerPath" if glob.container_path else "path"
-            yield ("glob", number, key), glob.container_path or glob.path
+    for number, item in enumerate(entry.glob):
+        if item.container_path is None:
+            if path_pattern.parse(item.path).is_literal:
+                yield ("glob", number, "path"), item.path
+        elif not item.container_path.source.endswith("/"):
+            yield ("glob", number, "containerPath"), item.container_path.source
     for number, selector in enumerate(entry.usb if len(entry.usb) > 1 else ()):
-        if selector.container_path and not selector.container_path.endswith("/"):
-            yield ("usb", number, "containerPath"), selector.container_path
+        if selector.container_path and not selector.container_path.source.endswith("/"):
+            yield ("usb", number, "containerPath"), selector.container_path.source
     node = entry.virtual.node if entry.virtual else None
     if node and "container_path" in node.model_fields_set:
         yield ("virtual", "node", "containerPath"), node.inside.source

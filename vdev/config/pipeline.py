@@ -324,18 +324,11 @@ def _preset(name: str, files: FileTexts, report: ProblemReport) -> Preset | None
 
 def _check_templates(entry: Entry, attributes: frozenset[str], report: ProblemReport) -> None:
     """Report placeholders for attributes that the entry's devices do not have. They have `attributes`."""
-    texts = [(at, each.source, attributes) for at, each in _templates(entry, ())]
-    texts.append((("resource",), entry.resource, attributes))
-    real: list[tuple[KeyPath, str]]
-    real = [(("glob", number), item.container_path) for number, item in enumerate(entry.glob)]
-    real += [(("usb", number), selector.container_path) for number, selector in enumerate(entry.usb)]
-    if entry.sysfs:
-        real.append((("sysfs",), entry.sysfs.container_path))
-    # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
-    texts += (((*at, "containerPath"), text, attributes | {"base"}) for at, text in real)
-    for at, text, known in texts:
+    for at, template in (*_templates(entry, ()), (("resource",), parse(entry.resource))):
+        # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
+        known = attributes | {"base"} if at[0] in ("glob", "sysfs", "usb") else attributes
         try:
-            parse(text, attributes=known)
+            parse(template.source, attributes=known)
         except TemplateError as error:
             report.error(at, str(error))
 

@@ -11,7 +11,6 @@ from ..hostfs import HostRoot
 from ..model import telemetry
 from ..model.entry import Entry
 from ..model.problem import error
-from ..model.template import TemplateError
 from ..model.virtual import NODE_DIRECTORY
 from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found, Numbering
@@ -48,7 +47,7 @@ def discover(
             found = glob_source.discover(entry, host, numbering=numbering)
         else:
             raise ValueError(f"the entry {entry.name!r} has a source that discovery does not know")
-    except (HostError, TemplateError) as broken:
+    except HostError as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
         found = replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))

@@ -10,20 +10,20 @@ from functools import cached_property
 
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
-from ..model import template
 from ..model.sources import NodeKind
+from ..model.template import Template
 from .found import is_usable
 
 
-def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:
+def container_path(wanted: Template | None, host_path: str, values: dict[str, str]) -> str:
     """The path in the container for a path of the host.
 
-    `wanted` is a template. If it is empty, the path stays the same; if it ends in "/", it is a directory that takes the
-    base name; else it is the new path. Raises template.TemplateError.
+    If `wanted` is None, the path stays the same; if it ends in "/", it is a directory that takes the base name; else it
+    is the new path.
     """
-    rendered = template.parse(wanted).render(values)
-    if not rendered:
+    if wanted is None:
         return host_path
+    rendered = wanted.render(values)
     return posixpath.join(rendered, posixpath.basename(host_path)) if rendered.endswith("/") else rendered
 
 

@@ -196,7 +196,8 @@ class NodeFinder:
                 "path": path,
                 "attributes.base": posixpath.basename(path),
             }
-            inside = container_path(to, path, values) if path == renamed or to.endswith("/") else path
+            is_directory = to is not None and to.source.endswith("/")
+            inside = container_path(to, path, values) if path == renamed or is_directory else path
             nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
             if path != _GROUP_OWNER:
                 keys[path] = node_key(info)

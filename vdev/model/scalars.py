@@ -120,14 +120,6 @@ def between(least: int, most: int | None = None) -> Constraint:
     return Constraint(check, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
 
 
-def _template_problem(value: str) -> str:
-    try:
-        template.parse(value)
-    except template.TemplateError as error:
-        return str(error)
-    return ""
-
-
 def _path_problem(value: str) -> str:
     if not value.startswith("/"):
         return f"{value!r} is not an absolute path; it must start with '/'"
@@ -191,14 +183,6 @@ ResourceTemplate = Annotated[Text, without_problem(_templated_problem, pattern="
 
 EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
-
-PathText = Annotated[
-    Text,
-    without_problem(_template_problem),
-    without_problem(_path_problem, pattern="^/"),
-    Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),)),
-]
-"""An absolute path with placeholders, as a text."""
 
 
 def _template(value: object) -> Template:

@@ -26,7 +26,7 @@ from .scalars import (
     Flag,
     OneOrMany,
     PathPattern,
-    PathText,
+    PathTemplate,
     Permissions,
     Shorthand,
     Text,
@@ -70,7 +70,7 @@ class GlobItem(Section):
 
     path: PathPattern
     """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
-    container_path: PathText = ""
+    container_path: PathTemplate | None = None
     """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.
     Default: as on the host."""
     permissions: Permissions | None = None
@@ -288,7 +288,7 @@ class Sysfs(Section):
     pattern, or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
-    container_path: PathText = ""
+    container_path: PathTemplate | None = None
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
@@ -336,7 +336,7 @@ class Usb(Section):
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
-    container_path: PathText = ""
+    container_path: PathTemplate | None = None
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""

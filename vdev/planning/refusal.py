@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import Entry
 from ..model.problem import Problem, warning
@@ -83,7 +82,8 @@ def _places(entry: Entry) -> Iterator[_Place]:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
             yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
     for part in entry.by_attributes:  # not for glob: its paths are those of real files
-        yield _Place("containerPath", _Use.PATH, template.parse(part.container_path), in_directory=True)
+        if part.container_path is not None:
+            yield _Place("containerPath", _Use.PATH, part.container_path, in_directory=True)
     if entry.virtual and entry.virtual.node:
         yield _Place("node.containerPath", _Use.PATH, entry.virtual.node.inside)
     if entry.health is not None:
