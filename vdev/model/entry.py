@@ -6,7 +6,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from . import names
 from .device import IdStyle, RawDevice, facts
@@ -89,10 +89,6 @@ class ContainerPath(Section):
     def inside(self) -> Template:
         """Its path in the container."""
         return self.container_path or self.host_path
-
-    @model_validator(mode="after")
-    def _fill(self) -> Self:
-        return self.filled(container_path=self.inside)
 
 
 class ContainerNode(ContainerPath):
@@ -210,12 +206,6 @@ class Action(Section):
     @property
     def seconds(self) -> float:
         return self.timeout or 10.0
-
-    @model_validator(mode="after")
-    def _fill(self) -> Self:
-        if self.kind is ActionKind.COMMAND:
-            return self.filled(timeout=self.seconds)
-        return self.filled(mode="0660") if self.kind is ActionKind.CHMOD else self
 
 
 RENEW = Action()

@@ -81,16 +81,6 @@ class Section(BaseModel):
         known = keys_of(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
-    def filled(self, **defaults: object) -> Self:
-        """Set these values in fields that have none, so that writing out a default changes nothing.
-
-        Only for validators of the section, for defaults that follow from other fields.
-        """
-        for name, value in defaults.items():
-            if self.__dict__[name] is None:
-                self.__dict__[name] = value
-        return self
-
     def with_private(self, **values: object) -> Self:
         """Return a copy with these private attributes, which are not part of the file."""
         copy = self.model_copy()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Self, TypeVar, assert_never
+from typing import Annotated, Any, TypeVar, assert_never
 
 from pydantic import (
     AfterValidator,
@@ -85,10 +85,6 @@ class GlobItem(Section):
     """How many devices of the entry may share one match."""
     kinds: Annotated[tuple[NodeKind, ...], OneOrMany()] = ()
     """Kinds of paths that match. Default: char and block for devices, anything for mounts."""
-
-    @model_validator(mode="after")
-    def _fill(self) -> Self:
-        return self.filled(permissions="rw") if self.type is PathType.DEVICE else self.filled(read_only=False)
 
     @model_validator(mode="before")
     @classmethod

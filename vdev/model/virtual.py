@@ -218,11 +218,6 @@ class VirtualNode(Section):
         """Its path in the container."""
         return self.container_path or _BY_ID
 
-    @model_validator(mode="after")
-    def _fill(self) -> Self:
-        self.filled(container_path=self.inside)
-        return self.filled(permissions="rw") if self.like else self if self.pty else self.filled(read_only=False)
-
     @property
     def is_writable(self) -> bool:
         """Whether pods can write into the file or directory."""
