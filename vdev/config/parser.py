@@ -162,7 +162,9 @@ class TreeReader:
                     if name not in found:  # a mapping's own keys take precedence over merged ones
                         self.keys[*path, name] = place_of(key, self._name)
                         found[name] = self.tree(value, (*path, name))
-                return FileMapping(found, Where.of(place, path, for_nvidia=self._for_nvidia))
+                mapping = FileMapping(found)
+                mapping.where = Where.of(place, path, for_nvidia=self._for_nvidia)
+                return mapping
             case _:
                 return self._scalar(node, place)
 

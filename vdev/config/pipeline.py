@@ -220,10 +220,12 @@ def _without(tree: Any, gone: Collection[KeyPath], path: KeyPath) -> Any:
     """A copy of mappings and lists without the values at these paths; with NO_VALUE for keys that need a value."""
     match tree:
         case dict():
-            values = {
-                key: _without(value, gone, (*path, key)) for key, value in tree.items() if (*path, key) not in gone
-            }
-            return FileMapping(values, tree.where) if isinstance(tree, FileMapping) else values  # of an override
+            values = FileMapping(
+                {key: _without(value, gone, (*path, key)) for key, value in tree.items() if (*path, key) not in gone}
+            )
+            if isinstance(tree, FileMapping):  # not of an override
+                values.where = tree.where
+            return values
         case list():
             items = (((*path, number), item) for number, item in enumerate(tree))
             return [_without(item, gone, at) for at, item in items if at not in gone]

@@ -19,13 +19,13 @@ from ..model.scalars import (
     Flag,
     Number,
     OneOrMany,
+    Refusal,
     Text,
     Whole,
     Word,
     between,
     longer_than_nothing,
     one_of,
-    without_problem,
 )
 from ..model.section import Section, described, refuse
 
@@ -132,9 +132,9 @@ class TaintEffect(StrEnum):
 class TaintFault(Section):
     """A taint of the devices while the rule is in force."""
 
-    key: Annotated[Word, without_problem(names.taint_key_problem)]
+    key: Annotated[Word, Constraint(names.taint_key_problem)]
     """Key of the taint, such as acme.dev/maintenance."""
-    value: Annotated[Text, without_problem(names.value_problem)] = ""
+    value: Annotated[Text, Constraint(names.value_problem)] = ""
     """Its value."""
     effect: TaintEffect = TaintEffect.NO_SCHEDULE
     """NoSchedule: no new claim gets the devices; NoExecute: pods that have them are also evicted; None: no effect."""
@@ -220,9 +220,10 @@ class Answer(OneFault):
     """Each claim is answered with this error."""
 
 
-def _not_v1beta1(value: str) -> None:
+def _version_problem(value: str) -> Refusal:
     if value == "v1beta1":
-        refuse("the kubelet accepts v1beta1", "give one that it refuses, such as v1alpha1")
+        return "the kubelet accepts v1beta1", "give one that it refuses, such as v1alpha1"
+    return ""
 
 
 class RegisterFaults(Section):
@@ -232,7 +233,7 @@ class RegisterFaults(Section):
     """Delay of each registration."""
     never: Flag = False
     """The plugin does not register."""
-    version: Annotated[Word, Constraint(_not_v1beta1)] | None = None
+    version: Annotated[Word, Constraint(_version_problem)] | None = None
     """Version of the API to register with, one that the kubelet refuses."""
     twice: Flag = False
     """The plugin registers twice, which opens a second stream."""
@@ -301,10 +302,10 @@ def _length_problem(value: str) -> str:
     )
 
 
-Reason = Annotated[Word, without_problem(names.condition_reason_problem)]
+Reason = Annotated[Word, Constraint(names.condition_reason_problem)]
 """One word, such as GpuLost."""
 
-Message = Annotated[Word, without_problem(_length_problem, maxLength=names.MAX_MESSAGE)]
+Message = Annotated[Word, Constraint(_length_problem, maxLength=names.MAX_MESSAGE)]
 """A sentence."""
 
 
@@ -350,14 +351,16 @@ class ConditionFault(Section):
 _REFUSALS = (403, 409, 429, 500, 503)
 
 
-def _known_refusal(value: int) -> None:
+def _status_problem(value: int) -> Refusal:
     if value not in _REFUSALS:
-        refuse(f"{value} is not allowed here", f"expected {', '.join(map(str, _REFUSALS[:-1]))} or {_REFUSALS[-1]}")
+        return f"{value} is not allowed here", f"expected {', '.join(map(str, _REFUSALS[:-1]))} or {_REFUSALS[-1]}"
+    return ""
 
 
-def _whole_seconds(value: float) -> None:
+def _seconds_problem(value: float) -> Refusal:
     if value < 1 or value != int(value):
-        refuse(f"{value:g} s is not allowed", "the header Retry-After has whole seconds, at least 1")
+        return f"{value:g} s is not allowed", "the header Retry-After has whole seconds, at least 1"
+    return ""
 
 
 class WatchWord(StrEnum):
@@ -398,11 +401,11 @@ class ApiFaults(Section):
 
     unreachable: Flag = False
     """The API server does not answer."""
-    status: Annotated[Whole, Constraint(_known_refusal, (("enum", _REFUSALS),))] | None = None
+    status: Annotated[Whole, Constraint(_status_problem, enum=_REFUSALS)] | None = None
     """HTTP status of the answer: 403, 409, 429, 500 or 503."""
     watch: WatchWord | None = None
     """broken: watches end and cannot start again."""
-    retry_after: Annotated[Duration, Constraint(_whole_seconds)] | None = None
+    retry_after: Annotated[Duration, Constraint(_seconds_problem)] | None = None
     """For status 429 and 503: how long the answer asks to wait."""
     verbs: Annotated[tuple[ApiVerb, ...], OneOrMany()] = ()
     """Only requests of these verbs. Default: all."""

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, TypeAdapter, WithJsonS
 from ..model.device import Device, Health
 from ..model.scalars import (
     AsWritten,
+    Constraint,
     Duration,
     FilePath,
     Flag,
@@ -27,7 +28,6 @@ from ..model.scalars import (
     between,
     index_range,
     matching,
-    without_problem,
 )
 from ..model.section import Placed, Plain, Section, described, refuse
 from . import effects
@@ -57,7 +57,7 @@ def _reference_problem(item: object) -> str:
     return f"{item!r} refers to no device; expected {_REFERENCES}"
 
 
-_ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, without_problem(_reference_problem)]])
+_ITEMS: TypeAdapter[list[object]] = TypeAdapter(list[Annotated[object, Constraint(_reference_problem)]])
 
 
 def _select_of(value: object) -> "Select":

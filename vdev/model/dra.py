@@ -13,13 +13,13 @@ from .scalars import (
     AMOUNT,
     NO_DEFAULT,
     Amount,
+    Constraint,
     Flag,
     OneOrMany,
     Shorthand,
     Text,
     Word,
     not_empty,
-    without_problem,
 )
 from .section import Plain, Section, described, refuse
 from .template import Template
@@ -85,17 +85,17 @@ class DeviceCapacity:
 Advertise = Annotated[list[ClaimApi], not_empty(), OneOrMany()]
 """One API, or a list of them."""
 
-DriverName = Annotated[Word, without_problem(names.driver_problem)]
+DriverName = Annotated[Word, Constraint(names.driver_problem)]
 """The name of a DRA driver that Kubernetes accepts."""
 
-AttributeName = Annotated[Word, without_problem(names.attribute_problem)]
+AttributeName = Annotated[Word, Constraint(names.attribute_problem)]
 """The name of an attribute that Kubernetes accepts."""
 
 
 class Version(Section):
     """A version, as the value of an attribute."""
 
-    version: Annotated[Text, without_problem(names.version_problem)]
+    version: Annotated[Text, Constraint(names.version_problem)]
     """Three numbers without leading zeros, such as 580.95.5."""
 
 

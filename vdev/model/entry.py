@@ -16,6 +16,7 @@ from .scalars import (
     NO_DEFAULT,
     AnnotationKey,
     ConditionType,
+    Constraint,
     Count,
     Duration,
     EnvName,
@@ -33,7 +34,6 @@ from .scalars import (
     longer_than_nothing,
     matching,
     not_empty,
-    without_problem,
 )
 from .section import Placed, Section
 from .sources import Glob, GroupBy, Sysfs, Usb, Usbs
@@ -167,7 +167,7 @@ def _host_file_problem(parsed: Template) -> str:
     return f"{value!r} contains '..'; write the path without it" if ".." in value.split("/") else ""
 
 
-HostFile = Annotated[TemplateText, without_problem(_host_file_problem, pattern=r"^(/|\{path\})")]
+HostFile = Annotated[TemplateText, Constraint(_host_file_problem, pattern=r"^(/|\{path\})")]
 """A path of the host, or the device's own."""
 
 
@@ -230,7 +230,7 @@ class TrueWhen(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-LabelValue = Annotated[TemplateText, without_problem(lambda value: names.literals_problem(value.literals))]
+LabelValue = Annotated[TemplateText, Constraint(lambda value: names.literals_problem(value.literals))]
 """The value of a label, with placeholders."""
 
 
@@ -241,7 +241,7 @@ class Condition(Section):
     """Type of the condition, such as GpuHealthy."""
     true_when: TrueWhen = TrueWhen.HEALTHY
     """When the condition is True: while all devices are healthy, or while one is unhealthy."""
-    reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
+    reason: Annotated[Word, Constraint(names.condition_reason_problem)] | None = None
     """Reason while a device is unhealthy, one word such as GpuLost. Default: made from the device's reason."""
     message: Text | None = None
     """Message while a device is unhealthy. Default: the devices and their reasons."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator
 
 from . import names
-from .scalars import AsWritten, Duration, Flag, Word, matching, not_empty, without_problem
+from .scalars import AsWritten, Constraint, Duration, Flag, Word, matching, not_empty
 from .section import Section, refuse
 
 _KWOK = {"kwok.x-k8s.io/node": "fake"}
@@ -85,10 +85,10 @@ def _names(value: str) -> str:
 NodeNames = Annotated[Word, AfterValidator(_names)]
 """A name, or many by ranges of numbers."""
 
-FleetLabelKey = Annotated[Word, without_problem(names.qualified_name_problem)]
+FleetLabelKey = Annotated[Word, Constraint(names.qualified_name_problem)]
 """The key of a label, an annotation or a taint, including those that belong to Kubernetes."""
 
-FleetLabelValue = Annotated[AsWritten, without_problem(names.value_problem)]
+FleetLabelValue = Annotated[AsWritten, Constraint(names.value_problem)]
 
 _QUANTITY = matching(r"[0-9]{1,100}(\.[0-9]{1,100})?([mkMGTPE]|[KMGTPE]i)?", "a quantity such as 96, 500m or 1Ti")
 

@@ -23,7 +23,20 @@ from pydantic import (
 
 from ..errors import VdevError
 from .problem import did_you_mean, listed
-from .scalars import NO_DEFAULT, AsWritten, Constraint, Flag, LabelKey, Memory, Text, Whole, Word, between, matching
+from .scalars import (
+    NO_DEFAULT,
+    AsWritten,
+    Constraint,
+    Flag,
+    LabelKey,
+    Memory,
+    Refusal,
+    Text,
+    Whole,
+    Word,
+    between,
+    matching,
+)
 from .section import Plain, Section, described, keys_of, refuse
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
@@ -52,12 +65,13 @@ MAX_PARTS = 256  # partitions of one profile on a device: one for each slice
 PartCount = Annotated[Whole, between(0, MAX_PARTS)]
 
 
-def _not_all_zero(counts: Mapping[str, int]) -> None:
+def _all_zero_problem(counts: Mapping[str, int]) -> Refusal:
     if counts and not any(counts.values()):
-        refuse("all of these are 0", "write {} for a device without partitions")
+        return "all of these are 0", "write {} for a device without partitions"
+    return ""
 
 
-NOT_ALL_ZERO = Constraint(_not_all_zero)
+NOT_ALL_ZERO = Constraint(_all_zero_problem)
 """Requires that numbers of partitions are for at least one partition, if there are any."""
 
 _COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(Annotated[dict[Word, PartCount], NOT_ALL_ZERO])

@@ -94,15 +94,14 @@ class Gfd(Section):
     """Not used."""
 
 
-def _only_channel_0(value: list[int]) -> None:
-    if value not in ([], [0]):
-        refuse(f"channelIDs must be [] or [0], got {value}")
+def _channels_problem(value: list[int]) -> str:
+    return "" if value in ([], [0]) else f"channelIDs must be [] or [0], got {value}"
 
 
 class Imex(Section):
     """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
 
-    channel_ids: Annotated[list[Whole], Constraint(_only_channel_0), Field(alias="channelIDs")] = []
+    channel_ids: Annotated[list[Whole], Constraint(_channels_problem), Field(alias="channelIDs")] = []
     """Not used: [] or [0]."""
     required: Flag = False
     """Not used."""

@@ -68,56 +68,48 @@ AsWritten = Annotated[
 """A text, number or boolean, kept as the text that was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A limit on a value of the right type: `check` refuses other values, and `json` is the same in JSON Schema."""
+Refusal = str | tuple[str, str]
+"""What is wrong with a value, perhaps with a hint; "" means that it is right."""
 
-    check: Callable[[Any], None]
-    json: tuple[tuple[str, object], ...] = ()
+
+class Constraint:
+    """Refuses a value of the right type if `problem_of` returns what is wrong; `json` is the same in JSON Schema."""
+
+    def __init__(self, problem_of: Callable[[Any], Refusal], **json: object) -> None:
+        self._problem_of = problem_of
+        self._json = json
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: object) -> object:
-            self.check(value)
-            return value
+            found = self._problem_of(value)
+            message, hint = (found, "") if isinstance(found, str) else found
+            return refuse(message, hint) if message else value
 
         return core_schema.no_info_after_validator_function(check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(schema) | dict(self.json)
-
-
-def without_problem(problem_of: Callable[[Any], str | tuple[str, str]], **json: object) -> Constraint:
-    """Refuse a text if `problem_of` returns what is wrong with it, perhaps with a hint; "" means that it is right."""
-
-    def check(value: object) -> None:
-        found = problem_of(value)
-        message, hint = (found, "") if isinstance(found, str) else found
-        if message:
-            refuse(message, hint)
-
-    return Constraint(check, tuple(json.items()))
+        return handler(schema) | self._json
 
 
 def matching(regex: str, expected: str) -> Constraint:
     """Require that the whole text matches the regular expression; `expected` describes it in words."""
     compiled = re.compile(regex)
 
-    def check(value: str) -> None:
-        if not compiled.fullmatch(value):
-            refuse(f"{value!r} is not allowed", f"expected {expected}")
+    def problem(value: str) -> Refusal:
+        return "" if compiled.fullmatch(value) else (f"{value!r} is not allowed", f"expected {expected}")
 
-    return Constraint(check, (("pattern", f"^(?:{regex})$"),))
+    return Constraint(problem, pattern=f"^(?:{regex})$")
 
 
 def between(least: int, most: int | None = None) -> Constraint:
     """Require a number within bounds, both included."""
     expected = f"at least {least}" if most is None else f"{least} to {most}"
 
-    def check(value: int) -> None:
-        if value < least or (most is not None and value > most):
-            refuse(f"{value} is out of range", f"expected {expected}")
+    def problem(value: int) -> Refusal:
+        fits = least <= value and (most is None or value <= most)
+        return "" if fits else (f"{value} is out of range", f"expected {expected}")
 
-    return Constraint(check, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
+    return Constraint(problem, minimum=least) if most is None else Constraint(problem, minimum=least, maximum=most)
 
 
 def _path_problem(value: str) -> str:
@@ -138,10 +130,14 @@ def _file_problem(value: str) -> str:
     return _path_problem(value)
 
 
-def _no_wildcard(value: str) -> None:
+def _template_path_problem(path: Template) -> Refusal:
+    value = path.source
+    if problem := _path_problem(value):
+        return problem
     if found := next((each for each in value if each in "*?"), ""):
         hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
-        refuse(f"{value!r} has a {found!r}, which is no wildcard here but part of the name", hint)
+        return f"{value!r} has a {found!r}, which is no wildcard here but part of the name", hint
+    return ""
 
 
 def _permissions_problem(value: str) -> str:
@@ -154,15 +150,15 @@ def _empty_problem(value: str) -> str:
     return "" if value else "must not be empty"
 
 
-Word = Annotated[Text, without_problem(_empty_problem, minLength=1)]
+Word = Annotated[Text, Constraint(_empty_problem, minLength=1)]
 """A text that is not empty."""
 
 _RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-ResourceName = Annotated[Text, without_problem(names.resource_name_problem, pattern=_RESOURCE)]
+ResourceName = Annotated[Text, Constraint(names.resource_name_problem, pattern=_RESOURCE)]
 """An extended resource that Kubernetes accepts: `<domain>/<name>`."""
 
 
-def _templated_problem(value: str) -> str | tuple[str, str]:
+def _templated_problem(value: str) -> Refusal:
     """Like `resource_name_problem`, for a name whose part after '/' may have placeholders."""
     if "{" not in value and "}" not in value:
         return names.resource_name_problem(value)
@@ -178,10 +174,10 @@ def _templated_problem(value: str) -> str | tuple[str, str]:
     return names.resource_name_problem(parsed.render(dict.fromkeys(parsed.names, "x")))
 
 
-ResourceTemplate = Annotated[Text, without_problem(_templated_problem, pattern="^[a-z0-9.-]+/.+$")]
+ResourceTemplate = Annotated[Text, Constraint(_templated_problem, pattern="^[a-z0-9.-]+/.+$")]
 """An extended resource, or one per device: the part after '/' may hold placeholders."""
 
-EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[Text, Constraint(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
 
@@ -197,35 +193,31 @@ def _template(value: object) -> Template:
 TemplateText = Annotated[Template, PlainValidator(_template), WithJsonSchema({"type": "string"})]
 """A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
 
-PathTemplate = Annotated[
-    TemplateText,
-    without_problem(lambda path: _path_problem(path.source), pattern="^/"),
-    Constraint(lambda path: _no_wildcard(path.source), (("pattern", "^/[^*?]*$"),)),
-]
+PathTemplate = Annotated[TemplateText, Constraint(_template_path_problem, pattern="^/[^*?]*$")]
 """An absolute path with placeholders."""
 
-AbsolutePath = Annotated[Text, without_problem(_path_problem, pattern="^/")]
+AbsolutePath = Annotated[Text, Constraint(_path_problem, pattern="^/")]
 """An absolute path."""
 
-FilePath = Annotated[Text, without_problem(_file_problem, pattern="^/")]
+FilePath = Annotated[Text, Constraint(_file_problem, pattern="^/")]
 """The absolute path of a file."""
 
-PathPattern = Annotated[AbsolutePath, without_problem(path_pattern.problem)]
+PathPattern = Annotated[AbsolutePath, Constraint(path_pattern.problem)]
 """An absolute path pattern that can match something."""
 
-NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
+NodePattern = Annotated[Word, Constraint(path_pattern.problem)]
 """A pattern for names of nodes."""
 
-AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
+AnnotationKey = Annotated[Word, Constraint(names.annotation_key_problem)]
 """The key of an annotation that Kubernetes accepts."""
 
-LabelKey = Annotated[Word, without_problem(names.key_problem)]
+LabelKey = Annotated[Word, Constraint(names.key_problem)]
 """The key of a label that Kubernetes accepts."""
 
-ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
+ConditionType = Annotated[Word, Constraint(names.condition_type_problem)]
 """The type of a condition of the Node that Kubernetes accepts."""
 
-Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
+Permissions = Annotated[Text, Constraint(_permissions_problem, pattern="^[rwm]{1,3}$")]
 """What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
 
 
@@ -342,11 +334,11 @@ def index_range(text: str) -> range:
 def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
     """Require a duration above zero of at most `most` seconds; `shown` is that limit as people write it."""
 
-    def check(value: float) -> None:
-        if not 0 < value <= most:
-            refuse(f"{value:g} s is out of range", "expected more than 0" + f", at most {shown}" * bool(shown))
+    def problem(value: float) -> Refusal:
+        expected = "expected more than 0" + f", at most {shown}" * bool(shown)
+        return "" if 0 < value <= most else (f"{value:g} s is out of range", expected)
 
-    return Constraint(check)
+    return Constraint(problem)
 
 
 def _quantity(value: object) -> object:
@@ -429,12 +421,7 @@ class OneOrMany:
 
 def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
     """Require at least one item."""
-
-    def check(value: list[object]) -> None:
-        if not value:
-            refuse(message, hint)
-
-    return Constraint(check, (("minItems", 1),))
+    return Constraint(lambda value: "" if value else (message, hint), minItems=1)
 
 
 def _without_default(schema: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ YAML's guess about an unquoted scalar (`Plain`) is kept with the text, so that t
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, Self
 
 from pydantic import (
@@ -94,11 +94,9 @@ class Section(BaseModel):
 
 
 class FileMapping(dict[str, Any]):
-    """A mapping of a file, with its place."""
+    """A mapping of a file. `where` is its place."""
 
-    def __init__(self, values: Mapping[str, Any], where: Where) -> None:
-        super().__init__(values)
-        self.where = where
+    where = Where()
 
 
 class Placed(Section):

@@ -22,6 +22,7 @@ from pydantic import (
 from . import path_pattern
 from .problem import listed
 from .scalars import (
+    Constraint,
     Count,
     Flag,
     OneOrMany,
@@ -34,7 +35,6 @@ from .scalars import (
     matching,
     not_empty,
     one_of,
-    without_problem,
 )
 from .section import Plain, Section, described, refuse
 
@@ -141,8 +141,8 @@ def _number_text(value: object) -> str:
 
 
 _pattern_problem = functools.partial(path_pattern.problem, is_path=False)
-TextPattern = Annotated[Text, without_problem(_pattern_problem)]
-WordPattern = Annotated[Word, without_problem(_pattern_problem)]
+TextPattern = Annotated[Text, Constraint(_pattern_problem)]
+WordPattern = Annotated[Word, Constraint(_pattern_problem)]
 """A pattern for a word."""
 
 _PATTERN: TypeAdapter[str] = TypeAdapter(TextPattern)
@@ -260,7 +260,7 @@ def _attribute_problem(path: str) -> str:
     return ""
 
 
-Attribute = Annotated[Text, without_problem(_attribute_problem, pattern="^[^/]")]
+Attribute = Annotated[Text, Constraint(_attribute_problem, pattern="^[^/]")]
 """The path of an attribute, relative to its device."""
 
 Subsystem = Annotated[

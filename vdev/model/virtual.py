@@ -11,6 +11,7 @@ A container gets the first as a device node and the others as bind mounts, which
 """
 
 import posixpath
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -33,6 +34,7 @@ from .scalars import (
     OneOrMany,
     PathTemplate,
     Permissions,
+    Refusal,
     ResourceName,
     TemplateText,
     Text,
@@ -41,7 +43,7 @@ from .scalars import (
     between,
     matching,
 )
-from .section import NO_VALUE, Section, refuse
+from .section import NO_VALUE, Section
 from .telemetry import PhysicsModel
 from .template import Template, parse
 
@@ -252,12 +254,9 @@ DeviceId = Annotated[
 ]
 
 
-def _each_once(ids: tuple[str, ...]) -> None:
-    seen: set[str] = set()
-    for each in ids:
-        if each in seen:
-            refuse(f"{each!r} is listed twice", "give each device an id of its own")
-        seen.add(each)
+def _twice_problem(ids: tuple[str, ...]) -> Refusal:
+    twice = next((each for each, count in Counter(ids).items() if count > 1), None)
+    return "" if twice is None else (f"{twice!r} is listed twice", "give each device an id of its own")
 
 
 class VirtualDevices(Section):
@@ -267,7 +266,7 @@ class VirtualDevices(Section):
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
     count: Annotated[Count, NO_DEFAULT] = 1
     """Number of devices. Default: that of the node preset, else 1."""
-    ids: Annotated[tuple[DeviceId, ...], Constraint(_each_once)] = ()
+    ids: Annotated[tuple[DeviceId, ...], Constraint(_twice_problem)] = ()
     """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made from the entry's name
     and the index, or in the form of the maker's driver."""
     memory: Annotated[Memory, NO_DEFAULT] = 0
