@@ -15,11 +15,10 @@ from ..model.names import (
     value_problem,
     visible_devices_env,
 )
-from ..model.nvidia_forms import EXPECTED_DEVICES
 from ..model.problem import KeyPath, Place, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
-from ..model.spec import ANNOTATION_PREFIX, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
+from ..model.spec import ANNOTATION_PREFIX, EXPECTED_DEVICES, Flags, Mps, Node, SharedItem, Spec, TimeSlicing
 from ..planning.naming import name_of
 from ..planning.sharing import MPS_CLIENTS
 from .loader import Document

@@ -16,10 +16,9 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs hide i
 from yaml.resolver import BaseResolver
 
 from ..errors import ConfigError
-from ..model.nvidia_forms import Gfd, Imex
 from ..model.problem import KeyPath, Place, Problem, Severity, Where, did_you_mean
 from ..model.section import FileMapping, Plain, Section, keys_of
-from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
+from ..model.spec import Flags, Gfd, Imex, PluginFlags, Resources, Sharing, Spec
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 
@@ -166,14 +165,17 @@ class TreeReader:
                 mapping.where = Where.of(place, path, for_nvidia=self._for_nvidia)
                 return mapping
             case _:
-                return self._scalar(node, place)
+                return self._scalar(node, place, path)
 
     def _count_value(self, path: KeyPath, place: Place) -> None:
         self._count += 1
         _check_limits(self._count, len(path), place)
 
-    def _scalar(self, node: yaml.Node, place: Place) -> Tree:
+    def _scalar(self, node: yaml.Node, place: Place, path: KeyPath) -> Tree:
         text = str(node.value)
+        if "\0" in text:
+            message = "the text has a NUL character (\\0), which neither a path nor an environment variable can hold"
+            self.problems.setdefault((place, message), problem_at(place, path, message))
         if len(text) > MAX_TEXT:
             raise refusal(place, f"a string of {len(text)} characters; at most {MAX_TEXT} are allowed")
         if node.tag == _NULL_TAG:

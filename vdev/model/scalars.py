@@ -37,23 +37,17 @@ def _text(value: object) -> object:
         kind = "boolean" if str(value).lower() in ("true", "false") else "number"
         written = str(value)
         refuse(f"expected a string, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
-    return _without_nul(value) if isinstance(value, str) else refuse(f"expected a string, got {described(value)}")
+    return value if isinstance(value, str) else refuse(f"expected a string, got {described(value)}")
 
 
 MAX_NAME = 255  # bytes of a file's name, on every file system of Linux
-
-
-def _without_nul(value: str) -> str:
-    if "\0" in value:
-        refuse("the text has a NUL character (\\0), which neither a path nor an environment variable can hold")
-    return str(value)
 
 
 def _as_written(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
-        return _without_nul(str(value))
+        return str(value)
     return refuse(f"expected a string, a number or a boolean, got {described(value)}")
 
 
