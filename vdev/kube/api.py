@@ -16,7 +16,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
-from .errors import ApiCall, Denied, Throttled, Unreachable, checked
+from .errors import ApiCall, Denied, Throttled, Unreachable
 from .objects import Object, ObjectKind
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Api:
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", cached: bool = False) -> dict[str, Any]:
         """Return one object. `cached` allows the server's watch cache, which is cheap but may be a moment old."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return checked(call, await self._ask(call, {"resourceVersion": "0"} if cached else {}))
+        return await self._ask(call, {"resourceVersion": "0"} if cached else {})
 
     async def list(
         self,
@@ -131,11 +131,8 @@ class Api:
         objects: list[T] = []
         while True:
             found = await self._ask(call, _selector(fields) | {"limit": _PAGE} | page)
-            try:
-                items, metadata = list(found.get("items") or ()), dict(found.get("metadata") or {})
-            except (TypeError, ValueError) as odd:
-                raise Unreachable(call, "the answer is not a list") from odd
-            objects += [keep(checked(call, each)) for each in items]
+            objects += [keep(each) for each in found.get("items") or ()]
+            metadata = found["metadata"]
             if not metadata.get("continue"):
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
             page = {"continue": str(metadata["continue"])}
@@ -180,14 +177,14 @@ class Api:
     ) -> dict[str, Any]:
         """Create an object and return it. Raises Conflict if the name is in use."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
-        return checked(call, await self._ask(call, {"fieldManager": manager}, _typed(kind, document)))
+        return await self._ask(call, {"fieldManager": manager}, _typed(kind, document))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object and return it. Raises Conflict if its resource version on the server is different."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
         call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
-        return checked(call, await self._ask(call, {"fieldManager": MANAGER}, _typed(kind, document)))
+        return await self._ask(call, {"fieldManager": MANAGER}, _typed(kind, document))
 
     async def patch(
         self,
@@ -203,7 +200,7 @@ class Api:
         """Merge a change into an object and return it; `strategic` merges lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         form = _STRATEGIC if strategic else _MERGE
-        return checked(call, await self._ask(call, {"fieldManager": manager}, change, form))
+        return await self._ask(call, {"fieldManager": manager}, change, form)
 
     async def apply(
         self,
@@ -225,7 +222,7 @@ class Api:
         full = _typed(kind, document)
         full["metadata"] = {**full.get("metadata", {}), "name": name} | ({"namespace": namespace} if namespace else {})
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return checked(call, await self._ask(call, params, full, _APPLY))
+        return await self._ask(call, params, full, _APPLY)
 
     async def delete(self, kind: ObjectKind, name: str, *, uid: str = "", version: str = "") -> None:
         """Delete an object, which must have the given uid and version, if any.

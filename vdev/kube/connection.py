@@ -22,7 +22,7 @@ from lightkube.config.models import Cluster, User
 from ..aio.clock import Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError, reason_of
-from .errors import ApiCall, Denied, Unconfigured, Unreachable, checked, error_of
+from .errors import ApiCall, Denied, Unconfigured, Unreachable, error_of
 from .objects import Object
 
 _HEADERS = {"User-Agent": "vdev", "Accept": "application/json", "Accept-Encoding": "identity"}
@@ -52,9 +52,9 @@ class Connection:
     async def document(
         self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str
     ) -> dict[str, Any]:
-        """Send a request and return the JSON object in the response."""
+        """Send a request and return the object in the response."""
         async with self._answer(call, params, body, content_type, within=self._intervals.api_answer) as response:
-            return _json_object(call, await response.aread())
+            return _object(call, await response.aread())
 
     @contextlib.asynccontextmanager
     async def events(
@@ -122,20 +122,20 @@ async def _refusal(call: ApiCall, response: httpx.Response) -> ApiServerError:
     after = response.headers.get("retry-after", "").strip()  # the API server sends no dates
     body = await response.aread()
     try:
-        status = _json_object(call, body)
+        status = _object(call, body)
     except Unreachable:
         status = {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
     return error_of(call, response.status_code, status, float(after) if after.isdecimal() else None)
 
 
-def _json_object(call: ApiCall, text: bytes) -> dict[str, Any]:
-    """Decode a JSON object. Raises Unreachable if the text is anything else."""
+def _object(call: ApiCall, text: bytes) -> dict[str, Any]:
+    """Decode a Kubernetes object, which always has a kind. Raises Unreachable if the text is anything else."""
     found: object = None
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
-    if isinstance(found, dict):
+    if isinstance(found, dict) and "kind" in found:
         return found
-    raise Unreachable(call, "the answer is not a JSON object")
+    raise Unreachable(call, "the answer is not a Kubernetes object")
 
 
 async def _events(call: ApiCall, response: httpx.Response) -> AsyncGenerator[tuple[str, Object, str], None]:
@@ -158,7 +158,7 @@ def _event(call: ApiCall, line: bytes) -> tuple[str, Object, str]:
         version = str(found["metadata"].get("resourceVersion") or "")
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as odd:
         raise Unreachable(call, "a line of the watch is not an event") from odd
-    return kind, found if kind == "BOOKMARK" else checked(call, found), version
+    return kind, found, version
 
 
 def _client(server: ApiServerAddress) -> httpx.AsyncClient:

@@ -123,21 +123,13 @@ class Invalid(ApiServerError):
     """The server refuses the request."""
 
 
-def checked(call: ApiCall, document: object) -> dict[str, Any]:
-    """Return the document if it is an object with a name. Raises Unreachable."""
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    if isinstance(document, dict) and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
-        return document
-    raise Unreachable(call, f"the answer is not a {call.kind.name}")
-
-
 def error_of(call: ApiCall, code: int, status: Mapping[str, Any], after: float | None = None) -> ApiServerError:
     """Map an HTTP error status, and the Status object in the response, to an exception.
 
     `after` is the number of seconds that the server asks to wait.
     """
     message = str(status.get("message") or "no reason given")
-    details = found if isinstance(found := status.get("details"), dict) else {}
+    details = status.get("details") or {}
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
             return Denied(call, message, known=code == HTTPStatus.FORBIDDEN)

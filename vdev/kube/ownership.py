@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .api import MANAGER
+from .objects import metadata_of
 
 
 def owned(
@@ -34,7 +35,7 @@ def owned_by_others(
 
 
 def _entries(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return (document.get("metadata") or {}).get("managedFields") or []
+    return metadata_of(document).get("managedFields") or []
 
 
 def _is_of(entry: Mapping[str, Any], manager: str, subresource: str, *, by_apply: bool) -> bool:
@@ -47,20 +48,11 @@ def _keys(entry: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str
     """The keys below the path in an entry, and whether the entry owns each one as a whole."""
     fields = entry.get("fieldsV1") or {}
     for step in path:
-        found = fields.get(f"f:{step}")
-        fields = found if isinstance(found, Mapping) else {}
+        fields = fields.get(f"f:{step}") or {}
     for field, below in fields.items():
         kind, _, key = field.partition(":")
         if kind == "f":
             yield key, True
         elif kind == "k":
-            for value in _key_values(key):
-                yield value, isinstance(below, Mapping) and "." in below
-
-
-def _key_values(key: str) -> list[str]:
-    """The values of the key fields of an item."""
-    try:
-        return [str(value) for value in json.loads(key).values()]
-    except (ValueError, AttributeError):
-        return []
+            for value in json.loads(key).values():
+                yield str(value), "." in below

@@ -136,15 +136,10 @@ class ApiApplier(Applier, Writer):
     async def _write_due(self) -> None:
         if self._access.api is None and not self._wants:
             return  # nothing was ever written that has to be removed now
-        try:
-            if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
-                return
-            await self._tokens.wait()
-            await self._write(await self._access.view.seen())
-        except (AttributeError, LookupError, TypeError, ValueError) as odd:
-            raise ApiServerError(
-                f"the Node {self._access.node} has a form that Kubernetes does not have: {odd!r}"
-            ) from odd
+        if self._is_undone(await self._access.view.seen()) and not await self._may_repair():
+            return
+        await self._tokens.wait()
+        await self._write(await self._access.view.seen())
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
         """Apply fields to this Node. The uid guards against another Node that has the name by now."""
