@@ -70,7 +70,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     devices = refusal.checked(problems, entries, _owned(problems, entries, found))
 
     # 2. Partition the devices and name them.
-    named = naming.named_devices(problems, spec, entries, devices)
+    named, reasons = naming.named_devices(problems, spec, entries, devices)
 
     # 3. Make the slots; a shared device has one for each replica.
     if spec.sharing:
@@ -124,7 +124,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     return Inventory(
         resources,
         tuple(dict.fromkeys(problems)),
-        reasons={each.device.id: (each.name, each.reason) for members in named.values() for each in members},
+        reasons=reasons,
         left_out=frozenset(raw.id for entry in entries for raw in found.get(entry.name, ())) - handed_out,
         claimable=offers,
     )

@@ -3,7 +3,6 @@
 import glob
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..model.device import Device, RawDevice, grouped
@@ -17,28 +16,19 @@ from .partitions import place
 _NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of generated ids; must never change
 
 
-@dataclass(frozen=True, slots=True)
-class NamedDevice:
-    """A device with the name of its resource, and the reason for that name.
-
-    `entry` has the resource that the file gives the device, which patterns and profiles may replace.
-    """
-
-    entry: Entry
-    device: Device
-    name: str
-    reason: str
-
-
 def named_devices(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
-) -> Mapping[str, Sequence[NamedDevice]]:
+) -> tuple[Mapping[str, Sequence[tuple[Entry, Device]]], Mapping[str, tuple[str, str]]]:
     """All devices that the device plugin lists, partitioned, by the name of their resource.
+
+    Beside it, the name of each device's resource and the reason for it, by device id. The entry of a device has the
+    resource that the file gives it, which patterns and profiles may replace.
 
     A resource whose devices break the strategy's rules is left out, with an error; other resources are not affected.
     A resource without devices is included, so that devices can be hot-plugged later.
     """
-    members: dict[str, list[NamedDevice]] = {}
+    members: dict[str, list[tuple[Entry, Device]]] = {}
+    reasons: dict[str, tuple[str, str]] = {}
     strategy = spec.flags.mig_strategy
     is_cut = False
     for resource, own in _by_resource(problems, entries, found).items():
@@ -75,14 +65,15 @@ def named_devices(
             if isinstance(named, Problem):
                 problems.append(named)
             else:
-                members.setdefault(named[0], []).append(NamedDevice(entry, device, *named))
+                members.setdefault(named[0], []).append((entry, device))
+                reasons[device.id] = named
         if not any(raws for _, raws in own):
             members.setdefault(resource, [])
     if spec.resources.gpus or spec.resources.mig:
-        problems += _unused_patterns(spec, members)
+        problems += _unused_patterns(spec, {reason for _, reason in reasons.values()})
     if is_cut:
         problems += _mixed_names(spec, members)
-    return members
+    return members, reasons
 
 
 def _by_resource(
@@ -223,20 +214,20 @@ def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
 
 
-def _unused_patterns(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> Iterator[Problem]:
-    reasons = "\n".join({each.reason for own in members.values() for each in own})
+def _unused_patterns(spec: Spec, reasons: Iterable[str]) -> Iterator[Problem]:
+    used = "\n".join(reasons)
     for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         for pattern in patterns:
             text = f"resources.{kind} pattern {pattern.pattern!r} "
-            if pattern.pattern != "*" and text not in reasons:
+            if pattern.pattern != "*" and text not in used:
                 yield warning(pattern.where, f"{text}matches nothing on this node")
 
 
-def _mixed_names(spec: Spec, members: Mapping[str, Sequence[NamedDevice]]) -> Iterator[Problem]:
+def _mixed_names(spec: Spec, members: Mapping[str, Sequence[tuple[Entry, Device]]]) -> Iterator[Problem]:
     """A warning for each name that whole devices and partitions share: a pod may get either."""
     where = next((pattern.where for pattern in spec.resources.mig), "")
     for name, own in members.items():
-        if len({each.device.is_partition for each in own}) > 1:
+        if len({device.is_partition for _, device in own}) > 1:
             text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
             yield warning(where, text, "use another name under resources.mig")
 

@@ -12,7 +12,6 @@ from ..model.device import Device, Slot, grouped, replica_id
 from ..model.entry import Entry
 from ..model.problem import Problem, did_you_mean, error, warning
 from ..model.spec import SharedItem, SharingKind, Spec, TimeSlicing
-from .naming import NamedDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ def sharing_of(block: TimeSlicing | None, replicas: Mapping[str, int]) -> Sharin
 
 
 def slots_of(
-    problems: list[Problem], spec: Spec, name: str, members: Sequence[NamedDevice], names: Collection[str]
+    problems: list[Problem], spec: Spec, name: str, members: Sequence[tuple[Entry, Device]], names: Collection[str]
 ) -> Iterator[tuple[str, Entry, Slot]]:
     """The slots of a resource's devices, each with the resource that lists it: replicas may have another name.
 
@@ -42,12 +41,11 @@ def slots_of(
     shared: Mapping[str, SharedItem] = {}
     if rules:
         entries = frozenset(entry.name for entry in spec.entries)
-        shared = chosen(problems, name, [each.device for each in members], rules, entries)
-    for each in members:
-        device = each.device
+        shared = chosen(problems, name, [device for _, device in members], rules, entries)
+    for entry, device in members:
         rule = shared.get(device.id)
         if block is None or rule is None:
-            yield name, each.entry, Slot(device.id, device, None, device.health)
+            yield name, entry, Slot(device.id, device, None, device.health)
             continue
         most = mps_clients(device) if block.kind is SharingKind.MPS else rule.replicas
         if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which already has a warning
@@ -60,13 +58,15 @@ def slots_of(
             problems.append(error(rule.where, message))
             continue
         for number in range(rule.replicas):
-            yield target, each.entry, Slot(replica_id(device.id, number), device, number, device.health)
+            yield target, entry, Slot(replica_id(device.id, number), device, number, device.health)
 
 
-def _rules_for(spec: Spec, block: TimeSlicing, name: str, members: Sequence[NamedDevice]) -> Sequence[SharedItem]:
+def _rules_for(
+    spec: Spec, block: TimeSlicing, name: str, members: Sequence[tuple[Entry, Device]]
+) -> Sequence[SharedItem]:
     """The items of the sharing section for a resource; they may also name it with its placeholders."""
     written = {entry.name: entry.resource for entry in spec.entries if entry.is_templated}
-    names = {name, *(written.get(each.entry.name) for each in members if each.entry.resource == name)}
+    names = {name, *(written.get(entry.name) for entry, _ in members if entry.resource == name)}
     return [rule for rule in block.resources if rule.name in names]
 
 
