@@ -119,25 +119,57 @@ def _vanished(devices: Inventory, listed: Inventory, retired: Mapping[Key, Retir
     """The slots that are listed but no longer exist."""
     found = {}
     for name, resource in listed.resources.items():
-        present = devices.resources[name].by_id if name in devices.resources else ()
         for slot in resource.slots:
-            if slot.id not in present:
-                found[name, slot.id] = retired.get((name, slot.id)) or Retired(resource, slot, now)
+            key = (name, slot.id)
+            if not _has(devices, key):
+                found[key] = retired.get(key) or Retired(resource, slot, now)
     return found
 
 
 def _unlisted(devices: Inventory, listed: Inventory, in_use: InUse, now: float) -> dict[Key, Retired]:
-    """The slots that pods may hold but that are not listed; slots with a known pod come first."""
-    keys = []
-    for name, each in in_use.all():
-        if name not in listed.resources or each not in listed.resources[name].by_id:
-            keys.append((name, each))
+    """The slots that pods may hold, are not listed, and may belong to this node's configuration.
+
+    For a resource that exists, these are all ids. For another resource in the same domain, these are the ids that the
+    hardware could have with other partitions or other sharing. Slots with a known pod come first.
+    """
+    domains = {domain_and_name(name)[0] for name in devices.resources}
+    keys = [
+        key
+        for key in in_use.all()
+        if not (_has(listed, key) or _has(devices, key)) and domain_and_name(key[0])[0] in domains
+    ]
     if not keys:
         return {}
-    known, pods, found = recognized(keys, devices), in_use.pods, {}
-    for key in sorted(known, key=lambda key: (key not in pods, key)):
-        resource = devices.resources.get(key[0]) or Resource(key[0], ())
-        found[key] = Retired(resource, known[key], now, "not in the configuration")
+    possible, pods, found = _possible_devices(devices, {base_id(slot) for _, slot in keys}), in_use.pods, {}
+    for name, each in sorted(keys, key=lambda key: (key not in pods, key)):
+        resource, device = devices.resources.get(name), possible.get(base_id(each))
+        if device is None and resource is not None:
+            device = whole_device(RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1), -1)
+        if device is not None:
+            number = each.removeprefix(base_id(each)).lstrip(":")
+            slot = Slot(each, device, int(number) if number.isascii() and number.isdigit() else None)
+            found[name, each] = Retired(resource or Resource(name, ()), slot, now, "not in the configuration")
+    return found
+
+
+def _has(inventory: Inventory, key: Key) -> bool:
+    return key[0] in inventory.resources and key[1] in inventory.resources[key[0]].by_id
+
+
+def _possible_devices(devices: Inventory, ids: Collection[str]) -> Mapping[str, Device]:
+    """The devices with these ids, among all partitions that the node's hardware could have."""
+    raws = {
+        slot.device.raw.id: (slot.device.raw, resource.entries[slot.device.raw.entry])
+        for resource in devices.resources.values()
+        for slot in resource.slots
+        if slot.device.raw.entry in resource.entries
+    }
+    found: dict[str, Device] = {}
+    for raw, entry in raws.values():
+        stranger = replace(raw, entry=UNKNOWN_ENTRY)
+        cuts = placements(entry.geometry) if entry.geometry else ()
+        possible = (whole_device(stranger, -1), *(partition(entry, stranger, "-1", each) for each in cuts))
+        found |= {device.id: device for device in possible if device.id in ids}
     return found
 
 
@@ -213,48 +245,3 @@ def _reason(slot: Slot, by_part: Mapping[str, Iterable[tuple[Slot, str]]]) -> st
     """The reason of the first taken slot that this one overlaps, or None."""
     others = (each for part in _parts(slot) for each in by_part.get(part, ()))
     return next((reason for other, reason in others if overlaps(slot, other)), None)
-
-
-# --- the hardware of an id --------------------------------------------------------------------------------------------
-
-
-def recognized(held: Collection[Key], devices: Inventory) -> Mapping[Key, Slot]:
-    """A slot for each held id that is not among these devices but may belong to this node's configuration.
-
-    For a resource that exists, these are all ids. For another resource in the same domain, these are the ids that the
-    hardware could have with other partitions or other sharing.
-    """
-    resources = devices.resources
-    domains = {domain_and_name(name)[0] for name in resources}
-    unknown = [
-        (name, each)
-        for name, each in held
-        if domain_and_name(name)[0] in domains and not (name in resources and each in resources[name].by_id)
-    ]
-    possible = _possible_devices(devices, {base_id(each) for _, each in unknown})
-    found: dict[Key, Slot] = {}
-    for name, each in unknown:
-        device = possible.get(base_id(each))
-        if device is None and name in resources:
-            device = whole_device(RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1), -1)
-        if device is not None:
-            number = each.removeprefix(base_id(each)).lstrip(":")
-            found[name, each] = Slot(each, device, int(number) if number.isascii() and number.isdigit() else None)
-    return found
-
-
-def _possible_devices(devices: Inventory, ids: Collection[str]) -> Mapping[str, Device]:
-    """The devices with these ids, among all partitions that the node's hardware could have."""
-    raws = {
-        slot.device.raw.id: (slot.device.raw, resource.entries[slot.device.raw.entry])
-        for resource in devices.resources.values()
-        for slot in resource.slots
-        if slot.device.raw.entry in resource.entries
-    }
-    found: dict[str, Device] = {}
-    for raw, entry in raws.values():
-        stranger = replace(raw, entry=UNKNOWN_ENTRY)
-        cuts = placements(entry.geometry) if entry.geometry else ()
-        possible = (whole_device(stranger, -1), *(partition(entry, stranger, "-1", each) for each in cuts))
-        found |= {device.id: device for device in possible if device.id in ids}
-    return found
